@@ -1,0 +1,66 @@
+# Everything a person or CI does with this repository. Needs a POSIX shell, make, and Python 3.11 or newer with venv.
+# PYTHON=/path/to/python chooses the interpreter that .venv is made of.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup test lint lock clean FORCE
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
+PIP := $(PY) -m pip --disable-pip-version-check --no-input --quiet
+# The next two files only say when something was done. The first: .venv holds exactly the lock.
+LOCKED := $(VENV)/.locked
+# The second: our own two packages are installed in it, from this folder.
+READY := $(VENV)/.ready
+
+help:
+	@echo 'Targets:'
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## make .venv from the lock (again only when the lock or pyproject.toml changed)
+	@echo 'Ready: $(VENV)/bin/frameledger --help'
+
+test: lint ## everything CI runs: setup, lint, types, all tests
+	@$(PY) -m pytest
+
+lint: $(READY) ## style and types only
+	@$(PY) -m ruff check --quiet --output-format concise .
+	@$(PY) -m ruff format --check --quiet . || { echo 'Not formatted: see ruff format --diff' >&2; exit 1; }
+	@$(PY) -m mypy
+
+lock: $(READY) ## write requirements.lock anew, with the newest versions that pyproject.toml allows
+	@$(PY) -m uv pip compile --quiet --universal --upgrade --generate-hashes --no-header --no-annotate \
+	    --no-emit-index-url --no-emit-find-links --group dev --output-file requirements.lock pyproject.toml
+
+clean: ## remove .venv and every cache
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	@find events services tests migrations -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An interpreter counts when it really runs and can make environments: version managers put names on the path that do
+# not run, and some distributions split venv off. A made environment whose interpreter is gone is made again.
+$(LOCKED): requirements.lock $(shell $(PY) -c '' 2>/dev/null || echo FORCE)
+	@found=; old=; bare=; \
+	for python in $(PYTHONS); do \
+	    "$$python" -c '' >/dev/null 2>&1 || continue; \
+	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { old=$$python; continue; }; \
+	    "$$python" -c 'import ensurepip, venv' 2>/dev/null || { bare=$$python; continue; }; \
+	    found=$$python; break; \
+	done; \
+	if [ -z "$$found" ]; then \
+	    echo 'Frameledger needs Python 3.11 or newer with venv. Tried: $(PYTHONS)' >&2; \
+	    [ -z "$$old" ] || echo "  $$old is $$("$$old" -V 2>&1), which is too old" >&2; \
+	    [ -z "$$bare" ] || echo "  $$bare has no venv; Debian and Ubuntu keep it in the package python3-venv" >&2; \
+	    echo '  Another one: make setup PYTHON=/path/to/python' >&2; \
+	    exit 1; \
+	fi; \
+	echo "Making $(VENV) with $$found ($$("$$found" -V)) from requirements.lock"; \
+	rm -rf $(VENV) && "$$found" -m venv $(VENV)
+	@$(PIP) install --require-hashes --no-deps -r requirements.lock
+	@touch $@
+
+$(READY): $(LOCKED) pyproject.toml
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+FORCE:

@@ -1,0 +1,89 @@
+"""Aggregators of contexts: both sides of a conversation by all the rules of the fold, apart or as a pair."""
+
+from __future__ import annotations
+
+from frameledger.aggregators.half import Half, Held, known_frame, side_of
+from frameledger.context import LLMContext
+from frameledger.evolve.changes import Message
+from frameledger.frames import ContextSnapshot, Frame, KnownFrame, LLMContextFrame, TextFrame
+
+
+class LLMContextAggregator(Half):
+    """One side of a conversation that goes on from `context`, which is not changed.
+
+    Gives the new context as `LLMContextFrame`, with `run_llm` true where a run is asked for. The user's side follows
+    the rules of words and turns, the assistant's those of responses, thoughts and calls; both take interruptions and
+    what clients say about the context. Frames of the other side pass by.
+    """
+
+    def __init__(self, context: LLMContext, *, role: str, expect_stripped_words: bool = True) -> None:
+        super().__init__(Held(context), role)
+        self._words_bring_spaces = not expect_stripped_words
+
+    @property
+    def context(self) -> LLMContext:
+        """The context by now, a value."""
+        return self._held.folding.conversation().context
+
+    def _output(self) -> tuple[Frame, ...]:
+        context = ContextSnapshot(**self.context.to_wire())
+        return (LLMContextFrame(context=context, run_llm=self._held.asked or None),)
+
+    def _understood(self, frame: object) -> KnownFrame | None:
+        known = known_frame(frame)
+        if known is None or side_of(known) not in (None, self._role):
+            return None
+        if self._words_bring_spaces and isinstance(known, TextFrame):
+            return known.model_copy(update={"includes_inter_frame_spaces": True})
+        return known
+
+
+class LLMAssistantContextAggregator(LLMContextAggregator):
+    """The assistant's side: all rules of responses, thoughts and calls."""
+
+    def __init__(self, context: LLMContext, *, expect_stripped_words: bool = True) -> None:
+        super().__init__(context, role="assistant", expect_stripped_words=expect_stripped_words)
+
+
+class LLMUserContextAggregator(LLMContextAggregator):
+    """The user's side: all rules of words and turns."""
+
+    def __init__(self, context: LLMContext, *, expect_stripped_words: bool = True) -> None:
+        super().__init__(context, role="user", expect_stripped_words=expect_stripped_words)
+
+
+class LLMContextAggregatorPair:
+    """Both sides of one conversation, over one state: a turn of the user and a call see each other.
+
+    Hand each frame to the half it comes by, or all of them to the pair. A frame that both halves get counts once if
+    it has an id, and twice if it concerns both and has none.
+    """
+
+    def __init__(self, context: LLMContext, *, expect_stripped_words: bool = True) -> None:
+        self._user = LLMUserContextAggregator(context, expect_stripped_words=expect_stripped_words)
+        self._assistant = LLMAssistantContextAggregator(context, expect_stripped_words=expect_stripped_words)
+        self._assistant._held = self._user._held
+
+    def user(self) -> LLMUserContextAggregator:
+        """The half for what the user says."""
+        return self._user
+
+    def assistant(self) -> LLMAssistantContextAggregator:
+        """The half for what the assistant says and does."""
+        return self._assistant
+
+    @property
+    def context(self) -> LLMContext:
+        """The context by now, a value."""
+        return self._user.context
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages of the context by now, for reading only."""
+        return self._user.messages
+
+    def process_frame(self, frame: object) -> tuple[Frame, ...]:
+        """What the frame gives rise to, at the half that it concerns."""
+        known = known_frame(frame)
+        half = self._user if known is not None and side_of(known) == "user" else self._assistant
+        return half.process_frame(frame)

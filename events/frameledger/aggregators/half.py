@@ -1,0 +1,128 @@
+"""One side of a conversation in memory: the state that it holds, alone or with the other side."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Literal, cast
+
+from frameledger.context import LLMContext
+from frameledger.evolve.changes import Message, MessageAppended, MessageReplaced, RunRequested
+from frameledger.evolve.state import Terms
+from frameledger.evolve.text import trimmed
+from frameledger.fold import Conversation, Folding
+from frameledger.frames import (
+    FRAME_TYPES,
+    BotStartedSpeakingFrame,
+    BotStoppedSpeakingFrame,
+    Frame,
+    FunctionCallCancelFrame,
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    HeardFrame,
+    KnownFrame,
+    LLMContextFrame,
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+    OfRun,
+    UserStartedSpeakingFrame,
+    UserStoppedSpeakingFrame,
+)
+from frameledger.ids import ContextId
+
+Role = Literal["user", "assistant"]
+
+
+class Half(ABC):
+    """Collects what one role says. A role other than "user" and "assistant" is a ValueError."""
+
+    def __init__(self, held: Held, role: str) -> None:
+        if role not in ("user", "assistant"):
+            raise ValueError(f"role: an aggregator collects for 'user' or 'assistant', not for {role!r}")
+        self._held = held
+        self._role = cast(Role, role)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The whole conversation by now, for reading only."""
+        return tuple(self._held.folding.messages)
+
+    @property
+    def aggregation(self) -> str:
+        """The text being collected, trimmed; when nothing is, what was collected last, or ""."""
+        return self._held.aggregation(self._role)
+
+    def process_frame(self, frame: object) -> tuple[Frame, ...]:
+        """What the frame gives rise to: one frame if it completed words or asked for a run, else nothing.
+
+        What is no concern of this half passes by. A frame whose id came before changes nothing.
+        """
+        known = self._understood(frame)
+        return self._output() if known is not None and self._held.take(known) else ()
+
+    @abstractmethod
+    def _understood(self, frame: object) -> KnownFrame | None:
+        """The frame as the fold shall see it, or None for one that passes by."""
+
+    @abstractmethod
+    def _output(self) -> tuple[Frame, ...]:
+        """What the frame that was just folded gives rise to."""
+
+
+class Held:
+    """A conversation in memory, what its last frame asked and said, and what each side said last."""
+
+    def __init__(self, context: LLMContext) -> None:
+        wire = context.to_wire()
+        terms = Terms(tuple(wire["tools"]), wire["tool_choice"], wire["settings"])
+        self.folding = Folding(Conversation.starting(ContextId("in memory"), terms, wire["messages"]))
+        self.asked = False
+        self.said = ""
+        self._collected: dict[Role, str] = {"user": "", "assistant": ""}
+
+    def take(self, frame: KnownFrame) -> bool:
+        """Fold the frame; true if it completed words or asked for a run."""
+        step = self.folding.step(frame)
+        changes = () if step is None else step.changes
+        self.asked = any(isinstance(change, RunRequested) for change in changes)
+        self.said = ""
+        if not isinstance(frame, LLMMessagesAppendFrame | LLMMessagesUpdateFrame | LLMContextFrame):
+            for change in changes:
+                if isinstance(change, MessageAppended | MessageReplaced):
+                    self._collect(change.message)
+        if self.folding.state.turn is not None:
+            self._collected["user"] = ""
+        if self.folding.state.speech.response is not None:
+            self._collected["assistant"] = ""
+        return self.asked or bool(self.said)
+
+    def aggregation(self, role: Role) -> str:
+        """What this role is saying, or said last."""
+        state = self.folding.state
+        if role == "user":
+            text = state.turn.words if state.turn else None
+        else:
+            text = state.speech.response.text if state.speech.response else None
+        return trimmed(text) or self._collected[role]
+
+    def _collect(self, message: Message) -> None:
+        role, text = message.get("role"), message.get("content")
+        if role in self._collected and isinstance(text, str):
+            self._collected[cast(Role, role)] = self.said = text
+
+
+def known_frame(frame: object) -> KnownFrame | None:
+    """The frame, if the fold has a rule for it. Its type says so, whatever subclass of that type's class it is."""
+    if isinstance(frame, Frame) and isinstance(frame, FRAME_TYPES.get(frame.type, ())):
+        return cast(KnownFrame, frame)
+    return None
+
+
+def side_of(frame: KnownFrame) -> Role | None:
+    """Which side a frame comes from; None for what concerns both: interruptions, and what clients say."""
+    if isinstance(frame, UserStartedSpeakingFrame | UserStoppedSpeakingFrame | HeardFrame):
+        return "user"
+    if isinstance(frame, OfRun | BotStartedSpeakingFrame | BotStoppedSpeakingFrame):
+        return "assistant"
+    if isinstance(frame, FunctionCallInProgressFrame | FunctionCallResultFrame | FunctionCallCancelFrame):
+        return "assistant"
+    return None

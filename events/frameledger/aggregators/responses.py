@@ -1,0 +1,128 @@
+"""Aggregators of messages: what one side says, between frames of any types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from frameledger.aggregators.half import Half, Held, known_frame, side_of
+from frameledger.context import LLMContext
+from frameledger.frames import (
+    Frame,
+    HeardFrame,
+    InterimTranscriptionFrame,
+    InterruptionFrame,
+    KnownFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMMessagesUpdateFrame,
+    TextFrame,
+    TranscriptionFrame,
+    UserStartedSpeakingFrame,
+    UserStoppedSpeakingFrame,
+)
+
+
+class LLMResponseAggregator(Half):
+    """Gives the conversation as `LLMMessagesUpdateFrame`, with `run_llm` true where a run is asked for.
+
+    `start_frame`, `end_frame`, `accumulator_frame` and `interim_accumulator_frame` are classes; subclasses count, and
+    of several that fit, the nearest. They are read as the standard frames of the role: speaking frames and
+    transcriptions, or a response and its text. An accumulator has a `text`. With `handle_interruptions` false an
+    interruption passes by. With `expect_stripped_words` false all words bring their own spaces.
+
+    `messages` are the first messages; they are copied. A role other than "user" and "assistant" is a ValueError.
+    """
+
+    def __init__(
+        self,
+        *,
+        messages: Iterable[Mapping[str, Any]],
+        role: str,
+        start_frame: type,
+        end_frame: type,
+        accumulator_frame: type,
+        interim_accumulator_frame: type | None = None,
+        handle_interruptions: bool = False,
+        expect_stripped_words: bool = True,
+    ) -> None:
+        super().__init__(Held(LLMContext(messages)), role)
+        self._handles_interruptions = handle_interruptions
+        self._words_bring_spaces = not expect_stripped_words
+        # A transcription is a text frame too, but none of an answer.
+        self._parts: dict[type, str | None] = {HeardFrame: None} if role == "assistant" else {}
+        self._parts |= {start_frame: "start", end_frame: "end", accumulator_frame: "words"}
+        if interim_accumulator_frame is not None:
+            self._parts[interim_accumulator_frame] = "interim"
+
+    def _output(self) -> tuple[Frame, ...]:
+        messages = tuple(dict(message) for message in self.messages)
+        return (LLMMessagesUpdateFrame(messages=messages, run_llm=self._held.asked or None),)
+
+    def _understood(self, frame: object) -> KnownFrame | None:
+        part = next((self._parts[cls] for cls in type(frame).__mro__ if cls in self._parts), None)
+        if part is not None:
+            return self._standard(part, frame)
+        known = known_frame(frame)
+        if isinstance(known, InterruptionFrame):
+            return known if self._handles_interruptions else None
+        return known if known is not None and side_of(known) is None else None
+
+    def _standard(self, part: str, frame: object) -> KnownFrame:
+        given: dict[str, Any] = {"id": frame.id} if isinstance(frame, Frame) else {}
+        hears = self._role == "user"
+        if part == "start":
+            return UserStartedSpeakingFrame(**given) if hears else LLMFullResponseStartFrame(**given)
+        if part == "end":
+            return UserStoppedSpeakingFrame(**given) if hears else LLMFullResponseEndFrame(**given)
+        spaces = self._words_bring_spaces or getattr(frame, "includes_inter_frame_spaces", False)
+        given |= {"text": cast(Any, frame).text, "includes_inter_frame_spaces": spaces}
+        if part == "interim":
+            return InterimTranscriptionFrame(**given)
+        if hears:
+            return TranscriptionFrame(**given)
+        return TextFrame(**given, append_to_context=getattr(frame, "append_to_context", True))
+
+
+class LLMAssistantResponseAggregator(LLMResponseAggregator):
+    """Collects the text of responses. `LLMTextFrame` is a `TextFrame` and brings its own spaces."""
+
+    def __init__(
+        self, messages: Iterable[Mapping[str, Any]] = (), *, expect_stripped_words: bool = True
+    ) -> None:
+        super().__init__(
+            messages=messages,
+            role="assistant",
+            start_frame=LLMFullResponseStartFrame,
+            end_frame=LLMFullResponseEndFrame,
+            accumulator_frame=TextFrame,
+            handle_interruptions=True,
+            expect_stripped_words=expect_stripped_words,
+        )
+
+
+class LLMUserResponseAggregator(LLMResponseAggregator):
+    """Collects the turns of the user. An interruption would leave their words alone, so it passes by."""
+
+    def __init__(
+        self, messages: Iterable[Mapping[str, Any]] = (), *, expect_stripped_words: bool = True
+    ) -> None:
+        super().__init__(
+            messages=messages,
+            role="user",
+            start_frame=UserStartedSpeakingFrame,
+            end_frame=UserStoppedSpeakingFrame,
+            accumulator_frame=TranscriptionFrame,
+            interim_accumulator_frame=InterimTranscriptionFrame,
+            expect_stripped_words=expect_stripped_words,
+        )
+
+
+class LLMFullResponseAggregator(LLMAssistantResponseAggregator):
+    """Joins the text of a response into one `TextFrame`, and gives nothing for an empty response."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def _output(self) -> tuple[Frame, ...]:
+        return (TextFrame(text=self._held.said),) if self._held.said else ()

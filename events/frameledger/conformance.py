@@ -1,0 +1,85 @@
+"""The player: scenarios in on standard input, what the core makes of them out on standard output.
+
+    python -m frameledger.conformance < scenarios.json > outcomes.json
+
+Input is a list of `{name, frames, initial, config}`, output `{name: outcome}` with an outcome of `{messages, tools,
+tool_choice, runs_after}`, or `{contexts: {label: outcome}}` where frames carry a `context` label. Each frame takes
+the road of a real record: bytes, decode, upcast, fold. `runs_after` holds the indexes of the frames that asked for an
+inference, also while one was open.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from frameledger.evolve.changes import RunRequested
+from frameledger.evolve.state import Terms
+from frameledger.fold import Conversation, Folding
+from frameledger.frames import AnyFrame
+from frameledger.ids import ContextId
+from frameledger.record import DecodeError, decode
+
+_ABOUT_THE_PLAY = ("context", "at", "queued")
+"""Keys of a scenario's frame that speak to the player and are no part of the frame."""
+
+
+def play(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """The outcome of one scenario."""
+    frames = scenario["frames"]
+    labels = {frame["context"]: None for frame in frames if "context" in frame}
+    if not labels:
+        return _play_one(scenario, frames, label=None)
+    return {"contexts": {label: _play_one(scenario, frames, label) for label in labels}}
+
+
+def _play_one(scenario: Mapping[str, Any], frames: list[dict[str, Any]], label: str | None) -> dict[str, Any]:
+    folding = Folding(_initial(scenario, label))
+    runs_after = []
+    for index, written in enumerate(frames):
+        if written.get("context") != label:
+            continue
+        frame = _decoded(written)
+        step = None if frame is None else folding.step(frame)
+        if step is not None and any(isinstance(change, RunRequested) for change in step.changes):
+            runs_after.append(index)
+    terms = folding.state.terms
+    return {
+        "messages": list(folding.messages),
+        "tools": list(terms.tools) or None,
+        "tool_choice": terms.tool_choice,
+        "runs_after": runs_after,
+    }
+
+
+def _initial(scenario: Mapping[str, Any], label: str | None) -> Conversation:
+    """The context before the first frame: it announces nothing and asks for nothing."""
+    initial, config = scenario.get("initial") or {}, scenario.get("config") or {}
+    terms = Terms(
+        tools=tuple(initial.get("tools") or ()),
+        tool_choice=initial.get("tool_choice"),
+        settings={**(initial.get("settings") or {}), **config},
+    )
+    return Conversation.starting(ContextId(label or scenario["name"]), terms, initial.get("messages") or ())
+
+
+def _decoded(written: Mapping[str, Any]) -> AnyFrame | None:
+    """The frame that a record with these bytes would bring; None for what is none, or for silence (`Elapse`)."""
+    if written.get("type") == "Elapse":
+        return None
+    frame = {key: value for key, value in written.items() if key not in _ABOUT_THE_PLAY}
+    try:
+        return decode(json.dumps(frame).encode())
+    except DecodeError:
+        return None
+
+
+def main() -> None:
+    scenarios = json.load(sys.stdin)
+    json.dump({scenario["name"]: play(scenario) for scenario in scenarios}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What is wrong with bytes that are no frame."""
+
+from typing import Literal, get_args
+
+Reason = Literal[
+    "empty",
+    "too_large",
+    "encrypted",
+    "bad_key",
+    "byte_order_mark",
+    "not_utf8",
+    "not_json",
+    "not_a_number",
+    "number_out_of_range",
+    "too_deep",
+    "not_an_object",
+    "no_type",
+    "bad_version",
+    "bad_id",
+    "invalid_field",
+]
+"""Stored beside what was rejected: names may be added here and never change.
+
+- `empty`: no value, or one of no bytes
+- `too_large`: more than `decoding.MAX_VALUE_BYTES`
+- `encrypted`: the record says that it is encrypted, and this release reads none that are
+- `bad_key`: the record's key is no context id
+- `byte_order_mark`, `not_utf8`, `not_json`: the bytes are no JSON text
+- `not_a_number`: NaN or an infinity
+- `number_out_of_range`: a number that a double cannot hold, or one of too many digits
+- `too_deep`: arrays and objects inside one another, too many
+- `not_an_object`: JSON, and neither frame nor object
+- `no_type`, `bad_version`: `type` is missing or no text; `v` is no integer of 1 or more
+- `bad_id`: an id that is no text of 1 to 255 bytes without NUL
+- `invalid_field`: a field that is missing, or not what the type of the frame says
+"""
+
+REASONS: tuple[str, ...] = get_args(Reason)
+
+_LONGEST_DETAIL = 300
+
+
+class DecodeError(Exception):
+    """Bytes that are no frame, and why. The same bytes fail again, with the same reason: set them aside.
+
+    `reason` is for programs, `detail` for people: one printable line that says what is wrong, where, and
+    what would be right. It quotes little of the bytes, and nothing else here holds them, so that it can be
+    logged and stored.
+    """
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        self.reason: Reason = reason
+        self.detail = _one_line(detail)
+        super().__init__(reason, self.detail)
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}"
+
+
+def excerpt(text: str) -> str:
+    """The beginning of `text`, quoted, for a detail."""
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def _one_line(text: str) -> str:
+    if len(text) > _LONGEST_DETAIL:
+        text = text[: _LONGEST_DETAIL - 3] + "..."
+    return "".join(
+        c if c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}" for c in text
+    )

@@ -1,0 +1,58 @@
+"""Effects: what should happen in the world because a frame was folded. They name things and never carry them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from frameledger.ids import ContextId, GroupId, RunId, ToolCallId, Version
+
+
+@dataclass(frozen=True, slots=True)
+class RunInference:
+    """Run the model on the context as it is at `version`, and answer as `run_id`."""
+
+    effect: ClassVar[str] = "run_inference"
+
+    id: str
+    context_id: ContextId
+    version: Version
+    run_id: RunId
+
+
+@dataclass(frozen=True, slots=True)
+class CallFunction:
+    """Start the call that was requested at `requested_version`, as the `ordinal`-th of its announcement."""
+
+    effect: ClassVar[str] = "call_function"
+
+    id: str
+    context_id: ContextId
+    version: Version
+    requested_version: Version
+    ordinal: int
+    tool_call_id: ToolCallId
+    function_name: str
+    group_id: GroupId | None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Stop working on a run or on a call; exactly one of the two is named."""
+
+    effect: ClassVar[str] = "cancel"
+
+    id: str
+    context_id: ContextId
+    version: Version
+    run_id: RunId | None = None
+    tool_call_id: ToolCallId | None = None
+
+
+Effect = RunInference | CallFunction | Cancel
+
+
+def to_wire(effect: Effect) -> dict[str, Any]:
+    """The effect as the JSON object that its topic carries; what it does not name is left out."""
+    named = ((name, getattr(effect, name)) for name in effect.__slots__)
+    return {"effect": effect.effect} | {name: value for name, value in named if value is not None}

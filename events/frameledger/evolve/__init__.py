@@ -1,0 +1,134 @@
+"""`evolve`: what one frame changes in a context. The law of Frameledger, pure and total.
+
+`events/rules.md` states every rule; the numbers in these modules are its numbers. `turns` (R1), `responses` (R2),
+`calls` and `groups` (R3), `runs` (R4) hold the rules, `history` what clients say about the context itself, and
+`interruption` what reaches into all of them.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from frameledger.evolve import calls, groups, history, interruption, responses, runs, turns
+from frameledger.evolve.changes import Change
+from frameledger.evolve.draft import Draft
+from frameledger.evolve.fence import refusal
+from frameledger.evolve.outcome import Outcome, Reason
+from frameledger.evolve.state import State
+from frameledger.frames import AnyFrame, BotStoppedSpeakingFrame, KnownFrame, UnknownFrame
+from frameledger.values import replace, value
+
+__all__ = ["Outcome", "Reason", "State", "Step", "evolve"]
+
+
+@value
+class Step:
+    """What became of one frame: the next state, the outcome, why it was ignored, and what it did, in order."""
+
+    state: State
+    outcome: Outcome
+    reason: Reason | None
+    changes: tuple[Change, ...]
+
+
+def evolve(state: State, frame: AnyFrame) -> Step:
+    """Fold one frame into a state. Never raises on a decoded frame; the same arguments give the same step.
+
+    Every frame gets the next version of its context, whatever becomes of it. A repetition (the same id again) must
+    not come here: it is no new frame.
+    """
+    draft = Draft(state)
+    if type(frame) is UnknownFrame:
+        return Step(draft.frozen(), "unknown", None, ())
+    reason = _fold(draft, frame)
+    if draft.calls is not state.calls:
+        calls.dispatch_next(draft)
+        groups.without_empty(draft)
+    if draft.runs.wanted is not None:
+        runs.open_wanted(draft)
+    return Step(draft.frozen(), "applied" if reason is None else "ignored", reason, tuple(draft.changes))
+
+
+def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
+    """Apply the rule of the frame's type; return why it was ignored, or None. Most frequent types first."""
+    match frame.type:
+        case "LLMTextFrame" | "VisionTextFrame":
+            return responses.said(draft, frame, carries_spaces=True)
+        case "LLMFullResponseStartFrame" | "VisionFullResponseStartFrame":
+            return responses.started(draft, frame)
+        case "LLMFullResponseEndFrame" | "VisionFullResponseEndFrame":
+            return responses.ended(draft, frame)
+        case "TranscriptionFrame":
+            return turns.transcribed(draft, frame)
+        case "InterimTranscriptionFrame":
+            return turns.interim(draft, frame)
+        case "FunctionCallInProgressFrame":
+            return calls.in_progress(draft, frame)
+        case "FunctionCallResultFrame":
+            return calls.result(draft, frame)
+        case "LLMThoughtTextFrame":
+            return responses.thought_said(draft, frame)
+        case "TextFrame":
+            return responses.said(draft, frame, carries_spaces=frame.includes_inter_frame_spaces)
+        case "UserStartedSpeakingFrame":
+            history.reopen(draft)
+            turns.started(draft)
+        case "UserStoppedSpeakingFrame":
+            return turns.stopped(draft, frame)
+        case "BotStartedSpeakingFrame":
+            if draft.speech.bot_since is None:
+                draft.speech = replace(draft.speech, bot_since=draft.version)
+        case "BotStoppedSpeakingFrame":
+            return _bot_stopped(draft, frame)
+        case "FunctionCallsStartedFrame":
+            return calls.announced(draft, frame)
+        case "FunctionCallCancelFrame":
+            return calls.cancel(draft, frame)
+        case "InterruptionFrame":
+            interruption.interrupted(draft, frame)
+        case "LLMThoughtStartFrame":
+            return responses.thought_started(draft, frame)
+        case "LLMThoughtEndFrame":
+            return responses.thought_ended(draft, frame)
+        case "LLMMessagesAppendFrame":
+            history.appended(draft, frame)
+        case "LLMMessagesUpdateFrame":
+            history.updated(draft, frame)
+        case "LLMContextFrame":
+            history.opened(draft, frame)
+        case "LLMRunFrame":
+            history.reopen(draft)
+            runs.ask(draft)
+        case "LLMAssistantPushAggregationFrame":
+            return responses.pushed(draft, frame)
+        case "ErrorFrame":
+            return responses.failed(draft, frame)
+        case "LLMSetToolsFrame":
+            history.tools_set(draft, frame)
+        case "LLMSetToolChoiceFrame":
+            history.tool_choice_set(draft, frame.tool_choice)
+        case "LLMUpdateSettingsFrame":
+            history.settings_updated(draft, frame)
+        case "LLMEnablePromptCachingFrame":
+            history.prompt_caching_set(draft, frame.enable)
+        case "LLMConfigureOutputFrame":
+            history.output_configured(draft, frame.skip_tts)
+        case "EndFrame" | "CancelFrame":
+            return interruption.ended(draft)
+        case "LLMContextAssistantTimestampFrame":
+            return refusal(draft, frame)
+        case "TranslationFrame" | "StartFrame" | "LLMServiceMetadataFrame":
+            return None
+        case _:
+            assert_never(frame.type)
+    return None
+
+
+def _bot_stopped(draft: Draft, frame: BotStoppedSpeakingFrame) -> Reason | None:
+    since = draft.speech.bot_since
+    if frame.opened_version is not None and frame.opened_version != since:
+        return "target_over"
+    if since is not None:
+        draft.speech = replace(draft.speech, bot_since=None)
+        runs.bot_stopped(draft)
+    return None

@@ -1,0 +1,179 @@
+"""What a step did, as data: enough for a store to write the difference and never a whole list.
+
+Every change happens at the version of its step. A position is that of the message within the context's current era.
+Stored names never change, even when a class does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from frameledger.ids import Attempt, Era, GroupId, Position, RunId, ToolCallId, Version
+from frameledger.values import value
+
+Message = Mapping[str, Any]
+"""A message in wire form: the OpenAI chat shape, or `{"llm": ..., "message": ...}` for a provider's own."""
+
+SettingName = Literal["tools", "tool_choice", "settings", "prompt_caching", "skip_tts", "recording", "ended"]
+RunEnd = Literal["ended", "failed", "interrupted", "replaced", "context_ended"]
+CallEnd = Literal["done", "cancelled", "forgotten"]
+
+
+@value
+class MessageAppended:
+    """A message got a position of its own; `run_id` names the run that said it, if one did."""
+
+    position: Position
+    message: Message
+    run_id: RunId | None = None
+
+
+@value
+class MessageReplaced:
+    """The message at a position now reads otherwise: a result came, or only part of a text was heard."""
+
+    position: Position
+    message: Message
+
+
+@value
+class MessageEnded:
+    """The message at a position is no longer part of the context."""
+
+    position: Position
+
+
+@value
+class EraBegan:
+    """The whole history was replaced: every message before this change is past, positions start again at 1."""
+
+    era: Era
+
+
+@value
+class SettingChanged:
+    """One of the context's terms has a new value (JSON)."""
+
+    name: SettingName
+    value: Any
+
+
+@value
+class RunRequested:
+    """The frame asked for an inference, which this run will be; `first` if no frame before it asked for the run."""
+
+    run_id: RunId
+    first: bool = True
+
+
+@value
+class RunOpened:
+    """The run reads the context as it is at this version; its inference is due."""
+
+    run_id: RunId
+
+
+@value
+class RunStarted:
+    """An attempt of the run began to answer; attempt 0 is a response that names no run and adopted this one."""
+
+    run_id: RunId
+    attempt: Attempt
+
+
+@value
+class RunClosed:
+    """Nothing more of this run can reach the context."""
+
+    run_id: RunId
+    end: RunEnd
+
+
+@value
+class CallKey:
+    """The identity of a call within its context: the version that requested it and its place there."""
+
+    requested_version: Version
+    ordinal: int
+
+
+@value
+class CallAnnounced:
+    """A call was set aside, by a run's announcement or by one that names no run."""
+
+    key: CallKey
+    tool_call_id: ToolCallId
+    function_name: str
+    arguments: Any
+    run_id: RunId | None
+    group_id: GroupId | None
+
+
+@value
+class CallDispatched:
+    """The call was committed by the end of its run, and it is its turn: a worker may start it."""
+
+    key: CallKey
+    tool_call_id: ToolCallId
+
+
+@value
+class CallStarted:
+    """A call runs; `again` if a later attempt takes it over. One that nobody announced begins to exist here."""
+
+    key: CallKey
+    tool_call_id: ToolCallId
+    function_name: str
+    arguments: Any
+    group_id: GroupId | None
+    call_attempt: Attempt | None
+    worker: str | None
+    synchronous: bool
+    again: bool = False
+
+
+@value
+class CallWaiting:
+    """The running call now waits for a person."""
+
+    key: CallKey
+    tool_call_id: ToolCallId
+
+
+@value
+class CallProgressed:
+    """An asynchronous call said something in between."""
+
+    key: CallKey
+    tool_call_id: ToolCallId
+    result: Any
+
+
+@value
+class CallSettled:
+    """The call is over; its id may serve a new one. `result` is None for no result."""
+
+    key: CallKey
+    tool_call_id: ToolCallId
+    end: CallEnd
+    result: Any = None
+
+
+Change = (
+    MessageAppended
+    | MessageReplaced
+    | MessageEnded
+    | EraBegan
+    | SettingChanged
+    | RunRequested
+    | RunOpened
+    | RunStarted
+    | RunClosed
+    | CallAnnounced
+    | CallDispatched
+    | CallStarted
+    | CallWaiting
+    | CallProgressed
+    | CallSettled
+)

@@ -1,0 +1,164 @@
+"""Groups of calls: which results ask for one run together, and which of them still wait (R3.6, R3.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from frameledger.evolve import runs
+from frameledger.evolve.draft import Draft
+from frameledger.evolve.state import Call, Calls, Group
+from frameledger.ids import GroupId, ToolCallId
+from frameledger.values import replace
+
+
+def found(draft: Draft, key: str, group_id: GroupId | None) -> str:
+    """The key of the group that carries `group_id`, or a new group under `key`."""
+    if group_id is not None:
+        for known, group in draft.calls.groups.items():
+            if group_id in group.names:
+                return known
+    names = () if group_id is None else (group_id,)
+    _put(draft, key, Group(names))
+    return key
+
+
+def joined(draft: Draft, call: Call, group_id: GroupId | None) -> Call:
+    """The call in the group that it now shares by `group_id`.
+
+    Calls announced together and calls that share a group id are one group, so a call that belongs to both unites
+    them, unless its announcement made it a group of its own.
+    """
+    alone = call.announced is not None and call.announced.alone
+    own = draft.calls.groups[call.group]
+    if group_id is None or alone or group_id in own.names:
+        return call
+    for key, other in draft.calls.groups.items():
+        if group_id in other.names:
+            _unite(draft, into=key, key=call.group)
+            return replace(call, group=key)
+    _put(draft, call.group, replace(own, names=(*own.names, group_id)))
+    return call
+
+
+def synchronous_pending(draft: Draft, key: str, besides: ToolCallId | None = None) -> bool:
+    """Whether a synchronous call of the group is open; one that has not started counts as synchronous."""
+    return any(call.running is None or call.running.synchronous for call in _members(draft, key, besides))
+
+
+def any_pending(draft: Draft, key: str, besides: ToolCallId | None = None) -> bool:
+    return any(True for _ in _members(draft, key, besides))
+
+
+def answered(draft: Draft, call: Call, *, word: bool | None, has_result: bool, synchronous: bool) -> None:
+    """A result of `call`, or a deadline that counts as one, decides about the run that answers it (R3.7).
+
+    `call` has left the open calls if this settled it. An explicit word is honoured at once. Without one, the run is
+    asked for when nothing that the result waits for is pending; otherwise it is owed to the group.
+    """
+    group = draft.calls.groups[call.group]
+    if word is not None:
+        if word:
+            _ask(draft, call.group)
+    elif has_result or group.answered or group.waits:
+        if synchronous:
+            pending = synchronous_pending(draft, call.group, besides=call.tool_call_id)
+        else:
+            pending = any_pending(draft, call.group, besides=call.tool_call_id)
+        if not pending:
+            _ask(draft, call.group)
+        elif synchronous:
+            _put(draft, call.group, replace(group, waits_for_synchronous=True))
+        else:
+            _put(draft, call.group, replace(group, waits_for_all=True))
+
+
+def had_result(draft: Draft, call: Call) -> None:
+    """Remember that a call of the group settled with a result, as long as another one is open."""
+    group = draft.calls.groups[call.group]
+    if not group.answered and any_pending(draft, call.group):
+        _put(draft, call.group, replace(group, answered=True))
+
+
+def released(draft: Draft, call: Call) -> None:
+    """`call` was cancelled before it started, and asks only for an earlier result of its group (R3.4)."""
+    group = draft.calls.groups[call.group]
+    answered_before = group.answered and not group.waits
+    if _is_due(draft, call.group) or (answered_before and not synchronous_pending(draft, call.group)):
+        _ask(draft, call.group)
+
+
+def asks_only_for_who_waited(draft: Draft, call: Call) -> None:
+    """The late result of an interrupted call asks for no run of its own (R3.7)."""
+    wait_no_longer(draft, (call.group,))
+
+
+def wait_no_longer(draft: Draft, keys: Iterable[str]) -> None:
+    """Calls of these groups went without a result: ask for earlier results that waited for nothing else."""
+    for key in keys:
+        if _is_due(draft, key):
+            _ask(draft, key)
+
+
+def turned_out_asynchronous(draft: Draft, call: Call) -> None:
+    """The call starts, and is asynchronous: synchronous results no longer wait for it (R3.7)."""
+    group = draft.calls.groups[call.group]
+    if group.waits_for_synchronous and not synchronous_pending(draft, call.group):
+        _ask(draft, call.group)
+
+
+def stop_waiting(draft: Draft, keys: Iterable[str]) -> bool:
+    """No result of these groups waits any longer; whether one did."""
+    waited = False
+    for key in keys:
+        group = draft.calls.groups[key]
+        if group.waits:
+            waited = True
+            _put(draft, key, replace(group, waits_for_synchronous=False, waits_for_all=False))
+    return waited
+
+
+def without_empty(draft: Draft) -> None:
+    """Drop the groups that have no open call any more: what they knew is past."""
+    inhabited = {call.group for call in draft.calls.open.values()}
+    if len(inhabited) != len(draft.calls.groups):
+        calls = draft.calls
+        kept = {key: group for key, group in calls.groups.items() if key in inhabited}
+        draft.calls = Calls(calls.open, kept, calls.barred, calls.settled)
+
+
+def _is_due(draft: Draft, key: str) -> bool:
+    """Whether a result of the group has waited long enough: nothing that it waits for is pending any more."""
+    group = draft.calls.groups[key]
+    if group.waits_for_all and not any_pending(draft, key):
+        return True
+    return group.waits_for_synchronous and not synchronous_pending(draft, key)
+
+
+def _ask(draft: Draft, key: str) -> None:
+    stop_waiting(draft, (key,))
+    runs.ask_for_result(draft)
+
+
+def _members(draft: Draft, key: str, besides: ToolCallId | None) -> Iterable[Call]:
+    return (call for call in draft.calls.open.values() if call.group == key and call.tool_call_id != besides)
+
+
+def _unite(draft: Draft, *, into: str, key: str) -> None:
+    one, other = draft.calls.groups[into], draft.calls.groups[key]
+    united = Group(
+        one.names + other.names,
+        one.answered or other.answered,
+        one.waits_for_synchronous or other.waits_for_synchronous,
+        one.waits_for_all or other.waits_for_all,
+    )
+    groups = {name: group for name, group in draft.calls.groups.items() if name != key}
+    calls = {
+        tool_call_id: replace(call, group=into) if call.group == key else call
+        for tool_call_id, call in draft.calls.open.items()
+    }
+    draft.calls = replace(draft.calls, open=calls, groups={**groups, into: united})
+
+
+def _put(draft: Draft, key: str, group: Group) -> None:
+    calls = draft.calls
+    draft.calls = Calls(calls.open, {**calls.groups, key: group}, calls.barred, calls.settled)

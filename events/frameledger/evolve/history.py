@@ -1,0 +1,114 @@
+"""What clients say about the context itself: messages appended or replaced, a whole context, its terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic_core import to_json
+
+from frameledger import tools as tool_definitions
+from frameledger.evolve import runs
+from frameledger.evolve.changes import Message, SettingChanged, SettingName
+from frameledger.evolve.draft import Draft
+from frameledger.frames import (
+    LLMContextFrame,
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+    LLMSetToolsFrame,
+    LLMUpdateSettingsFrame,
+)
+from frameledger.values import replace
+
+ADD_TOOL_CHANGE_MESSAGES = "add_tool_change_messages"
+"""The key of the context's settings that only the fold reads: announce changes of the tools in the conversation."""
+
+
+def appended(draft: Draft, frame: LLMMessagesAppendFrame) -> None:
+    """Add messages as they are: nothing is repaired, nothing removed as a repetition (RA5.messages)."""
+    reopen(draft)
+    _write(draft, frame.messages)
+    if frame.run_llm:
+        runs.ask(draft)
+
+
+def updated(draft: Draft, frame: LLMMessagesUpdateFrame) -> None:
+    """Replace the whole history; calls and an open response go on (RA5.messages)."""
+    reopen(draft)
+    _replace_history(draft, frame.messages)
+    if frame.run_llm:
+        runs.ask(draft)
+
+
+def opened(draft: Draft, frame: LLMContextFrame) -> None:
+    """Replace the whole context; with `react` false it is a recording from here on (RA5.recording)."""
+    context = frame.context
+    reopen(draft)
+    _replace_history(draft, context.messages)
+    _set(draft, "tools", tuple(context.tools))
+    _set(draft, "tool_choice", context.tool_choice)
+    _set(draft, "settings", context.settings)
+    _set(draft, "recording", not frame.react)
+    if not frame.react:
+        runs.drop_all(draft)
+    if frame.run_llm:
+        runs.ask(draft)
+
+
+def tools_set(draft: Draft, frame: LLMSetToolsFrame) -> None:
+    """Replace the tools; if the context wants it, say in the conversation what was added and removed (RA5.tools)."""
+    tools = tuple(frame.tools or ())
+    if draft.terms.settings.get(ADD_TOOL_CHANGE_MESSAGES) is True:
+        message = tool_definitions.tool_change_message(draft.terms.tools, tools)
+        if message is not None:
+            draft.append(message)
+    _set(draft, "tools", tools)
+
+
+def settings_updated(draft: Draft, frame: LLMUpdateSettingsFrame) -> None:
+    """Merge by key; null removes a key (RA5.settings)."""
+    merged = {**draft.terms.settings, **frame.settings}
+    _set(draft, "settings", {key: value for key, value in merged.items() if value is not None})
+
+
+def tool_choice_set(draft: Draft, tool_choice: str | Mapping[str, Any]) -> None:
+    _set(draft, "tool_choice", tool_choice)
+
+
+def prompt_caching_set(draft: Draft, enable: bool) -> None:
+    _set(draft, "prompt_caching", enable)
+
+
+def output_configured(draft: Draft, skip_tts: bool) -> None:
+    _set(draft, "skip_tts", skip_tts)
+
+
+def end(draft: Draft) -> None:
+    _set(draft, "ended", True)
+
+
+def reopen(draft: Draft) -> None:
+    """A context that ended lives again (R1.6)."""
+    if draft.terms.ended:
+        _set(draft, "ended", False)
+
+
+def _replace_history(draft: Draft, messages: Iterable[Message]) -> None:
+    draft.begin_era()
+    runs.forget_positions(draft)
+    draft.speech = replace(draft.speech, said=None)
+    _write(draft, messages)
+
+
+def _write(draft: Draft, messages: Iterable[Message]) -> None:
+    for message in messages:
+        draft.append(message)
+        if message.get("role") == "user" and draft.speech.said is not None:
+            draft.speech = replace(draft.speech, said=None)
+
+
+def _set(draft: Draft, name: SettingName, value: Any) -> None:
+    """Change one term. The value that it has already is no change; `1` and `true` are two values in JSON."""
+    if to_json(getattr(draft.terms, name)) != to_json(value):
+        draft.terms = replace(draft.terms, **{name: value})
+        draft.changes.append(SettingChanged(name, value))

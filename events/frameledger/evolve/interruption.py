@@ -1,0 +1,52 @@
+"""Interruptions, and the end of a context: the two frames that reach into every part of a conversation at once."""
+
+from __future__ import annotations
+
+from frameledger.evolve import calls, groups, history, responses, runs, turns
+from frameledger.evolve.draft import Draft
+from frameledger.evolve.outcome import Reason
+from frameledger.frames import InterruptionFrame
+from frameledger.values import replace
+
+
+def interrupted(draft: Draft, frame: InterruptionFrame) -> None:
+    """The assistant stops: its words so far are kept, its run is closed, what waits for it is dropped (R2.6, R4.1).
+
+    The user's words are left alone, and the user's turn will ask. A cough asks for nothing, though: so whatever run
+    an interruption inside an open turn takes away is owed to the end of that turn.
+    """
+    responses.interrupted(draft, frame.heard_text)
+    before = draft.runs
+    runs.close(draft, "interrupted")
+    touched = calls.interrupted(draft)
+    owed = (
+        before.owed_to_bot or before.wanted is not None or (before.open is not None and before.open.untouched)
+    )
+    owed_to_turn = before.owed_to_turn
+    if draft.turn is not None:
+        owed_to_turn |= groups.stop_waiting(draft, touched) or owed
+    draft.runs = replace(draft.runs, wanted=None, owed_to_bot=False, owed_to_turn=owed_to_turn)
+
+
+def ended(draft: Draft) -> Reason | None:
+    """`EndFrame` and `CancelFrame` write what is in the air, settle what is open, and run nothing (R1.6)."""
+    if draft.terms.ended and not _something_is_open(draft):
+        return "context_ended"
+    responses.end(draft)
+    turns.end(draft)
+    calls.end(draft)
+    runs.close(draft, "context_ended")
+    runs.drop_all(draft)
+    history.end(draft)
+    return None
+
+
+def _something_is_open(draft: Draft) -> bool:
+    """Whether something came late, after the context had ended, and has to be settled too."""
+    return not (
+        draft.turn is None
+        and draft.speech.response is None
+        and draft.speech.thought is None
+        and draft.speech.bot_since is None
+        and not draft.calls.open
+    )

@@ -1,0 +1,27 @@
+"""What became of a frame: its outcome, and the closed list of reasons for which one is ignored."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Outcome = Literal["applied", "ignored", "unknown", "parked"]
+"""`applied` also where a frame is only recorded; `parked` is given by the store, never by the fold."""
+
+Reason = Literal[
+    "no_open_turn",
+    "no_open_response",
+    "run_over",
+    "attempt_superseded",
+    "call_unknown",
+    "call_settled",
+    "call_started",
+    "call_forgotten",
+    "call_open_already",
+    "intermediate_of_synchronous",
+    "place_replaced",
+    "nothing_said",
+    "context_ended",
+    "run_response_open",
+    "target_over",
+]
+"""Stored for ever: a reason may be added, none renamed or removed."""

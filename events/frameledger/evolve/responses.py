@@ -1,0 +1,281 @@
+"""Responses and thoughts: what the assistant says, which attempt may say it, and what is kept of it (R2, RA5.attempts).
+
+Frames that carry a run id are accepted only from the open run's latest attempt. A response without one adopts the
+open run if nothing of that run was folded yet, and otherwise belongs to none.
+"""
+
+from __future__ import annotations
+
+from frameledger.evolve import calls, runs
+from frameledger.evolve.changes import RunStarted
+from frameledger.evolve.draft import Draft
+from frameledger.evolve.fence import OfARun, refusal
+from frameledger.evolve.outcome import Reason
+from frameledger.evolve.state import Response, Run, Speech, Thought
+from frameledger.evolve.text import plus, trimmed
+from frameledger.frames import (
+    ErrorFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMThoughtEndFrame,
+    LLMThoughtStartFrame,
+    LLMThoughtTextFrame,
+    TextFrame,
+)
+from frameledger.ids import Attempt, Position, RunId
+from frameledger.values import replace
+
+
+def started(draft: Draft, frame: LLMFullResponseStartFrame) -> Reason | None:
+    """A response begins: an attempt of the open run, or one that names no run (R2.1, RA5.attempts)."""
+    if frame.run_id is not None:
+        return _attempt_started(draft, frame)
+    response = draft.speech.response
+    if response is not None:
+        if response.fenced:
+            return "run_response_open"
+        _finish(draft, response)
+        runs.close_if_open(draft, response.run_id, "replaced")
+        runs.open_wanted(draft)
+    run = draft.runs.open
+    if run is not None and run.untouched:
+        draft.runs = replace(draft.runs, open=replace(run, adopted=True))
+        draft.changes.append(RunStarted(run.run_id, run.attempt))
+        _open(draft, Response(draft.version, run.run_id))
+    else:
+        _open(draft, Response(draft.version))
+    return None
+
+
+def _attempt_started(draft: Draft, frame: LLMFullResponseStartFrame) -> Reason | None:
+    run = draft.runs.open
+    if run is None or run.run_id != frame.run_id:
+        return "run_over"
+    attempt = Attempt(frame.attempt or 1)
+    if attempt <= run.attempt:
+        return "attempt_superseded"
+    response = draft.speech.response
+    if response is not None and response.run_id != run.run_id:
+        _finish(draft, response)
+    _take_back_earlier_attempts(draft, run, response)
+    draft.runs = replace(
+        draft.runs, open=Run(run.run_id, run.asked_version, run.opened_version, attempt, run.adopted)
+    )
+    draft.changes.append(RunStarted(run.run_id, attempt))
+    _open(draft, Response(draft.version, run.run_id, fenced=True))
+    return None
+
+
+def _take_back_earlier_attempts(draft: Draft, run: Run, response: Response | None) -> None:
+    """The next attempt says it anew: messages, open text and thought of the earlier ones go, and their calls."""
+    for position in run.positions:
+        draft.take_back(position)
+    thought = draft.speech.thought
+    if thought is not None and (response is not None or thought.run_id is not None):
+        draft.speech = replace(draft.speech, thought=None)
+    adopted = response.opened_version if response is not None and response.run_id == run.run_id else None
+    calls.forget_announced(
+        draft,
+        lambda announced: (
+            announced.run_id == run.run_id or (adopted is not None and announced.response == adopted)
+        ),
+    )
+
+
+def _open(draft: Draft, response: Response) -> None:
+    speech = draft.speech
+    draft.speech = Speech(response, speech.thought, said=(), bot_since=speech.bot_since)
+
+
+def said(draft: Draft, frame: TextFrame, carries_spaces: bool) -> Reason | None:
+    """A piece of text of the open response (R2.1, R2.2)."""
+    reason = refusal(draft, frame)
+    if reason is not None:
+        return reason
+    speech = draft.speech
+    response = speech.response
+    if response is None:
+        return "no_open_response"
+    if frame.append_to_context and frame.text:
+        text = plus(response.text, frame.text, carries_spaces)
+        draft.speech = Speech(
+            Response(response.opened_version, response.run_id, response.fenced, text),
+            speech.thought,
+            speech.said,
+            speech.bot_since,
+        )
+    return None
+
+
+def pushed(draft: Draft, frame: OfARun) -> Reason | None:
+    """Write what has been said; the response stays open (R2.5)."""
+    reason = refusal(draft, frame)
+    if reason is not None:
+        return reason
+    response = draft.speech.response
+    if response is None:
+        return "no_open_response"
+    position = _write(draft, response)
+    if position is None:
+        return "nothing_said"
+    runs.remember_position(draft, response.run_id, position)
+    draft.speech = replace(draft.speech, response=replace(response, text=None))
+    return None
+
+
+def ended(draft: Draft, frame: LLMFullResponseEndFrame) -> Reason | None:
+    """The end is the commit of a run: its text is written, then its calls are dispatched (RA5.commit)."""
+    reason = refusal(draft, frame)
+    if reason is not None:
+        return reason
+    response = draft.speech.response
+    if response is None:
+        return "no_open_response"
+    _write(draft, response)
+    speech = draft.speech
+    thought = None if speech.thought is not None and speech.thought.run_id is not None else speech.thought
+    draft.speech = Speech(None, thought, speech.said, speech.bot_since)
+    run = draft.runs.open
+    if run is None or run.run_id != response.run_id:
+        return None
+    if frame.finish_reason == "error":
+        calls.forget_announced(draft, lambda announced: announced.run_id == run.run_id)
+        runs.close(draft, "failed")
+    else:
+        calls.commit(draft, run.run_id, run.attempt)
+        runs.close(draft, "ended")
+    return None
+
+
+def failed(draft: Draft, frame: ErrorFrame) -> Reason | None:
+    """A fatal error closes its run; what was said so far is kept (R4.4). Any other error is only recorded.
+
+    A fatal error is also accepted from a later attempt than the latest, or without one: it comes from whoever found
+    the run dead.
+    """
+    if not frame.fatal:
+        return None if frame.run_id is None else refusal(draft, frame)
+    if frame.run_id is None:
+        return _failed_without_a_run_id(draft)
+    run = draft.runs.open
+    if run is None or run.run_id != frame.run_id:
+        return "run_over"
+    if frame.attempt is not None and frame.attempt < run.attempt:
+        return "attempt_superseded"
+    _break_off(draft, run.run_id)
+    return None
+
+
+def _failed_without_a_run_id(draft: Draft) -> Reason | None:
+    response, run = draft.speech.response, draft.runs.open
+    if response is not None:
+        if response.fenced:
+            return "run_response_open"
+        _finish(draft, response)
+        runs.close_if_open(draft, response.run_id, "failed")
+    elif run is not None and run.untouched:
+        _break_off(draft, run.run_id)
+    return None
+
+
+def _break_off(draft: Draft, run_id: RunId) -> None:
+    response = draft.speech.response
+    if response is not None and response.run_id == run_id:
+        _finish(draft, response)
+    elif draft.speech.thought is not None and draft.speech.thought.run_id == run_id:
+        draft.speech = replace(draft.speech, thought=None)
+    calls.forget_announced(draft, lambda announced: announced.run_id == run_id)
+    runs.close(draft, "failed")
+
+
+def interrupted(draft: Draft, heard_text: str | None) -> None:
+    """Keep what was said so far, or what was heard of it; drop an open thought whole (R2.6, R6.7)."""
+    response, positions = draft.speech.response, draft.speech.said
+    if heard_text is not None and positions is not None:
+        _correct(draft, positions, response, heard_text.strip())
+    elif response is not None:
+        _write(draft, response)
+    draft.speech = replace(draft.speech, response=None, thought=None)
+
+
+def _correct(draft: Draft, positions: tuple[Position, ...], response: Response | None, heard: str) -> None:
+    """The last response's text becomes what was heard of it; what was said remains on the log."""
+    message = {"role": "assistant", "content": heard}
+    kept: tuple[Position, ...] = ()
+    if heard and positions:
+        draft.rewrite(positions[0], message)
+        kept = positions[:1]
+    elif heard and response is not None:
+        kept = (draft.append(message, response.run_id),)
+    for position in positions[len(kept) :]:
+        draft.take_back(position)
+    draft.speech = replace(draft.speech, said=kept)
+
+
+def end(draft: Draft) -> None:
+    """`EndFrame` and `CancelFrame`: write what was being said, end all speaking (R1.6)."""
+    if draft.speech.response is not None:
+        _write(draft, draft.speech.response)
+    draft.speech = Speech(said=draft.speech.said)
+
+
+def thought_started(draft: Draft, frame: LLMThoughtStartFrame) -> Reason | None:
+    """A new thought replaces one that never ended (R2.7)."""
+    reason = refusal(draft, frame)
+    if reason is not None:
+        return reason
+    run_id = None if frame.run_id is None else RunId(frame.run_id)
+    thought = Thought(frame.llm if frame.append_to_context else None, run_id)
+    draft.speech = replace(draft.speech, thought=thought)
+    return None
+
+
+def thought_said(draft: Draft, frame: LLMThoughtTextFrame) -> Reason | None:
+    """A piece of a thought, joined exactly as it came (R2.7)."""
+    reason = refusal(draft, frame)
+    if reason is not None:
+        return reason
+    thought = draft.speech.thought
+    if thought is None or thought.run_id != frame.run_id:
+        return "no_open_response"
+    if thought.llm is not None:
+        text = plus(thought.text, frame.text, carries_spaces=True)
+        draft.speech = replace(draft.speech, thought=replace(thought, text=text))
+    return None
+
+
+def thought_ended(draft: Draft, frame: LLMThoughtEndFrame) -> Reason | None:
+    """Store the thought where it ends, with its signature as it came; a signature alone is enough (R2.7)."""
+    reason = refusal(draft, frame)
+    if reason is not None:
+        return reason
+    thought = draft.speech.thought
+    if thought is None or thought.run_id != frame.run_id:
+        return "no_open_response"
+    draft.speech = replace(draft.speech, thought=None)
+    text = "" if thought.text is None else thought.text.joined()
+    if thought.llm is not None and (text.strip() or frame.signature is not None):
+        message = {"type": "thought", "text": text, "signature": frame.signature}
+        run_id = thought.run_id or (draft.speech.response.run_id if draft.speech.response else None)
+        position = draft.append({"llm": thought.llm, "message": message}, run_id)
+        runs.remember_position(draft, run_id, position)
+    return None
+
+
+def _finish(draft: Draft, response: Response) -> None:
+    """Close a response that did not end by itself: its words stay, its open thought and announced calls go."""
+    _write(draft, response)
+    draft.speech = replace(draft.speech, response=None, thought=None)
+    calls.forget_announced(draft, lambda announced: announced.response == response.opened_version)
+
+
+def _write(draft: Draft, response: Response) -> Position | None:
+    """Append what the response has said since it was last written; nothing for whitespace (R2.3)."""
+    text = trimmed(response.text)
+    if not text:
+        return None
+    position = draft.append({"role": "assistant", "content": text}, response.run_id)
+    speech = draft.speech
+    if speech.said is not None:
+        draft.speech = Speech(speech.response, speech.thought, (*speech.said, position), speech.bot_since)
+    return position

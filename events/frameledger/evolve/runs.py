@@ -1,0 +1,100 @@
+"""Runs: who may ask the model, when, and at which version of the context (R4, RA5.runs).
+
+One run is open per context. A run asked for meanwhile is remembered once and opens as soon as no run is open and no
+committed call is still to start: a model that cannot see its call would make it again.
+"""
+
+from __future__ import annotations
+
+from frameledger import derived
+from frameledger.evolve.changes import RunClosed, RunEnd, RunOpened, RunRequested
+from frameledger.evolve.draft import Draft
+from frameledger.evolve.state import Run, Runs, Wanted
+from frameledger.ids import Position, RunId
+from frameledger.values import replace
+
+
+def ask(draft: Draft) -> None:
+    """The frame asks for a run now: appends, updates, `LLMRunFrame`, a user's turn, a debt that is paid.
+
+    In a recording it is noted, as if it had been answered, and nothing happens (R4.5).
+    """
+    if draft.terms.ended:
+        return
+    runs = draft.runs
+    if runs.wanted is not None:
+        first = runs.wanted.asked_version == draft.version
+        draft.changes.append(RunRequested(runs.wanted.run_id, first))
+        return
+    wanted = Wanted(derived.run_id(draft.context_id, draft.version), draft.version)
+    draft.changes.append(RunRequested(wanted.run_id))
+    if draft.terms.recording:
+        drop_all(draft)
+    else:
+        draft.runs = Runs(runs.open, wanted, runs.owed_to_turn, runs.owed_to_bot)
+
+
+def ask_for_result(draft: Draft) -> None:
+    """A result or a cancel asks: owed while the user has the floor, then while the bot speaks, else at once (R4.1)."""
+    if draft.terms.ended:
+        return
+    if draft.turn is not None and draft.turn.holds_floor:
+        draft.runs = replace(draft.runs, owed_to_turn=True)
+    elif draft.speech.bot_since is not None:
+        draft.runs = replace(draft.runs, owed_to_bot=True)
+    else:
+        ask(draft)
+
+
+def bot_stopped(draft: Draft) -> None:
+    """Pay what is owed to the bot's stop; if the user speaks by now, the debt moves to the user's turn (R4.1)."""
+    if draft.runs.owed_to_bot:
+        draft.runs = replace(draft.runs, owed_to_bot=False)
+        ask_for_result(draft)
+
+
+def open_wanted(draft: Draft) -> None:
+    """Open the remembered run if nothing stands in its way; every older debt is paid by it (R4.2, R4.3)."""
+    wanted = draft.runs.wanted
+    if wanted is None or draft.runs.open is not None or _a_committed_call_has_not_started(draft):
+        return
+    draft.runs = Runs(open=Run(wanted.run_id, wanted.asked_version, draft.version))
+    draft.changes.append(RunOpened(wanted.run_id))
+
+
+def close(draft: Draft, end: RunEnd) -> None:
+    """Close the open run, if there is one: nothing more of it is accepted."""
+    run = draft.runs.open
+    if run is not None:
+        draft.runs = Runs(None, draft.runs.wanted, draft.runs.owed_to_turn, draft.runs.owed_to_bot)
+        draft.changes.append(RunClosed(run.run_id, end))
+
+
+def close_if_open(draft: Draft, run_id: RunId | None, end: RunEnd) -> None:
+    """Close this run, if it is the one that is open."""
+    if draft.runs.open is not None and draft.runs.open.run_id == run_id:
+        close(draft, end)
+
+
+def drop_all(draft: Draft) -> None:
+    """Forget what was remembered and owed (R1.6, R4.5)."""
+    draft.runs = Runs(open=draft.runs.open)
+
+
+def remember_position(draft: Draft, run_id: RunId | None, position: Position) -> None:
+    """Note a message of the open run, so that its next attempt can take it back."""
+    run = draft.runs.open
+    if run is not None and run.run_id == run_id:
+        positions = (*run.positions, position)
+        draft.runs = replace(draft.runs, open=replace(run, positions=positions))
+
+
+def forget_positions(draft: Draft) -> None:
+    """The history was replaced: what the open run's attempts wrote is past already."""
+    run = draft.runs.open
+    if run is not None and run.positions:
+        draft.runs = replace(draft.runs, open=replace(run, positions=()))
+
+
+def _a_committed_call_has_not_started(draft: Draft) -> bool:
+    return any(call.stage in ("queued", "dispatched") for call in draft.calls.open.values())

@@ -1,0 +1,214 @@
+"""What of a conversation is still open: all that the next frame can depend on, and nothing of what is past.
+
+The messages are not here. A store keeps them as rows and writes what the changes say (`changes`); the state only
+remembers the positions of messages that may still change. Everything is frozen and nested by theme, so that a token
+replaces a few small values, whatever the length of the conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, Literal
+
+from frameledger.evolve.text import Text
+from frameledger.ids import Attempt, ContextId, Era, GroupId, Position, RunId, ToolCallId, Version
+from frameledger.values import value
+
+Stage = Literal["announced", "queued", "dispatched", "running"]
+
+
+@value
+class Place:
+    """Where the next message goes. A position is given once and never reused within its era."""
+
+    era: Era = Era(1)
+    next_position: Position = Position(1)
+
+
+@value
+class Terms:
+    """What a request to the model takes along beside the messages, and in which life the context is."""
+
+    tools: tuple[Mapping[str, Any], ...] = ()
+    tool_choice: str | Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    prompt_caching: bool | None = None
+    skip_tts: bool | None = None
+    recording: bool = False
+    ended: bool = False
+
+
+@value
+class Turn:
+    """A user turn being heard (R1): still speaking, or stopped and waiting for its final words."""
+
+    opened_version: Version
+    speaking: bool = True
+    words: Text | None = None
+    interim_pending: bool = False
+
+    @property
+    def holds_floor(self) -> bool:
+        """Whether a run for a result has to wait for this turn's end (R4.1)."""
+        return self.speaking or self.words is not None or self.interim_pending
+
+
+@value
+class Response:
+    """A response being received. `run_id` is the run it answers, if any.
+
+    `fenced` says that its frames name their run and attempt; the frames of an adopted or a plain response name none.
+    """
+
+    opened_version: Version
+    run_id: RunId | None = None
+    fenced: bool = False
+    text: Text | None = None
+
+
+@value
+class Thought:
+    """A thought being received; `llm` is None for one that stays out of the context."""
+
+    llm: str | None
+    run_id: RunId | None = None
+    text: Text | None = None
+
+
+@value
+class Speech:
+    """What the assistant is saying, and where its last words stand.
+
+    `said` holds the positions of the last response's text as long as `heard_text` may still correct it (semantics of
+    R6.7); None once the user has spoken or the history was replaced since.
+    """
+
+    response: Response | None = None
+    thought: Thought | None = None
+    said: tuple[Position, ...] | None = None
+    bot_since: Version | None = None
+
+
+@value
+class Announced:
+    """By what a call was announced: the run and attempt that it names, else the response that was open."""
+
+    run_id: RunId | None = None
+    attempt: Attempt = Attempt(0)
+    response: Version | None = None
+    group_id: GroupId | None = None
+    sequential: bool = False
+    alone: bool = False
+
+
+@value
+class Running:
+    """The terms a call started on; it keeps them. `position` is that of its tool message, in `era`."""
+
+    since: Version
+    synchronous: bool
+    era: Era
+    position: Position
+    call_attempt: Attempt | None = None
+    worker: str | None = None
+    safe_to_retry: bool = False
+    waiting: bool = False
+    interrupted: bool = False
+
+
+@value
+class Call:
+    """An open call. (`requested_version`, `ordinal`) is its identity: an id may come again after it settled.
+
+    Stages: *announced* (set aside until the End of its run), *queued* (committed, behind another sequential call),
+    *dispatched* (a worker may start it), *running* (`running` is set).
+    """
+
+    tool_call_id: ToolCallId
+    function_name: str
+    requested_version: Version
+    ordinal: int
+    group: str
+    stage: Stage
+    announced: Announced | None = None
+    running: Running | None = None
+
+
+@value
+class Group:
+    """Calls whose results ask for one run together (R3.6).
+
+    `answered`: a call of it that has settled had a result. The two waits: a result came whose run is still to be
+    asked for, when no synchronous call, or no other call at all, of the group is open any more.
+    """
+
+    names: tuple[GroupId, ...] = ()
+    answered: bool = False
+    waits_for_synchronous: bool = False
+    waits_for_all: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return self.waits_for_synchronous or self.waits_for_all
+
+
+@value
+class Calls:
+    """All open calls and their groups; the newest ids that may not start (`barred`) or lately settled."""
+
+    open: Mapping[ToolCallId, Call] = field(default_factory=dict)
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    barred: tuple[ToolCallId, ...] = ()
+    settled: tuple[ToolCallId, ...] = ()
+
+
+@value
+class Run:
+    """The open run. `attempt` is 0 until a start frame that names the run was folded; `positions` are the messages
+    that its attempts appended in this era, which the next attempt takes back."""
+
+    run_id: RunId
+    asked_version: Version
+    opened_version: Version
+    attempt: Attempt = Attempt(0)
+    adopted: bool = False
+    positions: tuple[Position, ...] = ()
+
+    @property
+    def untouched(self) -> bool:
+        """Nothing of it was folded yet."""
+        return self.attempt == 0 and not self.adopted
+
+
+@value
+class Wanted:
+    """A run asked for that has not started: remembered once (R4.3), under the id of who asked first."""
+
+    run_id: RunId
+    asked_version: Version
+
+
+@value
+class Runs:
+    """The open run, the one remembered, and the debts: runs owed to the end of the user's turn or of the bot's
+    speech (R4.1)."""
+
+    open: Run | None = None
+    wanted: Wanted | None = None
+    owed_to_turn: bool = False
+    owed_to_bot: bool = False
+
+
+@value
+class State:
+    """A context between two frames. `version` counts the frames folded; the first is 1."""
+
+    context_id: ContextId
+    version: Version = Version(0)
+    place: Place = Place()
+    terms: Terms = field(default_factory=Terms)
+    turn: Turn | None = None
+    speech: Speech = Speech()
+    calls: Calls = field(default_factory=Calls)
+    runs: Runs = Runs()

@@ -1,0 +1,96 @@
+"""Text that arrives in pieces, kept as linked pieces so that one more piece costs the same at any length."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import core_schema
+
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Text:
+    """The pieces heard or said so far, newest first.
+
+    A seam gets its space when the later piece arrives, so `piece` holds it already. Equality is that of the joined
+    text: a text that was stored and read again is one piece long and still the same text.
+    """
+
+    before: Text | None
+    piece: str
+    carries_spaces: bool
+    length: int
+    """How many characters there are, all pieces together."""
+
+    def raw(self) -> str:
+        """The pieces joined; halves of a surrogate pair stand as they came."""
+        pieces = []
+        text: Text | None = self
+        while text is not None:
+            pieces.append(text.piece)
+            text = text.before
+        pieces.reverse()
+        return "".join(pieces)
+
+    def joined(self) -> str:
+        """The pieces joined, halves of surrogate pairs made whole."""
+        return whole(self.raw())
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """Stored as one piece (`stored`): `[text, carries_spaces]`."""
+        return core_schema.no_info_plain_validator_function(
+            lambda stored: stored if isinstance(stored, Text) else plus(None, *stored),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda text: [text.raw(), text.carries_spaces]
+            ),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Text):
+            return NotImplemented
+        return self.carries_spaces == other.carries_spaces and self.joined() == other.joined()
+
+    def __hash__(self) -> int:
+        return hash((self.joined(), self.carries_spaces))
+
+    def __repr__(self) -> str:
+        return f"Text({self.raw()!r}, carries_spaces={self.carries_spaces})"
+
+
+def plus(text: Text | None, piece: str, carries_spaces: bool) -> Text | None:
+    """`text` with one more piece (R2.2); an empty piece adds nothing.
+
+    Pieces that carry their own spaces meet exactly as they are. Any other seam gets one space unless there is
+    whitespace on either side of it.
+    """
+    if not piece:
+        return text
+    if text is not None and not (carries_spaces and text.carries_spaces) and needs_space(text.piece, piece):
+        piece = " " + piece
+    return Text(text, piece, carries_spaces, len(piece) + (0 if text is None else text.length))
+
+
+def needs_space(left: str, right: str) -> bool:
+    return not (left[-1].isspace() or right[0].isspace())
+
+
+def trimmed(text: Text | None) -> str:
+    """The whole without outer whitespace; "" when nothing was said."""
+    return "" if text is None else text.joined().strip()
+
+
+def whole(text: str) -> str:
+    """`text` with the halves of surrogate pairs that meet joined, and any half left over written as its escape.
+
+    Clients cut an emoji between two tokens, so a piece may legally be half a character (see `record`); nothing that
+    is stored may.
+    """
+    if text.isascii() or not _HALF.search(text):
+        return text
+    met = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return _HALF.sub(lambda half: f"\\u{ord(half.group()):04x}", met)

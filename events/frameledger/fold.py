@@ -1,0 +1,100 @@
+"""`fold`: a whole conversation from its frames, in memory, without any server.
+
+The projector does the same with a database between the steps; both call `evolve` for every frame that is no
+repetition and apply what it says has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from frameledger.context import LLMContext
+from frameledger.evolve import State, Step, evolve
+from frameledger.evolve.changes import Message
+from frameledger.evolve.state import Place, Terms
+from frameledger.frames import AnyFrame
+from frameledger.ids import ContextId, Position
+from frameledger.messages import Messages
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A context after some frames: what is open, the messages of its era by position, the ids folded so far."""
+
+    state: State
+    rows: tuple[tuple[Position, Message], ...] = ()
+    frame_ids: frozenset[str] = field(default=frozenset(), repr=False)
+
+    @classmethod
+    def new(cls, context_id: str) -> Conversation:
+        """A conversation before its first frame."""
+        return cls(State(ContextId(context_id)))
+
+    @classmethod
+    def starting(cls, context_id: ContextId, terms: Terms, messages: Iterable[Message]) -> Conversation:
+        """A conversation that starts with these terms and messages, as if they had always been there."""
+        rows = tuple((Position(place), message) for place, message in enumerate(messages, start=1))
+        return cls(State(context_id, place=Place(next_position=Position(len(rows) + 1)), terms=terms), rows)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return tuple(message for _, message in self.rows)
+
+    @property
+    def context(self) -> LLMContext:
+        """The context as a provider would get it."""
+        terms = self.state.terms
+        return LLMContext.from_wire(
+            {
+                "messages": list(self.messages),
+                "tools": list(terms.tools),
+                "tool_choice": terms.tool_choice,
+                "settings": dict(terms.settings),
+            }
+        )
+
+
+class Folding:
+    """A conversation while frames are being folded into it: one writer, frames one by one.
+
+    `step` folds a frame and says what became of it; `conversation` freezes what there is by now.
+    """
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.state = conversation.state
+        self.messages = Messages(conversation.rows)
+        self._frame_ids = set(conversation.frame_ids)
+
+    def step(self, frame: AnyFrame) -> Step | None:
+        """Fold one frame; None for a repetition, a frame whose own id was folded before: it changes nothing.
+
+        A frame without an id is never a repetition.
+        """
+        if frame.id is not None:
+            if frame.id in self._frame_ids:
+                return None
+            self._frame_ids.add(frame.id)
+        step = evolve(self.state, frame)
+        self.state = step.state
+        if step.changes:
+            self.messages.apply(step.changes)
+        return step
+
+    def conversation(self) -> Conversation:
+        return Conversation(self.state, self.messages.rows(), frozenset(self._frame_ids))
+
+
+def fold(frames: Iterable[AnyFrame], onto: Conversation) -> Conversation:
+    """The conversation after these frames: folding in two halves equals folding at once."""
+    folding = Folding(onto)
+    for frame in frames:
+        folding.step(frame)
+    return folding.conversation()
+
+
+def steps(frames: Iterable[AnyFrame], onto: Conversation) -> Iterator[tuple[AnyFrame, Step | None]]:
+    """Each frame with its step, one by one; None for a repetition."""
+    folding = Folding(onto)
+    for frame in frames:
+        yield frame, folding.step(frame)

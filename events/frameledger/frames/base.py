@@ -1,0 +1,125 @@
+"""What every frame has: the envelope, the shape of ids, and the classes that frames are sorted into.
+
+The names of frames and of their fields are stored on the log for ever. A class may move; a name may not
+change.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo
+
+INT64_MAX = 2**63 - 1
+
+Id = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
+"""Text of 1 to 255 characters without NUL. That it has at most 255 *bytes* is checked where bytes are
+decoded."""
+
+AttemptNumber = Annotated[int, Field(ge=1, le=2**31 - 1)]
+VersionNumber = Annotated[int, Field(ge=0, le=INT64_MAX)]
+TokenCount = Annotated[int, Field(ge=0, le=INT64_MAX)]
+
+# Strict mode refuses a list where a tuple is meant and a Mapping where a dict is. Programs write lists.
+JsonObject = Annotated[dict[str, Any], Field(strict=False)]
+# The first wrong item says enough: millions of them would make as many errors.
+JsonObjects = Annotated[tuple[JsonObject, ...], Field(strict=False, fail_fast=True)]
+
+
+class Value(BaseModel):
+    """A frozen value that travels: a frame, or something inside one.
+
+    Unknown fields are kept. Nothing is coerced: `"true"` is no boolean and `1.0` no integer. Constructors
+    take fields by keyword only, and lists or mappings wherever JSON has arrays or objects.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="allow", strict=True, validate_by_name=True, validate_by_alias=True
+    )
+
+    id_fields: ClassVar[tuple[str, ...]] = ()
+    """The fields that hold an `Id`, or null."""
+
+    always_written: ClassVar[frozenset[str]] = frozenset()
+    """Optional fields that are written to the log even when they have their default."""
+
+
+class Frame(Value):
+    """One event of a conversation. Compared by value; immutable, so `model_copy(update=...)` makes a
+    changed one."""
+
+    carries_json: ClassVar[bool] = True
+    """Whether a field beside `metadata` holds free JSON. False lets the decoder skip a check."""
+
+    id_fields: ClassVar[tuple[str, ...]] = ("id",)
+
+    type: str
+    """The name of the frame."""
+
+    id: Id | None = None
+    """Names the frame within its context, so that a repetition is recognised. Derived from the frame's
+    place on the log when absent."""
+
+    v: Annotated[int, Field(ge=1, le=1, json_schema_extra={"const": 1})] = 1
+    """The version of this type's schema."""
+
+    pts: Annotated[int, Field(ge=-INT64_MAX, le=INT64_MAX)] | None = None
+    """Presentation timestamp of the publisher. Stored; no rule reads it, order comes from the log."""
+
+    metadata: JsonObject = Field(default_factory=dict)
+    """Anything the publisher wants to keep with the frame. Stored; no rule reads it."""
+
+    produced_at: str | None = None
+    """When the publisher made the frame, as it wrote it. The broker's time is the one that counts."""
+
+    @property
+    def name(self) -> str:
+        """Type and id for people, as in `LLMRunFrame#7f3a`; the type alone without an id. Not on the wire."""
+        return self.type if self.id is None else f"{self.type}#{self.id}"
+
+
+class DataFrame(Frame):
+    """Carries content. This class and the three after it give no priority: the log orders."""
+
+
+class ControlFrame(Frame):
+    """Marks a boundary or changes how something works."""
+
+
+class SystemFrame(Frame):
+    """Concerns the conversation as a whole, such as an interruption."""
+
+
+class UninterruptibleFrame:
+    """Must reach the context whatever happens. No rule is needed for it: nothing removes a frame from a
+    log."""
+
+    __slots__ = ()
+
+
+class OfRun(Frame):
+    """A frame that an inference publishes."""
+
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "run_id")
+
+    run_id: Id | None = None
+    """The run this belongs to. Without one, the frame goes to whatever response is open."""
+
+    attempt: AttemptNumber | None = None
+    """The attempt of that run, 1 when absent. Only frames of the latest attempt count."""
+
+
+FROM_THE_WIRE = "from the wire"
+"""The validation context of JSON that was parsed elsewhere and arrives as Python objects."""
+
+
+def in_memory_only(value: Any, info: ValidationInfo) -> Any:
+    """For fields that hold Python objects: whatever JSON has under that name is read as absent."""
+    return None if info.mode == "json" or info.context == FROM_THE_WIRE else value
+
+
+def wire_form(value: Any) -> Any:
+    """The mapping of an object that offers one by `to_wire()`; anything else as it is."""
+    to_wire = getattr(value, "to_wire", None)
+    if callable(to_wire) and not isinstance(value, Mapping):
+        return to_wire()
+    return value

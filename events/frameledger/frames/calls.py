@@ -1,0 +1,217 @@
+"""Frames of function calls: announced, in progress, settled by a result or by a cancel."""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic.json_schema import SkipJsonSchema
+
+from frameledger.frames.base import (
+    AttemptNumber,
+    ControlFrame,
+    DataFrame,
+    Id,
+    OfRun,
+    SystemFrame,
+    UninterruptibleFrame,
+    Value,
+    VersionNumber,
+    in_memory_only,
+)
+
+
+def _at_most_255_bytes(text: str) -> str:
+    if len(text.encode()) > 255:
+        raise ValueError("an id has at most 255 bytes of UTF-8")
+    return text
+
+
+class FunctionCallFromLLM(Value):
+    """One call that a model asked for. Not a frame: it travels inside `FunctionCallsStartedFrame`."""
+
+    id_fields: ClassVar[tuple[str, ...]] = ("tool_call_id",)
+
+    function_name: str
+    """The function to call."""
+
+    # The decoder checks the bytes of the ids of a frame; this one lies deeper.
+    tool_call_id: Annotated[Id, AfterValidator(_at_most_255_bytes)]
+    """The call, as the provider named it. May be used again once the call has settled."""
+
+    arguments: Any
+    """An object, or JSON text that is kept as that text."""
+
+    builtin: bool = False
+    """True for a call that the service serves itself, such as the cancelling of another call."""
+
+    context: Annotated[SkipJsonSchema[Any], BeforeValidator(in_memory_only)] = Field(
+        default=None, exclude=True
+    )
+    """The context in which the call was made. In memory only, never on the wire."""
+
+
+class FunctionCallsStartedFrame(SystemFrame, OfRun):
+    """Announces the calls of a batch before any of them starts.
+
+    Says: the model asked for these calls.
+    Published by: inference services, after the text of the response and before its end.
+    Effect: sets the calls aside; the end of the response writes the text and dispatches them.
+    Calls without a run id are noted and never dispatched: whoever ran that inference runs them.
+    """
+
+    type: Literal["FunctionCallsStartedFrame"] = "FunctionCallsStartedFrame"
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "run_id", "group_id")
+
+    function_calls: Annotated[tuple[FunctionCallFromLLM, ...], Field(strict=False, fail_fast=True)]
+    """The calls, in the order in which they shall start. An empty list changes nothing."""
+
+    group_id: Id | None = None
+    """A name for the group, shared with calls of other batches that shall be awaited together."""
+
+    run_in_parallel: bool = True
+    """False starts each call only when the one before it, in this context, has settled or waits for a
+    person."""
+
+    group_parallel_tools: bool = True
+    """False makes each call a group of its own, so that each result asks for a run."""
+
+
+class Waiting(Value):
+    """What a call in progress waits for."""
+
+    for_: str = Field(validation_alias="for", serialization_alias="for")
+    """Who or what is waited for, such as a person's approval. `for_` in Python, `for` on the wire."""
+
+    deadline: str | None = None
+    """Until when, as the worker writes it."""
+
+
+class FunctionCallInProgressFrame(ControlFrame, UninterruptibleFrame):
+    """A call has started.
+
+    Says: this call is being worked on, and on what terms.
+    Published by: function-call services, before the handler starts; again, by the same attempt, when the
+    call waits for a person.
+    Effect: appends the assistant message with the call and, in the same step, its tool message. A later
+    start of the same call is ignored, unless the first one said `safe_to_retry` and this is a higher
+    attempt; one with `waiting` changes no message and lets the next call of a sequence start.
+    """
+
+    type: Literal["FunctionCallInProgressFrame"] = "FunctionCallInProgressFrame"
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "tool_call_id", "group_id", "worker")
+    # The function that registers a tool has another default, so a reader should not have to know either.
+    always_written: ClassVar[frozenset[str]] = frozenset({"cancel_on_interruption"})
+
+    function_name: str
+    """The function that is called."""
+
+    tool_call_id: Id
+    """The call."""
+
+    arguments: Any
+    """An object, or JSON text that is kept as that text."""
+
+    cancel_on_interruption: bool = False
+    """True makes the call synchronous: its result takes the place of its tool message, and an interruption
+    cancels it. False makes it asynchronous: the conversation goes on and results come as developer
+    messages."""
+
+    group_id: Id | None = None
+    """The group of the call, if it has one with a name."""
+
+    worker: Id | None = None
+    """The process that runs the handler."""
+
+    call_attempt: AttemptNumber | None = None
+    """The attempt of the call, given out with its claim. Without one, the call need not have been
+    announced."""
+
+    safe_to_retry: bool = False
+    """True if another worker may run the handler again."""
+
+    timeout_secs: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """How many seconds the handler has."""
+
+    waiting: Waiting | None = None
+    """Set while the call waits for a person."""
+
+
+class FunctionCallResultProperties(Value):
+    """How a result shall be treated."""
+
+    run_llm: bool | None = None
+    """Whether to run after this result; outranks the frame's `run_llm` and never waits for the group."""
+
+    is_final: bool = True
+    """False for an intermediate result, which only an asynchronous call has: it settles nothing."""
+
+    on_context_updated: Annotated[
+        SkipJsonSchema[Callable[[], Awaitable[None]] | None], BeforeValidator(in_memory_only)
+    ] = Field(default=None, exclude=True)
+    """Awaited by the service that owns the handler, once the result is folded as applied. In memory only."""
+
+
+class FunctionCallResultFrame(DataFrame, UninterruptibleFrame):
+    """A call has a result.
+
+    Says: this is what the function returned.
+    Published by: function-call services, or any program that ran the call.
+    Effect: settles the call: a synchronous result takes the place of the call's tool message, an
+    asynchronous one is appended as a developer message. Asks for a run when nothing of its group is
+    pending, or as `run_llm` says.
+    """
+
+    type: Literal["FunctionCallResultFrame"] = "FunctionCallResultFrame"
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "tool_call_id")
+
+    function_name: str
+    """The function that was called. No rule reads it."""
+
+    tool_call_id: Id
+    """The call."""
+
+    arguments: Any = None
+    """The arguments of the call, repeated. The call's own count."""
+
+    result: Any
+    """Any JSON. Null means that there is no result; `0`, `false`, `""`, `[]` and `{}` are results. A frame
+    without this field is malformed."""
+
+    run_llm: bool | None = None
+    """Whether to run after this result. Null: when nothing that it waits for is pending."""
+
+    properties: FunctionCallResultProperties | None = None
+    """More about the result."""
+
+    call_attempt: AttemptNumber | None = None
+    """The attempt of the call that this comes from. Without one it counts for the latest."""
+
+
+class FunctionCallCancelFrame(SystemFrame):
+    """A call is cancelled.
+
+    Says: stop this call; it will have no result.
+    Published by: the worker that ran it, clients, and the timekeeper for a call past its deadline.
+    Effect: settles the call: the tool message of a synchronous one says so, an asynchronous one ends with a
+    final message that does; an announced call writes nothing. Workers are told to stop.
+    """
+
+    carries_json = False
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "tool_call_id")
+
+    type: Literal["FunctionCallCancelFrame"] = "FunctionCallCancelFrame"
+
+    function_name: str
+    """The function that was called. No rule reads it."""
+
+    tool_call_id: Id
+    """The call."""
+
+    run_llm: bool = False
+    """True asks for a run like a result, once nothing that it waits for is pending."""
+
+    call_attempt: AttemptNumber | None = None
+    """The attempt of the call that this comes from. Without one it counts for the latest."""
+
+    opened_version: VersionNumber | None = None
+    """The version that opened the call which this shall settle. Ignored once that call is over."""

@@ -1,0 +1,198 @@
+"""Frames that a client uses to say what is in a context: messages, tools, settings, and when to run."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from frameledger.frames.base import (
+    ControlFrame,
+    DataFrame,
+    Frame,
+    JsonObject,
+    JsonObjects,
+    Value,
+    wire_form,
+)
+
+
+class LLMMessagesAppendFrame(DataFrame):
+    """Adds messages at the end of the history.
+
+    Says: these messages were said, in this order.
+    Published by: clients, for a user's words, a system message or anything a program wants the model to know.
+    Effect: appends the messages as they are, repeats included; an empty list changes nothing; asks for a
+    run at once if `run_llm` is true.
+    """
+
+    type: Literal["LLMMessagesAppendFrame"] = "LLMMessagesAppendFrame"
+
+    messages: JsonObjects
+    """Messages in the OpenAI chat shape, or `{"llm": ..., "message": ...}` for one that only that provider
+    reads."""
+
+    run_llm: bool | None = None
+    """True asks for a run at once; null and false do not."""
+
+
+class LLMMessagesUpdateFrame(DataFrame):
+    """Replaces the whole history.
+
+    Says: from here on, the history is these messages.
+    Published by: clients that summarise, trim, edit or restart a conversation.
+    Effect: begins a new era with these messages; tools, tool choice, settings, open calls and an open
+    response stay; the former history remains readable at its versions. Asks for a run at once if `run_llm`
+    is true.
+    """
+
+    type: Literal["LLMMessagesUpdateFrame"] = "LLMMessagesUpdateFrame"
+
+    messages: JsonObjects
+    """The new history; an empty list clears it. Messages look as in `LLMMessagesAppendFrame`."""
+
+    run_llm: bool | None = None
+    """True asks for a run at once; null and false do not."""
+
+
+class LLMSetToolsFrame(DataFrame):
+    """Replaces the tools that the model may call.
+
+    Says: these are the tools now.
+    Published by: clients.
+    Effect: replaces the list of tools and leaves the tool choice; asks for no run. A developer message
+    names the difference only if the setting `add_tool_change_messages` is on.
+    """
+
+    type: Literal["LLMSetToolsFrame"] = "LLMSetToolsFrame"
+
+    tools: JsonObjects | None
+    """Tool definitions in the OpenAI shape. Null and an empty list both mean no tools."""
+
+
+class LLMSetToolChoiceFrame(DataFrame):
+    """Says how the model shall choose among its tools.
+
+    Says: from here on, use tools in this way.
+    Published by: clients.
+    Effect: stores the choice as given; asks for no run.
+    """
+
+    type: Literal["LLMSetToolChoiceFrame"] = "LLMSetToolChoiceFrame"
+
+    tool_choice: str | JsonObject
+    """`"auto"`, `"required"`, `"none"`, or an object that names one function."""
+
+
+class LLMUpdateSettingsFrame(ControlFrame):
+    """Changes settings of the context, such as the temperature.
+
+    Says: from here on, these settings hold for this conversation.
+    Published by: clients.
+    Effect: merged by key into the settings; a key that is null is removed, so that the service's own default
+    counts again; asks for no run.
+    """
+
+    type: Literal["LLMUpdateSettingsFrame"] = "LLMUpdateSettingsFrame"
+
+    settings: JsonObject
+    """The settings that change. Keys that are not named keep their value."""
+
+
+class LLMEnablePromptCachingFrame(DataFrame):
+    """Turns prompt caching on or off.
+
+    Says: whether the provider should cache the part of the prompt that does not change.
+    Published by: clients.
+    Effect: stored in the state; a provider without caching takes no notice; asks for no run.
+    """
+
+    carries_json = False
+
+    type: Literal["LLMEnablePromptCachingFrame"] = "LLMEnablePromptCachingFrame"
+
+    enable: bool
+    """True asks the provider to cache."""
+
+
+class LLMConfigureOutputFrame(DataFrame):
+    """Says whether what the model writes shall be spoken.
+
+    Says: whether the answers from here on shall skip speech.
+    Published by: clients.
+    Effect: stored in the state; the inference service marks the frames of its answers with it; the text
+    reaches the context either way; asks for no run.
+    """
+
+    carries_json = False
+
+    type: Literal["LLMConfigureOutputFrame"] = "LLMConfigureOutputFrame"
+
+    skip_tts: bool
+    """True marks the answers as not to be spoken."""
+
+
+class LLMRunFrame(DataFrame):
+    """Asks the model to answer.
+
+    Says: run with the context as it stands.
+    Published by: clients.
+    Effect: asks for one run at once; while another run is open, the wish is remembered once.
+    """
+
+    carries_json = False
+
+    type: Literal["LLMRunFrame"] = "LLMRunFrame"
+
+
+def _empty_object(value: Any) -> Any:
+    return {} if value is None else value
+
+
+def _empty_list(value: Any) -> Any:
+    return () if value is None else value
+
+
+_ObjectOrNull = Annotated[
+    JsonObject, BeforeValidator(_empty_object, json_schema_input_type=dict[str, Any] | None)
+]
+_ListOrNull = Annotated[
+    JsonObjects, BeforeValidator(_empty_list, json_schema_input_type=list[dict[str, Any]] | None)
+]
+
+
+class ContextSnapshot(Value):
+    """A whole context inside a frame. A part that is absent or null is empty."""
+
+    messages: _ListOrNull = ()
+    """The history, oldest first; messages look as in `LLMMessagesAppendFrame`."""
+
+    tools: _ListOrNull = ()
+    """Tool definitions in the OpenAI shape."""
+
+    tool_choice: str | JsonObject | None = None
+    """As in `LLMSetToolChoiceFrame`; null leaves the choice to the provider."""
+
+    settings: _ObjectOrNull = Field(default_factory=dict)
+    """Settings of the conversation, such as the temperature."""
+
+
+class LLMContextFrame(Frame):
+    """Opens or replaces a whole context.
+
+    Says: this is the context now: messages, tools, tool choice and settings together.
+    Published by: clients, at the start of a conversation, to bring one from elsewhere, or to mirror one.
+    Effect: begins a new era and replaces tools, tool choice and settings too; asks for a run at once if
+    `run_llm` is true; with `react` false the context becomes a recording.
+    """
+
+    type: Literal["LLMContextFrame"] = "LLMContextFrame"
+
+    # In memory this also takes what has a `to_wire()`, as `frameledger.context.LLMContext` does.
+    context: Annotated[ContextSnapshot, BeforeValidator(wire_form)]
+    """The context. In memory, an `LLMContext` may be given."""
+
+    run_llm: bool | None = None
+    """True asks for a run at once; null and false do not."""
+
+    react: bool = True
+    """False makes the context a recording: everything is folded and nothing is run or called, until a later
+    context frame says otherwise."""

@@ -1,0 +1,63 @@
+"""Frames about the life of a conversation, and what a service says of itself."""
+
+from typing import Any, Literal
+
+from frameledger.frames.base import ControlFrame, SystemFrame, UninterruptibleFrame
+
+
+class StartFrame(SystemFrame):
+    """A pipeline starts.
+
+    Says: frames may come.
+    Published by: programs that mirror a pipeline.
+    Effect: stored; changes nothing. A context opens with its first frame.
+    """
+
+    carries_json = False
+
+    type: Literal["StartFrame"] = "StartFrame"
+
+
+class EndFrame(ControlFrame, UninterruptibleFrame):
+    """The conversation ends.
+
+    Says: nothing more is expected.
+    Published by: clients.
+    Effect: writes what was being said and heard, settles the calls in progress as cancelled, forgets
+    announced ones, closes the open run and runs nothing. A new turn, append, update, context or run opens
+    the context again.
+    """
+
+    carries_json = False
+
+    type: Literal["EndFrame"] = "EndFrame"
+
+
+class CancelFrame(SystemFrame):
+    """The conversation is broken off.
+
+    Says: stop at once.
+    Published by: clients.
+    Effect: as `EndFrame`.
+    """
+
+    carries_json = False
+
+    type: Literal["CancelFrame"] = "CancelFrame"
+
+
+class LLMServiceMetadataFrame(SystemFrame):
+    """What a service says of itself.
+
+    Says: whether the service is a realtime one, and how it wants turns to be cut.
+    Published by: services that are asked for it; not sent at start.
+    Effect: stored; changes nothing.
+    """
+
+    type: Literal["LLMServiceMetadataFrame"] = "LLMServiceMetadataFrame"
+
+    is_realtime_service: bool = False
+    """True for a service that hears and speaks by itself."""
+
+    user_turn_strategies: Any = None
+    """How the service wants the user's turns to begin and end."""

@@ -1,0 +1,146 @@
+"""Frames of people speaking: the user's turn and words, the bot's speech, and the interruption of it."""
+
+from typing import Literal
+
+from frameledger.frames.base import SystemFrame, VersionNumber
+from frameledger.frames.response import TextFrame
+
+
+class UserStartedSpeakingFrame(SystemFrame):
+    """The user begins to speak.
+
+    Says: a turn of the user begins.
+    Published by: whoever hears the user.
+    Effect: opens a turn; a turn that still waited for its words is closed with those it has.
+    """
+
+    carries_json = False
+
+    type: Literal["UserStartedSpeakingFrame"] = "UserStartedSpeakingFrame"
+
+
+class UserStoppedSpeakingFrame(SystemFrame):
+    """The user stops speaking.
+
+    Says: the turn of the user is over.
+    Published by: whoever hears the user, and the timekeeper when the stop or the last words never come.
+    Effect: closes the turn if its words are final: one user message, one run. With an interim transcription
+    pending the turn waits for the final one, or for a second stop.
+    """
+
+    carries_json = False
+
+    type: Literal["UserStoppedSpeakingFrame"] = "UserStoppedSpeakingFrame"
+
+    opened_version: VersionNumber | None = None
+    """The version at which the turn was opened that this shall close. Ignored once that turn is over."""
+
+
+class HeardFrame(TextFrame):
+    """Words of the user, as a transcription service hears them.
+
+    A `TextFrame` by class, so that whoever handles text takes it too. What it inherits for answers has no
+    effect here: a user's words belong to no run and always reach the context.
+    """
+
+    append_to_context: bool = True
+    """Inherited from `TextFrame`; no rule reads it here."""
+
+    skip_tts: bool | None = None
+    """Inherited from `TextFrame`; no rule reads it here."""
+
+    text: str
+    """The words."""
+
+    includes_inter_frame_spaces: bool = False
+    """True if the words bring their own spaces, so that they are joined exactly as they are."""
+
+    user_id: str = "user"
+    """Who spoke."""
+
+    timestamp: str | None = None
+    """When the words were spoken, as the publisher writes it."""
+
+    language: str | None = None
+    """The language that was heard."""
+
+
+class TranscriptionFrame(HeardFrame):
+    """Final words of the user.
+
+    Says: the user said this.
+    Published by: transcription services.
+    Effect: joined to the open turn; closes a turn that waited for its words; outside any turn it is a turn
+    of its own, written and run at once. Only whitespace changes nothing.
+    """
+
+    type: Literal["TranscriptionFrame"] = "TranscriptionFrame"  # type: ignore[assignment]  # own tag
+
+
+class InterimTranscriptionFrame(HeardFrame):
+    """Words of the user that may still change.
+
+    Says: final words are on their way.
+    Published by: transcription services.
+    Effect: never reaches the context; lets the open turn wait for the final words.
+    """
+
+    type: Literal["InterimTranscriptionFrame"] = "InterimTranscriptionFrame"  # type: ignore[assignment]  # own tag
+
+
+class TranslationFrame(HeardFrame):
+    """Words of the user in another language.
+
+    Says: what the user said, translated.
+    Published by: translation services.
+    Effect: stored; changes nothing.
+    """
+
+    type: Literal["TranslationFrame"] = "TranslationFrame"  # type: ignore[assignment]  # own tag
+
+
+class InterruptionFrame(SystemFrame):
+    """The user cuts in.
+
+    Says: stop answering.
+    Published by: whoever hears the user, or a client with a stop button.
+    Effect: writes what was said so far, drops an open thought, closes the run, forgets announced calls, and
+    cancels the calls that were started with `cancel_on_interruption`. The user's words stay.
+    """
+
+    carries_json = False
+
+    type: Literal["InterruptionFrame"] = "InterruptionFrame"
+
+    heard_text: str | None = None
+    """What the user heard of the answer. Replaces the text of the last response, whatever it is (empty
+    removes the message), unless the user spoke or the history was replaced since. Null leaves the text."""
+
+
+class BotStartedSpeakingFrame(SystemFrame):
+    """The bot begins to speak.
+
+    Says: speech of an answer begins.
+    Published by: whoever speaks the answers.
+    Effect: a run that a result asks for from now on is owed to the bot's stop.
+    """
+
+    carries_json = False
+
+    type: Literal["BotStartedSpeakingFrame"] = "BotStartedSpeakingFrame"
+
+
+class BotStoppedSpeakingFrame(SystemFrame):
+    """The bot stops speaking.
+
+    Says: speech of an answer is over.
+    Published by: whoever speaks the answers, and the timekeeper when the stop never comes.
+    Effect: a run that was owed is asked for, once; if the user is speaking, it moves to the end of that turn.
+    """
+
+    carries_json = False
+
+    type: Literal["BotStoppedSpeakingFrame"] = "BotStoppedSpeakingFrame"
+
+    opened_version: VersionNumber | None = None
+    """The version at which the speech began that this shall end. Ignored once that speech is over."""

@@ -1,0 +1,31 @@
+"""A frame that this release cannot read: a type it does not know, or a newer version of one that it does."""
+
+from typing import Annotated, Any, final
+
+from pydantic import Field
+
+from frameledger.frames.base import INT64_MAX, Frame, Id
+
+
+@final
+class UnknownFrame(Frame):
+    """Stored as it came; changes nothing until a release that knows it folds the context again.
+
+    Only `type`, `id` and `v` are checked. Everything else may have any shape and is kept.
+    """
+
+    type: Id
+    """The name as given."""
+
+    # Widened: what a later release means by these words is not ours to judge.
+    v: Annotated[int, Field(ge=1, le=INT64_MAX)] = 1
+    """The version as given."""
+
+    pts: Any = None
+    """As given."""
+
+    metadata: Any = Field(default_factory=dict)
+    """As given."""
+
+    produced_at: Any = None
+    """As given."""

@@ -1,0 +1,107 @@
+"""The headers of a record: CloudEvents in binary mode, W3C trace context, and two of our own.
+
+What a header says is read for people and for deduplication, never by the fold. One that cannot be read
+counts as absent: headers never make a frame unreadable. Of several with one name the last counts.
+"""
+
+import re
+from dataclasses import dataclass
+
+from frameledger.frames import Frame
+from frameledger.ids import ContextId
+
+Headers = tuple[tuple[str, bytes | None], ...]
+"""In the order of the log. Kafka allows a name to be repeated and a value to be null."""
+
+CE_SPECVERSION = "ce_specversion"
+CE_ID = "ce_id"
+CE_TYPE = "ce_type"
+CE_SOURCE = "ce_source"
+CE_SUBJECT = "ce_subject"
+CE_TIME = "ce_time"
+TRACEPARENT = "traceparent"
+
+ENCRYPTION = "enc"
+"""Reserved for values that are encrypted with a key of their context. Nothing writes it yet; a record that
+has it is refused, because its value would be mistaken for a broken frame."""
+
+FORWARDED_FROM = "fl_forwarded_from"
+"""On a copy that was made because a record lay in a foreign partition: `topic:generation:partition:offset`
+of the record that a publisher wrote."""
+
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+# Version 00 ends after the flags, later ones may go on, and ff is none. Zeros mean that there is no trace.
+_TRACEPARENT = re.compile(
+    rb"(?!ff|00.{53}.)[0-9a-f]{2}-(?!0{32})(?P<trace_id>[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?",
+    re.DOTALL,
+)
+_PLACE = re.compile(rb"([a-zA-Z0-9._-]{1,249}):(\d{1,9}):(\d{1,9}):(\d{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record lies. `generation` counts the times that the topic was replaced by one with more
+    partitions; each has a name of its own."""
+
+    topic: str
+    partition: int
+    offset: int
+    generation: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.topic}:{self.generation}:{self.partition}:{self.offset}"
+
+
+def headers_for(
+    frame: Frame, context_id: ContextId, *, source: str, traceparent: str | None = None
+) -> tuple[tuple[str, bytes], ...]:
+    """The headers that a frame of this context is published with.
+
+    `source` names the publisher, as a URI reference. The id is left out for a frame that has none, since
+    its id follows from its place on the log, and the time if `produced_at` is no RFC 3339 time, as
+    CloudEvents asks for. A `traceparent` is passed on as it is. Raises ValueError for text that UTF-8 has
+    no form for.
+    """
+    text = [
+        (CE_SPECVERSION, "1.0"),
+        (CE_ID, frame.id),
+        (CE_TYPE, frame.type),
+        (CE_SOURCE, source),
+        (CE_SUBJECT, context_id),
+        (CE_TIME, frame.produced_at if _RFC3339.fullmatch(frame.produced_at or "") else None),
+        (TRACEPARENT, traceparent),
+    ]
+    return tuple((name, value.encode()) for name, value in text if value is not None)
+
+
+def header(headers: Headers, name: str) -> bytes | None:
+    """The last value of this name, or null."""
+    for candidate, value in reversed(headers):
+        if candidate == name:
+            return value
+    return None
+
+
+def source_of(headers: Headers) -> str | None:
+    """Who published the record, by its own account. NUL and bytes that are no UTF-8 become replacement
+    characters, so that a database takes the text."""
+    value = header(headers, CE_SOURCE)
+    if value is None:
+        return None
+    return value.decode(errors="replace").replace("\x00", "\N{REPLACEMENT CHARACTER}")
+
+
+def trace_id_of(headers: Headers) -> str | None:
+    """The 32 hexadecimal digits that W3C trace context names a trace by, if the header is valid by its
+    rules."""
+    match = _TRACEPARENT.fullmatch(header(headers, TRACEPARENT) or b"")
+    return None if match is None else match["trace_id"].decode()
+
+
+def forwarded_from(headers: Headers) -> Place | None:
+    """Where the record of which this is a copy lies; null if this is the record itself."""
+    match = _PLACE.fullmatch(header(headers, FORWARDED_FROM) or b"")
+    if match is None:
+        return None
+    topic, generation, partition, offset = match.groups()
+    return Place(topic.decode(), int(partition), int(offset), int(generation))

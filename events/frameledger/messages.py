@@ -1,0 +1,49 @@
+"""The messages of a context as rows in order of position: what the changes of a step do to a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from frameledger.evolve.changes import (
+    Change,
+    EraBegan,
+    Message,
+    MessageAppended,
+    MessageEnded,
+    MessageReplaced,
+)
+from frameledger.ids import Position
+
+
+class Messages:
+    """A context's messages by position; iterating gives them in order.
+
+    Positions only grow within an era, so the order of insertion is the order of the list, and a change costs the same
+    whatever the length. A copy is independent; the messages themselves are shared and never changed.
+    """
+
+    def __init__(self, rows: Iterable[tuple[Position, Message]] = ()) -> None:
+        self._rows: dict[Position, Message] = dict(rows)
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Do what a step did. Changes must come in order, each once; those of other kinds touch no message."""
+        rows = self._rows
+        for change in changes:
+            if isinstance(change, (MessageAppended, MessageReplaced)):
+                rows[change.position] = change.message
+            elif isinstance(change, MessageEnded):
+                del rows[change.position]
+            elif isinstance(change, EraBegan):
+                rows.clear()
+
+    def rows(self) -> tuple[tuple[Position, Message], ...]:
+        return tuple(self._rows.items())
+
+    def copy(self) -> Messages:
+        return Messages(self._rows.items())
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(tuple(self._rows.values()))
+
+    def __len__(self) -> int:
+        return len(self._rows)

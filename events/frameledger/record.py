@@ -1,0 +1,171 @@
+"""The record: key, value and headers on the log, and the frame of a context that they are.
+
+The key is the context id, the value is the frame as JSON, and the headers say for others what is in it.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID, uuid5
+
+from frameledger.decode_error import DecodeError
+from frameledger.decoding import MAX_VALUE_BYTES, decode
+from frameledger.frames import AnyFrame, encode_frame
+from frameledger.headers import (
+    ENCRYPTION,
+    FORWARDED_FROM,
+    Headers,
+    Place,
+    forwarded_from,
+    headers_for,
+    source_of,
+    trace_id_of,
+)
+from frameledger.ids import ContextId, FrameId
+
+__all__ = [
+    "MAX_KEY_BYTES",
+    "MAX_VALUE_BYTES",
+    "DecodeError",
+    "LoggedFrame",
+    "Outgoing",
+    "Place",
+    "Record",
+    "decode",
+    "derived_id",
+    "forward",
+    "outgoing",
+    "read",
+]
+
+MAX_KEY_BYTES = 255
+
+DERIVED_IDS: Final = UUID("ce26d6c9-86cf-4ee7-a379-bcc170f9266b")
+"""The namespace of ids that follow from a place on the log. It never changes: stored ids came from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as it lies on the log. Nothing about it is checked. Times are milliseconds since 1970, UTC."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedFrame:
+    """A frame of a context, with where it came from."""
+
+    context_id: ContextId
+    frame_id: FrameId
+    """The frame's own id, or the one derived from `place`."""
+
+    has_own_id: bool
+    """False if the id was derived: such a frame is never a repetition of another."""
+
+    frame: AnyFrame
+    source: str | None
+    """Who published it, by its own account."""
+
+    trace_id: str | None
+    place: Place
+    """Where its publisher's record lies, which for a forwarded copy is another place than that of
+    `record`."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What a producer is given to publish. The topic, and the partition, which follows from the key, are
+    its own."""
+
+    key: bytes
+    value: bytes
+    headers: Headers
+
+
+def read(record: Record) -> LoggedFrame:
+    """The frame that this record carries. The same record always gives the same result.
+
+    Raises `DecodeError`, and nothing else: of a record that is wrong in several ways, for encryption first,
+    then for the key, then for the value.
+    """
+    if any(name == ENCRYPTION for name, _ in record.headers):
+        raise DecodeError(
+            "encrypted", f'the record has the header "{ENCRYPTION}"; encrypted values cannot be read yet'
+        )
+    context_id = _context_id(record.key)
+    if record.value is None:
+        raise DecodeError("empty", "the record has no value; nothing is deleted from this log")
+    frame = decode(record.value)
+    place = forwarded_from(record.headers) or Place(record.topic, record.partition, record.offset)
+    return LoggedFrame(
+        context_id=context_id,
+        frame_id=derived_id(place) if frame.id is None else FrameId(frame.id),
+        has_own_id=frame.id is not None,
+        frame=frame,
+        source=source_of(record.headers),
+        trace_id=trace_id_of(record.headers),
+        place=place,
+        record=record,
+    )
+
+
+def derived_id(place: Place) -> FrameId:
+    """The id of a frame that came without one: a uuid5 of `topic:partition:offset` of the record that its
+    publisher wrote. A forwarded copy has the id of its original."""
+    return FrameId(str(uuid5(DERIVED_IDS, f"{place.topic}:{place.partition}:{place.offset}")))
+
+
+def outgoing(
+    frame: AnyFrame, context_id: ContextId, *, source: str, traceparent: str | None = None
+) -> Outgoing:
+    """The record with which this frame of this context is published.
+
+    Raises ValueError, saying what is wrong, for a context id that is not 1 to 255 bytes of UTF-8 without
+    NUL, and for a frame that nobody could read again: one that has no JSON form, or whose bytes `decode`
+    refuses.
+    """
+    try:
+        key = context_id.encode()
+        _context_id(key)
+    except (UnicodeEncodeError, DecodeError) as error:
+        raise ValueError(f"context_id: {error}") from error
+    value = encode_frame(frame)
+    try:
+        decode(value)
+    except DecodeError as error:
+        raise ValueError(f"{frame.type}: {error}") from error
+    return Outgoing(key, value, headers_for(frame, context_id, source=source, traceparent=traceparent))
+
+
+def forward(record: Record) -> Outgoing:
+    """The copy of a record that lies in a foreign partition: the same bytes and headers, and one that names
+    where the original lies. A copy of a copy names the original too.
+
+    Raises ValueError for a record without key or value, which belongs nowhere.
+    """
+    if record.key is None or record.value is None:
+        raise ValueError("only a record with key and value can be forwarded")
+    original = forwarded_from(record.headers) or Place(record.topic, record.partition, record.offset)
+    others = tuple(pair for pair in record.headers if pair[0] != FORWARDED_FROM)
+    return Outgoing(record.key, record.value, (*others, (FORWARDED_FROM, str(original).encode())))
+
+
+def _context_id(key: bytes | None) -> ContextId:
+    if not key:
+        raise DecodeError("bad_key", "the record has no key; the key is the context id")
+    if len(key) > MAX_KEY_BYTES:
+        raise DecodeError("bad_key", f"the key has {len(key)} bytes; a context id has 1 to {MAX_KEY_BYTES}")
+    if b"\x00" in key:
+        raise DecodeError("bad_key", "the key contains NUL")
+    try:
+        return ContextId(key.decode())
+    except UnicodeDecodeError as error:
+        problem = DecodeError("bad_key", f"the key is not UTF-8 at byte {error.start}")
+    raise problem

@@ -1,0 +1,57 @@
+"""The stored form of a state: what a store keeps between two batches, so that folding goes on where it stopped.
+
+A stored state carries the version of the fold that made it. A release whose fold is older refuses it, since it could
+not keep what the newer one knows.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from frameledger.evolve.state import State
+
+FOLD_VERSION = 1
+"""Raised when a state of this release cannot be read, or would be folded otherwise, by the release before."""
+
+
+class StoredStateError(ValueError):
+    """These bytes are no state that this release can go on from."""
+
+
+_states = TypeAdapter(State)
+
+
+def dump(state: State) -> bytes:
+    """The state as JSON (ASCII); its size follows what is open, not how long the conversation is."""
+    wire = {"fold": FOLD_VERSION, "state": _states.dump_python(state, mode="json", exclude_defaults=True)}
+    return json.dumps(wire, separators=(",", ":")).encode("ascii")
+
+
+def load(stored: bytes) -> State:
+    """The state that `dump` wrote. Raises `StoredStateError` for a newer fold's state and for anything else."""
+    wire = _parsed(stored)
+    fold = wire.get("fold")
+    if not isinstance(fold, int) or isinstance(fold, bool):
+        raise StoredStateError("the stored state does not say which fold made it; rebuild the context")
+    if fold > FOLD_VERSION:
+        raise StoredStateError(
+            f"the stored state was made by fold version {fold}, this release knows {FOLD_VERSION}: "
+            "upgrade the release, or rebuild the context with this one"
+        )
+    try:
+        return _states.validate_python(wire.get("state"))
+    except ValidationError as error:
+        raise StoredStateError(f"the stored state is damaged: {error}; rebuild the context") from error
+
+
+def _parsed(stored: bytes) -> dict[str, Any]:
+    try:
+        wire = json.loads(stored)
+    except ValueError as error:
+        raise StoredStateError(f"the stored state is no JSON: {error}; rebuild the context") from error
+    if not isinstance(wire, dict):
+        raise StoredStateError("the stored state is no JSON object; rebuild the context")
+    return wire

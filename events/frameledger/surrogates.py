@@ -1,0 +1,33 @@
+"""Halves of characters: surrogate escapes in JSON text that have lost their other half.
+
+A client that cuts text between two UTF-16 units sends `"\\ud83d"` in one frame and `"\\ude00"` in the next.
+That is legal JSON, and no text: neither UTF-8 nor a database can hold it.
+"""
+
+import re
+
+# A run of escaped backslashes first, so that what follows it is not taken for an escape; then a whole pair;
+# then a half. Of valid JSON, nothing but hexadecimal digits follows `\u`.
+_ESCAPE = re.compile(rb"(?:\\\\)++|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u([dD][89a-fA-F]..)")
+
+
+def has_half(text: str) -> bool:
+    """Whether this text holds a surrogate, so that UTF-8 has no form for it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def write_out_halves(value: bytes) -> bytes:
+    """The same JSON with each half that is alone turned into the six characters of its escape, in lower case.
+
+    Expects valid JSON. Two halves that meet in one string are a character and stay.
+    """
+    return _ESCAPE.sub(_written_out, value)
+
+
+def _written_out(match: re.Match[bytes]) -> bytes:
+    half: bytes | None = match[1]
+    return match[0] if half is None else rb"\\u" + half.lower()

@@ -1,0 +1,174 @@
+"""Tool definitions: how they are described, written down, named and compared."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from frameledger.json_values import json_copy
+
+MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE = "The function `{function_name}` is not currently available."
+"""What the model reads as the result of a call that nobody serves."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSchema:
+    """One function that a model may call, in no provider's terms.
+
+    `properties` maps each parameter to its JSON Schema; `required` names those that must be given. Both are
+    copied, so that the schema does not change with what it was made from.
+    """
+
+    name: str
+    description: str = ""
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    required: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "properties", json_copy(self.properties))
+        object.__setattr__(self, "required", tuple(self.required))
+
+    def to_openai(self) -> dict[str, Any]:
+        """The definition in the form of OpenAI's chat completions, as on the wire; a new dict."""
+        parameters = {
+            "type": "object",
+            "properties": json_copy(self.properties),
+            "required": list(self.required),
+        }
+        function = {"name": self.name, "description": self.description, "parameters": parameters}
+        return {"type": "function", "function": function}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsSchema:
+    """Functions for any provider, and tools that only one provider has.
+
+    `standard_tools` are schemas or definitions in OpenAI form. `custom_tools` maps a provider, named as in
+    `LLMSpecificMessage.llm`, to definitions in that provider's own form.
+    """
+
+    standard_tools: Sequence[FunctionSchema | Mapping[str, Any]] = ()
+    custom_tools: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        standard = tuple(t if isinstance(t, FunctionSchema) else json_copy(t) for t in self.standard_tools)
+        object.__setattr__(self, "standard_tools", standard)
+        object.__setattr__(self, "custom_tools", json_copy(self.custom_tools))
+
+    def to_wire(self) -> list[dict[str, Any]]:
+        """The definitions as the log has them: the standard ones first, in OpenAI form, then the custom ones.
+
+        A custom tool becomes `{"llm": provider, "tool": definition}`, much as a provider's own message does,
+        so that every other provider knows to leave it out.
+        """
+        standard = [_definition(tool) for tool in self.standard_tools]
+        return standard + [
+            {"llm": llm, "tool": json_copy(tool)}
+            for llm, tools in self.custom_tools.items()
+            for tool in tools
+        ]
+
+
+Tools = ToolsSchema | Iterable[FunctionSchema | Mapping[str, Any]]
+
+
+def tools_to_wire(tools: Tools | None) -> tuple[dict[str, Any], ...]:
+    """The definitions as the log has them, in the order given; none for null. Shares nothing with `tools`.
+
+    Mappings are taken to be in wire form already. Anything else, a plain function too, is a TypeError.
+    """
+    if tools is None:
+        return ()
+    if isinstance(tools, ToolsSchema):
+        return tuple(tools.to_wire())
+    return tuple(_definition(tool) for tool in tools)
+
+
+def _definition(tool: FunctionSchema | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(tool, FunctionSchema):
+        return tool.to_openai()
+    if isinstance(tool, Mapping):
+        return {**json_copy(tool)}
+    raise TypeError(f"a tool is a FunctionSchema or a mapping, not a {type(tool).__name__}")
+
+
+def tool_name(tool: object) -> str | None:
+    """The name of a tool in any provider's form; the first, where one definition declares several functions.
+
+    A provider's built-in tool without a name goes by its type, `{"type": "web_search"}`, or by its only key,
+    `{"google_search": {}}`. Null for what is no tool. Never raises.
+    """
+    return next(iter(_names(tool)), None)
+
+
+def tool_names(tools: object) -> tuple[str, ...]:
+    """The names of all tools, each once, in order; of a definition with several functions, all of them.
+
+    Takes what `tools_to_wire` takes, before or after. What has no name is passed over. Never raises.
+    """
+    if isinstance(tools, ToolsSchema):
+        tools = tools.to_wire()
+    if not isinstance(tools, Iterable):
+        return ()
+    return tuple(dict.fromkeys(name for tool in tools for name in _names(tool)))
+
+
+def _names(tool: object) -> Iterable[str]:
+    if isinstance(tool, FunctionSchema):
+        return [tool.name]
+    if not isinstance(tool, Mapping):
+        return []
+    if tool.keys() == {"llm", "tool"}:
+        tool = tool["tool"]
+        if not isinstance(tool, Mapping):
+            return []
+    declared = tool.get("function_declarations", tool.get("functionDeclarations"))
+    if declared is not None:
+        several = declared if isinstance(declared, list | tuple) else ()
+        return [name for one in several if (name := _text(one, "name"))]
+    kind = _text(tool, "type")
+    inner = tool.get(kind or "function", tool.get("toolSpec"))  # OpenAI's nested form; Bedrock's
+    name = _text(inner, "name") or _text(tool, "name") or (kind if kind != "function" else None)
+    if name is None and len(tool) == 1:
+        [(key, value)] = tool.items()
+        name = key if isinstance(value, Mapping) and key not in {"function", "toolSpec"} else None
+    return [name] if isinstance(name, str) and name else []
+
+
+def _text(mapping: object, key: str) -> str | None:
+    """The text under the key; null where there is none, or an empty one."""
+    value = mapping.get(key) if isinstance(mapping, Mapping) else None
+    return value if isinstance(value, str) and value else None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChanges:
+    """The names that came and the names that went, each in the order of the list they stand in."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+def tool_changes(before: object, after: object) -> ToolChanges:
+    """What differs between two tool lists by name. A tool that only changed its definition is no change."""
+    old, new = tool_names(before), tool_names(after)
+    return ToolChanges(
+        added=tuple(name for name in new if name not in old),
+        removed=tuple(name for name in old if name not in new),
+    )
+
+
+def tool_change_message(before: object, after: object) -> dict[str, Any] | None:
+    """One developer message that tells the model which tools came and went, or null when no name differs."""
+    changes = tool_changes(before, after)
+    parts = []
+    if changes.added:
+        parts.append(f"You can now call {_listed(changes.added)}.")
+    if changes.removed:
+        parts.append(f"You can no longer call {_listed(changes.removed)}.")
+    if not parts:
+        return None
+    return {"role": "developer", "content": " ".join(["Your tools have changed.", *parts])}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -1,0 +1,45 @@
+"""Values: small classes that never change once they are made.
+
+`@value` makes a dataclass with slots that the type checker holds to be frozen. At run time it is an ordinary one: a
+frozen dataclass sets each field through `object.__setattr__`, so a state of eight fields would cost 0.9 us to build
+instead of 0.2, and `dataclasses.replace` 2 us instead of 0.6, several times for every frame. Nothing in this project
+assigns to a value, and mypy sees to it (`tests/unit/test_values.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
+
+__all__ = ["replace", "value"]
+
+_T = TypeVar("_T")
+
+_FIELDS_OF: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
+
+if TYPE_CHECKING:
+    # The checker knows which fields a value has and of which type; it holds ours to the same.
+    from dataclasses import replace
+
+    @dataclass_transform(frozen_default=True)
+    def value(cls: type[_T]) -> type[_T]: ...
+
+else:
+
+    def value(cls):
+        made = dataclass(slots=True, unsafe_hash=True)(cls)
+        names = [field.name for field in fields(made)]
+        get = attrgetter(*names)
+        # A getter of one name gives the field itself, one of several a tuple.
+        _FIELDS_OF[made] = get if len(names) > 1 else lambda old: (get(old),)
+        return made
+
+    def replace(old, **changes):
+        """A copy of a value with some fields changed, as `dataclasses.replace`."""
+        cls = old.__class__
+        new = cls(*_FIELDS_OF[cls](old))
+        for name, changed in changes.items():
+            setattr(new, name, changed)
+        return new

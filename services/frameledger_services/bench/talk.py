@@ -1,0 +1,78 @@
+"""A conversation without end, for what should cost the same however long it has been."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from frameledger.fold import Folding
+from frameledger.frames import (
+    AnyFrame,
+    FunctionCallFromLLM,
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    FunctionCallsStartedFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMTextFrame,
+    TranscriptionFrame,
+    UserStartedSpeakingFrame,
+    UserStoppedSpeakingFrame,
+)
+
+
+def talking(folding: Folding) -> Iterator[AnyFrame]:
+    """Frames without end, each folded before it is given out; all of them are applied.
+
+    Again and again the user asks, the model calls a function and answers with what came back: five messages in
+    thirty frames. The first one must not find a run open.
+    """
+    for frame in _frames(folding):
+        folding.step(frame)
+        yield frame
+
+
+def _frames(folding: Folding) -> Iterator[AnyFrame]:
+    count = 0
+    while True:
+        count += 1
+        call, day = f"call-{count}", {"day": count}
+        yield UserStartedSpeakingFrame(id=f"{count}-start")
+        yield TranscriptionFrame(id=f"{count}-words", text="And what about the day after that?")
+        yield UserStoppedSpeakingFrame(id=f"{count}-stop")
+        asking = FunctionCallFromLLM(function_name="look_up", tool_call_id=call, arguments=day)
+        yield from _response(folding, f"{count}-a", "One moment, I am looking that up", asking)
+        yield FunctionCallInProgressFrame(
+            id=f"{count}-call",
+            tool_call_id=call,
+            function_name="look_up",
+            arguments=day,
+            cancel_on_interruption=True,
+            call_attempt=1,
+        )
+        yield FunctionCallResultFrame(
+            id=f"{count}-result",
+            tool_call_id=call,
+            function_name="look_up",
+            arguments=day,
+            result={"planned": []},
+            call_attempt=1,
+        )
+        yield from _response(folding, f"{count}-b", "On that day nothing is planned so far, I am glad to say")
+
+
+def _response(
+    folding: Folding, name: str, text: str, asking: FunctionCallFromLLM | None = None
+) -> Iterator[AnyFrame]:
+    """The frames with which an inference service answers the open run."""
+    run = folding.state.runs.open
+    if run is None:
+        raise RuntimeError("no run is open that this could answer")
+    run_id = run.run_id
+    yield LLMFullResponseStartFrame(id=f"{name}-start", run_id=run_id, attempt=1)
+    for place, word in enumerate(text.split()):
+        yield LLMTextFrame(id=f"{name}-{place}", text=f" {word}", run_id=run_id, attempt=1)
+    if asking is not None:
+        yield FunctionCallsStartedFrame(
+            id=f"{name}-calls", function_calls=(asking,), run_id=run_id, attempt=1
+        )
+    yield LLMFullResponseEndFrame(id=f"{name}-end", run_id=run_id, attempt=1)

@@ -1,0 +1,68 @@
+"""Two pieces of work compared on a machine that does other things too.
+
+Both are done in every round, one directly after the other, and who goes first changes from round to round: what slows
+the machine down for longer than a round slows both. The ratio of the two is taken within each round and the median of
+these ratios counts, so that a few disturbed rounds have no say. Time is the processor's own for this process; time
+spent waiting for a core does not count.
+
+The first rounds are thrown away, since they fill caches and let the interpreter specialise its bytecode. The garbage
+collector is off: a collection would fall to whoever happens to be at work when a counter is full, walk through all
+that the process holds, and leave the next one without its free lists.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+WARM_UP = 3
+"""Rounds at the start that do not count."""
+
+Work = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The median seconds of each work, and the median of `ours / yardstick` over the rounds."""
+
+    ours: float
+    yardstick: float
+    ratio: float
+
+
+def compare(
+    prepare_ours: Callable[[], Work], prepare_yardstick: Callable[[], Work], rounds: int
+) -> Comparison:
+    """Time two works against each other; each is prepared anew, outside of the clock, for every round."""
+    gc.collect()
+    gc.disable()
+    try:
+        pairs = [_round(prepare_ours, prepare_yardstick, number) for number in range(WARM_UP + rounds)]
+    finally:
+        gc.enable()
+    del pairs[:WARM_UP]
+    return Comparison(
+        ours=median(ours for ours, _ in pairs),
+        yardstick=median(yardstick for _, yardstick in pairs),
+        ratio=median(ours / yardstick for ours, yardstick in pairs),
+    )
+
+
+def _round(
+    prepare_ours: Callable[[], Work], prepare_yardstick: Callable[[], Work], number: int
+) -> tuple[float, float]:
+    if number % 2:
+        ours = _seconds(prepare_ours)
+        return ours, _seconds(prepare_yardstick)
+    yardstick = _seconds(prepare_yardstick)
+    return _seconds(prepare_ours), yardstick
+
+
+def _seconds(prepare: Callable[[], Work]) -> float:
+    work = prepare()
+    start = time.process_time_ns()
+    work()
+    return (time.process_time_ns() - start) / 1e9

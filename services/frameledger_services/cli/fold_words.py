@@ -1,0 +1,198 @@
+"""What frames did and what a context is, in short words for people. Whatever clients appended has words too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, assert_never
+
+from frameledger.evolve.changes import (
+    CallAnnounced,
+    CallDispatched,
+    CallProgressed,
+    CallSettled,
+    CallStarted,
+    CallWaiting,
+    Change,
+    EraBegan,
+    Message,
+    MessageAppended,
+    MessageEnded,
+    MessageReplaced,
+    RunClosed,
+    RunOpened,
+    RunRequested,
+    RunStarted,
+    SettingChanged,
+)
+from frameledger.evolve.state import Call, Run, State
+from frameledger.evolve.text import trimmed
+from frameledger.media import without_media
+from frameledger.tools import tool_names
+from frameledger_services.frame_file import Line
+
+_SHORT = 40
+"""Characters of a text that is only mentioned."""
+
+
+def did(line: Line) -> str:
+    """What a line did, or why it did nothing; of one that only carried text on, that text."""
+    match line.outcome:
+        case "rejected":
+            return f"{line.reason}: {line.detail}"
+        case "ignored":
+            return str(line.reason)
+        case "unknown":
+            return "this release does not know it"
+        case "duplicate":
+            return "its id came before"
+        case "applied":
+            if line.changes:
+                return ", ".join(_change(change) for change in line.changes)
+            text = getattr(line.frame, "text", None)
+            return _quoted(text) if isinstance(text, str) else ""
+        case _:
+            assert_never(line.outcome)
+
+
+def said(message: Message) -> tuple[str, str]:
+    """Who speaks in a message, and what. Images and sounds are left out."""
+    if message.keys() == {"llm", "message"}:
+        inner = message["message"]
+        if isinstance(inner, Mapping) and inner.get("type") == "thought":
+            return _plain(message["llm"]), f"thought: {_plain(inner.get('text'))}"
+        return _plain(message["llm"]), _plain(inner)
+    content = _content(message.get("content"))
+    if message.get("role") == "tool":
+        content = f"{_plain(message.get('tool_call_id'))}: {content}"
+    calls = message.get("tool_calls")
+    called = [_called(call) for call in calls] if isinstance(calls, list | tuple) else []
+    return _plain(message.get("role")), "\n".join(filter(None, [content, *called]))
+
+
+def terms_and_open(state: State) -> Iterator[tuple[str, str]]:
+    """What a request takes along beside the messages, as far as it was set, and what the context waits for."""
+    terms, turn, speech, runs = state.terms, state.turn, state.speech, state.runs
+    if terms.tools:
+        yield "tools", ", ".join(tool_names(terms.tools))
+    if terms.tool_choice is not None:
+        yield "tool choice", _plain(terms.tool_choice)
+    if terms.settings:
+        yield "settings", _plain(terms.settings)
+    if terms.prompt_caching is not None:
+        yield "prompt caching", _plain(terms.prompt_caching)
+    if terms.skip_tts is not None:
+        yield "skip tts", _plain(terms.skip_tts)
+    if terms.recording:
+        yield "recording", "nothing is done about its runs and calls"
+    if terms.ended:
+        yield "ended", "asks for nothing until it is opened again"
+    if turn is not None:
+        doing = "the user speaks" if turn.speaking else "the user stopped, last words may come"
+        yield "open turn", _so_far(doing, trimmed(turn.words))
+    if runs.open is not None:
+        yield "open run", _run(runs.open)
+    if speech.response is not None:
+        yield "open response", _so_far("the model answers", trimmed(speech.response.text))
+    if speech.thought is not None:
+        yield "open thought", _so_far("the model thinks", trimmed(speech.thought.text))
+    for call in state.calls.open.values():
+        yield "open call", _call(call)
+    if runs.wanted is not None:
+        yield "next run", f"{runs.wanted.run_id}, asked for at version {runs.wanted.asked_version}"
+    if runs.owed_to_turn:
+        yield "owed run", "to the end of the user's turn"
+    if runs.owed_to_bot:
+        yield "owed run", "to the bot's stop"
+    if speech.bot_since is not None:
+        yield "bot", f"speaks since version {speech.bot_since}"
+
+
+def _change(change: Change) -> str:
+    match change:
+        case MessageAppended(position, message):
+            return f"message {position} ({said(message)[0]})"
+        case MessageReplaced(position):
+            return f"message {position} rewritten"
+        case MessageEnded(position):
+            return f"message {position} taken back"
+        case EraBegan():
+            return "new history"
+        case SettingChanged(name):
+            return f"{name} set"
+        case RunRequested():
+            return "run asked for"
+        case RunOpened():
+            return "run opened"
+        case RunStarted(_, attempt):
+            return f"attempt {attempt} began" if attempt else "run adopted"
+        case RunClosed(_, end):
+            return "run over with the context" if end == "context_ended" else f"run {end}"
+        case CallAnnounced(tool_call_id=call, function_name=name):
+            return f"{call} announced: {name}"
+        case CallDispatched(tool_call_id=call):
+            return f"{call} dispatched"
+        case CallStarted(tool_call_id=call, function_name=name):
+            return f"{call} started: {name}"
+        case CallWaiting(tool_call_id=call):
+            return f"{call} waits for a person"
+        case CallProgressed(tool_call_id=call):
+            return f"{call} progressed"
+        case CallSettled(tool_call_id=call, end=end):
+            return f"{call} {end}"
+        case _:
+            assert_never(change)
+
+
+def _run(run: Run) -> str:
+    if run.attempt:
+        progress = f"attempt {run.attempt}"
+    elif run.adopted:
+        progress = "answered without its id"
+    else:
+        progress = "nobody has answered yet"
+    return f"{run.run_id}, asked for at version {run.asked_version}, {progress}"
+
+
+def _call(call: Call) -> str:
+    notes: list[str] = [call.stage]
+    if call.running is not None:
+        notes.append("synchronous" if call.running.synchronous else "asynchronous")
+        if call.running.waiting:
+            notes.append("waits for a person")
+        if call.running.interrupted:
+            notes.append("owed a cancel")
+    return f"{call.tool_call_id} = {call.function_name}: {', '.join(notes)}"
+
+
+def _content(content: Any) -> str:
+    if not isinstance(content, list | tuple):
+        return "" if content is None else _plain(content)
+    return "\n".join(
+        part["text"] if isinstance(part, Mapping) and isinstance(part.get("text"), str) else _plain(part)
+        for part in content
+    )
+
+
+def _called(call: Any) -> str:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping):
+        return _plain(call)
+    return f"{_plain(call.get('id'))} = {_plain(function.get('name'))}({_plain(function.get('arguments'))})"
+
+
+def _so_far(doing: str, text: str) -> str:
+    return f"{doing}: {text}" if text else doing
+
+
+def _plain(value: Any) -> str:
+    """Text as it is, any other JSON value as JSON on one line."""
+    return value if isinstance(value, str) else json.dumps(without_media(value), ensure_ascii=False)
+
+
+def _quoted(text: str) -> str:
+    return f'"{_cut(text)}"'
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHORT else f"{text[:_SHORT]}..."

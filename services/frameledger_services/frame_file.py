@@ -1,0 +1,85 @@
+"""A file of frames, one as JSON on each line: folded as one conversation, with what became of every line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Literal
+
+from frameledger.evolve.changes import Change, RunRequested
+from frameledger.fold import Folding
+from frameledger.frames import AnyFrame
+from frameledger.ids import Version
+from frameledger.record import MAX_VALUE_BYTES, DecodeError, decode
+
+Outcome = Literal["applied", "ignored", "unknown", "duplicate", "rejected"]
+"""The fold's outcomes, and two for lines that it never sees: a frame whose id came before, and what is no frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What became of a line. `number` counts from 1, empty lines included.
+
+    `version` is None for a duplicate and for a rejected line, `frame` for the latter. `reason` is the fold's for an
+    ignored frame and the decoder's for a rejected line; `detail` says the latter to people.
+    """
+
+    number: int
+    outcome: Outcome
+    reason: str | None = None
+    detail: str | None = None
+    version: Version | None = None
+    frame: AnyFrame | None = None
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def asked(self) -> bool:
+        """Whether the frame asked for an inference."""
+        return any(isinstance(change, RunRequested) for change in self.changes)
+
+
+def fold_lines(file: BinaryIO, folding: Folding, at: int | None = None) -> Iterator[Line]:
+    """Fold the frames of a file, line by line as they are asked for, up to the first `at` frames.
+
+    A line that is no frame is rejected and changes nothing, as a log sets it aside; it does not count as one of the
+    `at` frames, and a duplicate does. Empty lines are passed over. Nothing of the file is kept.
+    """
+    frames = 0
+    lines = _lines(file)
+    while frames != at:
+        number, value = next(lines, (0, b""))
+        if not number:
+            return
+        line = _fold(number, value, folding)
+        frames += line.frame is not None
+        yield line
+
+
+def _fold(number: int, value: bytes, folding: Folding) -> Line:
+    try:
+        frame = decode(value)
+    except DecodeError as error:
+        return Line(number, "rejected", error.reason, error.detail)
+    step = folding.step(frame)
+    if step is None:
+        return Line(number, "duplicate", frame=frame)
+    if step.outcome == "parked":
+        raise AssertionError("the fold parks nothing; only a store does")
+    return Line(
+        number, step.outcome, step.reason, version=step.state.version, frame=frame, changes=step.changes
+    )
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Each line that is not empty, with its number. Of one that is too long to be a frame, the beginning: as much as
+    the decoder needs to say so."""
+    number = 0
+    longest = MAX_VALUE_BYTES + 2  # with the end of a line as Windows writes it
+    while line := file.readline(longest):
+        number += 1
+        rest = line
+        while len(rest) == longest and not rest.endswith(b"\n"):
+            rest = file.readline(longest)
+        value = line.removesuffix(b"\n").removesuffix(b"\r")
+        if value.strip():
+            yield number, value

@@ -1,0 +1,31 @@
+"""What every test may rely on: the shared material where it exists, and how hard the laws are tried.
+
+A law draws the same examples in every run, so that a change that fails it fails it everywhere. Looking for
+new ones is a thing of its own: `pytest tests/laws --hypothesis-profile=long`.
+"""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+ROOT = Path(__file__).resolve().parent.parent
+# Material of the project that is no part of this repository: conformance samples and real conversations. It
+# lies beside the checkout where the project is developed, and nowhere else.
+SHARED = ROOT.parent / "shared"
+
+needs_shared = pytest.mark.skipif(
+    not SHARED.is_dir(), reason=f"no folder {SHARED.name!r} beside the checkout"
+)
+
+settings.register_profile("default", derandomize=True, deadline=None, database=None)
+settings.register_profile("long", derandomize=False, deadline=None, max_examples=5_000, print_blob=True)
+settings.load_profile("default")
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The shared material's folder; a test that asks for it is skipped where there is none."""
+    if not SHARED.is_dir():
+        pytest.skip(f"no folder {SHARED.name!r} beside the checkout")
+    return SHARED

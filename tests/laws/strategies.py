@@ -1,0 +1,116 @@
+"""Generated conversations: mostly what could happen, some of it absurd, all of it decoded from bytes."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from random import Random
+
+from hypothesis import strategies as st
+from tests.laws.arbitrary import as_from_a_record
+from tests.laws.author import WORD, Author
+
+from frameledger.evolve import State, Step, evolve
+from frameledger.evolve.changes import Message
+from frameledger.fold import Conversation, Folding
+from frameledger.frames import (
+    AnyFrame,
+    BotStoppedSpeakingFrame,
+    ErrorFrame,
+    Frame,
+    FunctionCallCancelFrame,
+    UserStoppedSpeakingFrame,
+)
+from frameledger.ids import Position
+
+CONTEXT = "talk"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One frame of a conversation that was no repetition, and what it did; `rows` are the messages after it."""
+
+    before: State
+    frame: AnyFrame
+    step: Step
+    rows: tuple[tuple[Position, Message], ...]
+
+    @property
+    def after(self) -> State:
+        return self.step.state
+
+    @property
+    def messages(self) -> list[Message]:
+        return [message for _, message in self.rows]
+
+
+def moments(frames: Iterable[AnyFrame], context_id: str = CONTEXT) -> Iterator[Moment]:
+    """The moments of a new conversation, in order; repetitions are left out."""
+    folding = Folding(Conversation.new(context_id))
+    for frame in frames:
+        before = folding.state
+        step = folding.step(frame)
+        if step is not None:
+            yield Moment(before, frame, step, folding.messages.rows())
+
+
+def conversation_of(moves: Iterable[int], context_id: str = CONTEXT) -> tuple[AnyFrame, ...]:
+    author = Author(context_id)
+    for move in moves:
+        author.write(move)
+    return tuple(author.frames)
+
+
+def random_conversation(seed: int, length: int = 80) -> tuple[AnyFrame, ...]:
+    """The same frames for the same seed."""
+    rng = Random(seed)
+    return conversation_of(rng.randrange(1, 2**24) for _ in range(length))
+
+
+MOVES = st.lists(st.integers(0, 2**24 - 1), min_size=50, max_size=50)
+
+
+def conversations(context_id: str = CONTEXT) -> st.SearchStrategy[tuple[AnyFrame, ...]]:
+    """Conversations of up to fifty frames in the context of this id."""
+    return MOVES.map(lambda moves: conversation_of(moves, context_id))
+
+
+def closing_frames(state: State) -> list[AnyFrame]:
+    """What a timekeeper would publish if everything that is open now were overdue; empty when nothing is."""
+    frames: list[Frame] = []
+    run, speech = state.runs.open, state.speech
+    if run is not None:
+        frames.append(ErrorFrame(fatal=True, run_id=run.run_id))
+    frames += [
+        FunctionCallCancelFrame(
+            function_name=call.function_name,
+            tool_call_id=call.tool_call_id,
+            run_llm=True,
+            opened_version=call.requested_version,
+        )
+        for call in state.calls.open.values()
+    ]
+    if state.turn is not None:
+        frames += [UserStoppedSpeakingFrame(opened_version=state.turn.opened_version)] * 2
+    if speech.bot_since is not None:
+        frames.append(BotStoppedSpeakingFrame(opened_version=speech.bot_since))
+    return [as_from_a_record(frame) for frame in frames]
+
+
+def coming_to_rest(state: State) -> Iterator[tuple[AnyFrame, Step]]:
+    """Close what is open, then what that opened, and so on: each frame and its step; nothing is open after the last.
+
+    A conversation that does not come to rest within a few rounds fails the test that asked for it.
+    """
+    for _ in range(5):
+        frames = closing_frames(state)
+        if not frames:
+            return
+        for frame in frames:
+            step = evolve(state, frame)
+            yield frame, step
+            state = step.state
+    raise AssertionError(f"something is always open: {state}")
+
+
+def words_in(text: str) -> set[str]:
+    """The words of generated text that occur here."""
+    return set(WORD.findall(text))

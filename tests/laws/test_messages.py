@@ -1,0 +1,173 @@
+"""The messages of a context: rows that a store can keep with their validity, and valid for a provider at any time."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from tests.laws.strategies import conversations, moments
+
+from frameledger.evolve.changes import (
+    CallSettled,
+    CallStarted,
+    Change,
+    EraBegan,
+    Message,
+    MessageAppended,
+    MessageEnded,
+    MessageReplaced,
+)
+from frameledger.frames import LLMContextFrame, LLMMessagesAppendFrame, LLMMessagesUpdateFrame
+
+
+@dataclass
+class Row:
+    era: int
+    position: int
+    valid_from: int
+    message: Message
+    valid_to: int | None = None
+
+
+@dataclass
+class Rows:
+    """The messages as a database keeps them: no row is ever removed, and each is written once and ended once."""
+
+    rows: list[Row] = field(default_factory=list)
+    eras: list[tuple[int, int]] = field(default_factory=lambda: [(1, 0)])
+    """Each era with the version that began it."""
+
+    def write(self, version: int, changes: Iterable[Change]) -> None:
+        for change in changes:
+            match change:
+                case MessageAppended():
+                    self._add(change.position, version, change.message)
+                case MessageReplaced():
+                    self._end(change.position, version)
+                    self._add(change.position, version, change.message)
+                case MessageEnded():
+                    self._end(change.position, version)
+                case EraBegan():
+                    self.eras.append((change.era, version))
+
+    def at(self, version: int) -> list[tuple[int, Message]]:
+        """The context at this version: the rows of its era that had begun and not ended."""
+        era = next(era for era, began in reversed(self.eras) if began <= version)
+        valid = [
+            row
+            for row in self.rows
+            if row.era == era
+            and row.valid_from <= version
+            and (row.valid_to is None or version < row.valid_to)
+        ]
+        return [(row.position, row.message) for row in sorted(valid, key=lambda row: row.position)]
+
+    def _add(self, position: int, version: int, message: Message) -> None:
+        self.rows.append(Row(self.eras[-1][0], position, version, message))
+
+    def _end(self, position: int, version: int) -> None:
+        [row] = [
+            row
+            for row in self.rows
+            if (row.era, row.position, row.valid_to) == (self.eras[-1][0], position, None)
+        ]
+        row.valid_to = version
+
+
+@pytest.mark.rule("RA5.positions")
+@given(conversations())
+def test_rows_with_their_validity_give_the_context_at_every_version(frames):
+    told = list(moments(frames))
+    rows = Rows()
+    for moment in told:
+        rows.write(moment.after.version, moment.step.changes)
+    for moment in told:
+        assert rows.at(moment.after.version) == list(moment.rows)
+
+
+@pytest.mark.rule("RA5.positions")
+@given(conversations())
+def test_a_position_is_given_once_in_its_era_and_only_to_what_comes_last(frames):
+    era, newest = 1, 0
+    living: set[int] = set()
+    for moment in moments(frames):
+        for change in moment.step.changes:
+            match change:
+                case EraBegan():
+                    assert change.era == era + 1
+                    era, newest, living = change.era, 0, set()
+                case MessageAppended():
+                    assert change.position > newest
+                    newest = change.position
+                    living.add(change.position)
+                case MessageReplaced():
+                    assert change.position in living
+                case MessageEnded():
+                    living.remove(change.position)
+        assert (moment.after.place.era, moment.after.place.next_position) == (era, newest + 1)
+
+
+@pytest.mark.rule("RA5.valid", "R2.3", "R3.5")
+@given(conversations())
+def test_the_context_is_valid_for_a_provider_after_every_frame_but_for_what_clients_brought(frames):
+    brought: set[tuple[int, int]] = set()
+    for moment in moments(frames):
+        era = moment.after.place.era
+        if isinstance(moment.frame, LLMMessagesAppendFrame | LLMMessagesUpdateFrame | LLMContextFrame):
+            brought |= {
+                (era, change.position)
+                for change in moment.step.changes
+                if isinstance(change, MessageAppended)
+            }
+        ours = [None if (era, position) in brought else message for position, message in moment.rows]
+        for before, message, behind in zip([None, *ours], ours, [*ours[1:], None], strict=False):
+            if message is not None:
+                assert_valid(before, message, behind)
+
+
+def assert_valid(before: Message | None, message: Message, behind: Message | None) -> None:
+    """That the fold may have written this message between these two; None for what a client brought."""
+    match message:
+        case {
+            "role": "assistant",
+            "tool_calls": [{"id": tool_call_id, "type": "function", "function": function}],
+        }:
+            assert isinstance(function["arguments"], str)
+            assert behind is not None
+            assert (behind["role"], behind.get("tool_call_id")) == ("tool", tool_call_id)
+        case {"role": "tool", "tool_call_id": tool_call_id, "content": str(content)}:
+            assert content
+            assert before is not None
+            assert [call["id"] for call in before.get("tool_calls", ())] == [tool_call_id]
+        case {"role": "assistant" | "user", "content": str(content)}:
+            assert content
+            assert content == content.strip()
+            content.encode()
+        case {"role": "developer", "content": str(content)}:
+            assert content
+        case {"llm": str(), "message": {"type": "thought", "text": str(text), "signature": signature}}:
+            assert text.strip() or signature is not None
+            text.encode()
+        case _:
+            raise AssertionError(f"the fold writes no such message: {message}")
+
+
+@pytest.mark.rule("R3.5", "RA5.valid")
+@given(conversations())
+def test_the_tool_message_of_a_synchronous_call_says_in_progress_until_it_is_over(frames):
+    """As long as it stands where it was written; it is found by its call, the slow way."""
+    pending: dict[tuple[int, int], tuple[int, int]] = {}
+    for moment in moments(frames):
+        for change in moment.step.changes:
+            if isinstance(change, CallStarted) and change.synchronous:
+                call = moment.after.calls.open[change.tool_call_id]
+                assert call.running is not None
+                place = call.running.era, call.running.position
+                pending[change.key.requested_version, change.key.ordinal] = place
+            elif isinstance(change, CallSettled):
+                pending.pop((change.key.requested_version, change.key.ordinal), None)
+        in_progress = {
+            position for position, message in moment.rows if message.get("content") == "IN_PROGRESS"
+        }
+        era = moment.after.place.era
+        assert in_progress == {position for at_era, position in pending.values() if at_era == era}

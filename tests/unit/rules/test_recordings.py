@@ -1,0 +1,130 @@
+"""A context that mirrors a conversation which lives elsewhere: all is folded, nothing happens (R4.5, RA5.recording)."""
+
+import pytest
+from tests.unit.rules.dsl import (
+    announce,
+    answer,
+    append,
+    ask,
+    begin,
+    bot_speaks,
+    bot_stops,
+    cancel,
+    committed,
+    context,
+    effects_of,
+    end,
+    finish,
+    hear,
+    interrupt,
+    play,
+    result,
+    settings,
+    speak,
+    start,
+    stop,
+    tokens,
+    update,
+)
+
+RECORDING = context("hello", react=False)
+
+
+@pytest.mark.rule("R4.5", "RA5.recording")
+@pytest.mark.parametrize("asking", [ask(), append("x", run_llm=True), update("x", run_llm=True), hear("x")])
+def test_a_recording_notes_who_asks_and_opens_no_run(asking):
+    played = play(RECORDING, asking, asking)
+    assert (played.asked, played.opened) == ([2, 3], [])
+    assert played.effects == [(), (), ()]
+    assert (played.state.runs.open, played.state.runs.wanted) == (None, None)
+
+
+@pytest.mark.rule("R4.5", "RA5.recording")
+def test_the_frame_that_opens_a_recording_may_ask_and_is_noted():
+    played = play(context("hello", react=False, run_llm=True))
+    assert (played.asked, played.opened, played.effects) == ([1], [], [()])
+
+
+@pytest.mark.rule("RA5.recording")
+def test_everything_is_folded_in_a_recording():
+    played = play(
+        RECORDING,
+        [speak(), hear("what is it like"), stop()],
+        [start(), tokens("let me ", "see"), announce("a", "b"), end()],
+        [begin("a"), begin("b", sync=False), result("a", 1)],
+        [start(), tokens("it is"), interrupt(heard_text="it"), cancel("b")],
+    )
+    assert set(played.outcomes) == {"applied"}
+    assert played.texts[:5] == [
+        "user: hello",
+        "user: what is it like",
+        "assistant: let me see",
+        "assistant calls a(a)",
+        "tool a: 1",
+    ]
+    assert played.texts[7] == "assistant: it"
+    assert played.asked == [4, 12]
+    assert [effects for effects in played.effects if effects] == []
+
+
+@pytest.mark.rule("R4.5", "R4.1")
+def test_debts_are_noted_where_they_are_paid():
+    played = play(RECORDING, bot_speaks(), begin("a"), result("a", 1), bot_stops(), bot_stops())
+    assert played.asked == [5]
+    played = play(RECORDING, speak(), begin("a"), result("a", 1), stop(), stop())
+    assert played.asked == [5]
+
+
+@pytest.mark.rule("R4.5", "R3.7")
+def test_groups_count_in_a_recording():
+    played = play(RECORDING, announce("a", "b"), [begin("a"), begin("b")], [result("a", 1), result("b", 1)])
+    assert played.asked == [6]
+
+
+@pytest.mark.rule("RA5.recording", "RA5.react")
+@pytest.mark.parametrize("closing", [interrupt(), cancel("a"), result("a", 1), finish()])
+def test_nobody_is_told_to_stop_in_a_recording(closing):
+    played = play(RECORDING, begin("a"), start(), closing)
+    assert played.became == "applied"
+    assert effects_of(played) == []
+
+
+@pytest.mark.rule("RA5.recording")
+@pytest.mark.parametrize("said", [[append("x")], [update("x")], [settings(x=1)], [finish(), append("x")]])
+def test_only_a_context_frame_ends_a_recording(said):
+    assert play(RECORDING, said, ask()).opened == []
+
+
+@pytest.mark.rule("RA5.recording")
+def test_a_later_context_frame_ends_a_recording():
+    assert effects_of(play(RECORDING, context("anew", run_llm=True))) == ["run 2"]
+    assert effects_of(play(RECORDING, context("anew"), ask())) == ["run 3"]
+
+
+@pytest.mark.rule("R4.5")
+def test_what_a_recording_noted_does_not_start_when_it_ends():
+    played = play(RECORDING, ask(), context("anew"), append("x"), answer("y"))
+    assert played.opened == []
+    assert [effects for effects in played.effects if effects] == []
+
+
+@pytest.mark.rule("R4.5", "RA5.recording")
+@pytest.mark.parametrize("closing", [end(1), end(1, finish_reason="error")])
+def test_a_run_that_was_remembered_before_does_not_start_in_a_recording(closing):
+    played = play(ask(), start(1), ask(), RECORDING, closing)
+    assert played.effects[3:] == [(), ()]
+    assert played.opened == [1]
+
+
+@pytest.mark.rule("RA5.recording")
+def test_a_response_in_a_recording_answers_no_run():
+    played = play(RECORDING, ask(), answer("hi"), start(2))
+    assert played.texts == ["user: hello", "assistant: hi"]
+    assert played.became == "run_over"
+
+
+@pytest.mark.rule("RA5.recording", "RA5.commit")
+def test_a_context_that_becomes_a_recording_hands_out_nothing_of_what_it_commits():
+    played = play(ask(), start(1), announce("a", run=1), RECORDING, end(1))
+    assert effects_of(played) == []
+    assert effects_of(play(ask(), committed("a", run=1), RECORDING, cancel("a"))) == []

@@ -1,0 +1,203 @@
+"""The doors between the rooms: what each may import, and what the pure room may not even call.
+
+`frameledger` is the law. A conversation refolds to the same context years later and in another process only
+while nothing in it depends on when, where or by whom it is run. The door is a list of what may come in,
+not of what must stay out: whoever needs a new module adds it here, and says by that that it is pure.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+EVENTS = Path(__file__).resolve().parents[2] / "events"
+
+# Standard library modules whose functions depend on their arguments only, but for the calls in IMPURE.
+PURE_STDLIB = {
+    "__future__",
+    "abc",
+    "ast",
+    "base64",
+    "binascii",
+    "bisect",
+    "codecs",
+    "collections",
+    "contextlib",
+    "copy",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "difflib",
+    "enum",
+    "functools",
+    "hashlib",
+    "heapq",
+    "inspect",
+    "itertools",
+    "json",
+    "keyword",
+    "math",
+    "numbers",
+    "operator",
+    "re",
+    "string",
+    "struct",
+    "textwrap",
+    "types",
+    "typing",
+    "unicodedata",
+    "uuid",
+    "warnings",  # tells the caller of a deprecated name; no result depends on it
+    "zlib",
+}
+# pydantic and the two packages that it is made of. Nothing else: the core must install next to anything.
+THIRD_PARTY = {"pydantic", "pydantic_core", "annotated_types", "typing_extensions"}
+
+# Calls that let the clock, chance or the outside in by the back. `hash` of a string and `id` of anything
+# differ between two processes (only `__hash__` may pass a hash on); uuid5 is made of its arguments and fine.
+IMPURE = {
+    "now": "reads the clock",
+    "utcnow": "reads the clock",
+    "today": "reads the clock",
+    "uuid1": "reads the clock and the machine's address",
+    "uuid4": "is random",
+    "getnode": "reads the machine's address",
+    "hash": "differs between processes",
+    "id": "differs between processes",
+    "open": "reads or writes a file",
+    "print": "writes to the terminal",
+    "input": "reads from the terminal",
+    "exec": "runs text",
+    "eval": "runs text",
+    "__import__": "imports what no reader sees",
+    "breakpoint": "stops the process",
+}
+# Of these the name alone is enough, wherever it is imported from and whatever it is called on.
+ANYWHERE = {"now", "utcnow", "today", "uuid1", "uuid4", "getnode"}
+
+# The two programs at the edge: they read and write files and standard streams; the law never imports them.
+EDGE = {"frameledger.conformance", "frameledger.generate"}
+EDGE_STDLIB = {"argparse", "io", "os", "pathlib", "sys"}
+EDGE_CALLS = {"open", "print"}
+
+
+def test_the_pure_room_has_modules_to_look_at():
+    assert len(list(modules())) > 3
+
+
+def test_events_imports_nothing_but_pydantic_and_what_is_pure():
+    assert [wrong for name, source in modules() for wrong in trespasses(name, source)] == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import asyncio",
+        "import time",
+        "import random",
+        "import os.path",
+        "import sys",
+        "import logging",
+        "import socket",
+        "from pathlib import Path",
+        "from importlib import import_module",
+        "import frameledger_services",
+        "from frameledger_services.cli import main",
+        "from frameledger import conformance",
+        "from frameledger.generate import schemas",
+        "from .conformance import play",
+        "from . import conformance",
+        "import frameledger.conformance",
+        "import aiokafka",
+        "def later():\n    import time",
+        "from datetime import datetime\nat = datetime.now()",
+        "import datetime\nday = datetime.date.today()",
+        "import uuid\nname = uuid.uuid4()",
+        "from uuid import uuid4",
+        "from uuid import uuid1 as derived",
+        "seed = hash('a')",
+        "class Text:\n    def __eq__(self, other): return hash(self) == hash(other)",
+        "text = open('a').read()",
+        "print('a')",
+        "async def fold(): ...",
+    ],
+)
+def test_what_is_not_pure_is_turned_away(source):
+    assert trespasses("frameledger.turns", source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from uuid import UUID, uuid5",
+        "from collections.abc import Mapping",
+        "from pydantic import BaseModel",
+        "from . import frames",
+        "from .evolve.turns import user_started",
+        "from frameledger import frames",
+        "from datetime import datetime\nat = datetime.fromtimestamp(0)",
+        "class Text:\n    def __hash__(self): return hash(self.pieces)",
+    ],
+)
+def test_what_depends_on_its_arguments_only_is_let_in(source):
+    assert trespasses("frameledger.turns", source) == []
+
+
+def test_the_edge_may_read_and_write_and_do_no_more():
+    assert trespasses("frameledger.generate", "import sys\nfrom pathlib import Path\nprint(open('a'))") == []
+    assert trespasses("frameledger.generate", "import socket")
+    assert trespasses("frameledger.generate", "import time")
+
+
+def trespasses(module: str, source: str) -> list[str]:
+    """What in the source of a module of `frameledger` may not be there, a line each."""
+    edge = module in EDGE
+    allowed = PURE_STDLIB | THIRD_PARTY | (EDGE_STDLIB if edge else set())
+    tree = ast.parse(source)
+    passed_on = {
+        call
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "__hash__"
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "hash"
+    }
+    wrong: list[str] = []
+    for node in ast.walk(tree):
+        place = f"{module}:{getattr(node, 'lineno', 0)}"
+        for imported in imports(module, node):
+            top, last = imported.partition(".")[0], imported.rpartition(".")[2]
+            if top == "frameledger":
+                if not edge and any(f"{imported}.".startswith(f"{name}.") for name in EDGE):
+                    wrong.append(f"{place} imports {imported}, which does IO")
+            elif top not in allowed:
+                wrong.append(f"{place} imports {imported}, which is not known to be pure")
+            elif last in ANYWHERE:
+                wrong.append(f"{place} imports {imported}, which {IMPURE[last]}")
+        match node:
+            case ast.AsyncFunctionDef(name=name):
+                wrong.append(f"{place} {name} is async, and the law never waits")
+            case ast.Call(func=ast.Name(id=called)) if called in IMPURE:
+                if node not in passed_on and not (edge and called in EDGE_CALLS):
+                    wrong.append(f"{place} {called}() {IMPURE[called]}")
+            case ast.Attribute(attr=called) if called in ANYWHERE:
+                wrong.append(f"{place} {called}() {IMPURE[called]}")
+    return wrong
+
+
+def imports(module: str, node: ast.AST) -> Iterator[str]:
+    """The full name of everything that a statement imports."""
+    match node:
+        case ast.Import(names=names):
+            yield from (alias.name for alias in names)
+        case ast.ImportFrom(module=source, names=names, level=level):
+            package = ".".join(module.split(".")[:-level]) if level else ""
+            prefix = ".".join(part for part in (package, source) if part)
+            yield from (f"{prefix}.{alias.name}" for alias in names)
+
+
+def modules() -> Iterator[tuple[str, str]]:
+    """Every module of `frameledger`: its name and its source."""
+    for path in sorted((EVENTS / "frameledger").rglob("*.py")):
+        name = ".".join(path.relative_to(EVENTS).with_suffix("").parts)
+        yield name, path.read_text(encoding="utf-8")
