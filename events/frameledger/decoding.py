@@ -49,9 +49,9 @@ def decode(value: bytes) -> AnyFrame:
     else:
         if not (_holds_nothing_free(frame, value) or is_surely_strict(value)):
             loads(value)
-        # The models count characters, which are bytes if nothing but ASCII is in sight.
+        # The models count characters, which are bytes if nothing but ASCII is in sight; NUL comes as an escape only.
         if _BACKSLASH in value or not value.isascii():
-            _check_id_bytes(frame)
+            _check_ids(frame)
         return frame
     return _decode_carefully(value)
 
@@ -80,23 +80,25 @@ def _decode_carefully(value: bytes) -> AnyFrame:
     if not isinstance(as_sent, dict):
         raise DecodeError("not_an_object", f"the value is {_kind(as_sent)}; a frame is a JSON object")
     fields = upcast(as_sent)
-    if has_half(_as_json(fields)):
+    text = _as_json(fields)
+    if has_half(text):
         fields = upcast(loads(write_out_halves(value)))
-    frame = _frame(fields)
-    _check_id_bytes(frame)
+        text = _as_json(fields)
+    frame = _frame(fields, text)
+    _check_ids(frame)
     if isinstance(frame, TextFrame | LLMThoughtTextFrame):
         return frame.model_copy(update={"text": as_sent["text"]})
     return frame
 
 
-def _frame(fields: dict[str, Any]) -> AnyFrame:
+def _frame(fields: dict[str, Any], text: str) -> AnyFrame:
+    """The frame with these fields, of which `text` is the JSON."""
     frame_type, version = fields.get("type"), fields.get("v", 1)
     if not isinstance(frame_type, str):
         raise DecodeError("no_type", 'the object has no "type", or one that is no text')
     if type(version) is not int or version < 1:
         raise DecodeError("bad_version", f'"v" of {excerpt(frame_type)} is no integer of 1 or more')
     known = FRAME_TYPES.get(frame_type)
-    text = _as_json(fields)
     try:
         if known is not None and version <= known.model_fields["v"].default:
             return parse_frame(text)
@@ -118,17 +120,16 @@ def _problem(error: ValidationError, frame_type: str) -> DecodeError:
     return DecodeError("invalid_field", f"{where}: {first['msg']}")
 
 
-def _check_id_bytes(frame: AnyFrame) -> None:
+def _check_ids(frame: AnyFrame) -> None:
     for name in frame.id_fields:
         id_ = getattr(frame, name)
-        if id_ is not None and len(id_.encode()) > MAX_ID_BYTES:
+        if id_ is not None and ("\x00" in id_ or len(id_.encode()) > MAX_ID_BYTES):
             raise DecodeError(
                 "bad_id", f"{frame.type}.{name}: an id is text of 1 to {MAX_ID_BYTES} bytes without NUL"
             )
 
 
-def _as_json(fields: dict[str, Any]) -> str:
-    return json.dumps(fields, ensure_ascii=False)
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _kind(value: object) -> str:

@@ -19,7 +19,7 @@ class Messages:
     """A context's messages by position; iterating gives them in order.
 
     Positions only grow within an era, so the order of insertion is the order of the list, and a change costs the same
-    whatever the length. A copy is independent; the messages themselves are shared and never changed.
+    whatever the length. The messages themselves are shared and never changed.
     """
 
     def __init__(self, rows: Iterable[tuple[Position, Message]] = ()) -> None:
@@ -29,18 +29,16 @@ class Messages:
         """Do what a step did. Changes must come in order, each once; those of other kinds touch no message."""
         rows = self._rows
         for change in changes:
-            if isinstance(change, (MessageAppended, MessageReplaced)):
+            # A change has no subclass, and most are none of these: `isinstance` would be asked three times for each.
+            if type(change) is MessageAppended or type(change) is MessageReplaced:
                 rows[change.position] = change.message
-            elif isinstance(change, MessageEnded):
+            elif type(change) is MessageEnded:
                 del rows[change.position]
-            elif isinstance(change, EraBegan):
+            elif type(change) is EraBegan:
                 rows.clear()
 
     def rows(self) -> tuple[tuple[Position, Message], ...]:
         return tuple(self._rows.items())
-
-    def copy(self) -> Messages:
-        return Messages(self._rows.items())
 
     def __iter__(self) -> Iterator[Message]:
         return iter(tuple(self._rows.values()))

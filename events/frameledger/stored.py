@@ -44,13 +44,18 @@ def load(stored: bytes) -> State:
     try:
         return _states.validate_python(wire.get("state"))
     except ValidationError as error:
-        raise StoredStateError(f"the stored state is damaged: {error}; rebuild the context") from error
+        # Without what was found there: it may be somebody's words.
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise StoredStateError(
+            f"the stored state is damaged at {where or 'its beginning'}: {first['msg']}; rebuild the context"
+        ) from None
 
 
 def _parsed(stored: bytes) -> dict[str, Any]:
     try:
         wire = json.loads(stored)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoredStateError(f"the stored state is no JSON: {error}; rebuild the context") from error
     if not isinstance(wire, dict):
         raise StoredStateError("the stored state is no JSON object; rebuild the context")

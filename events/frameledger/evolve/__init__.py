@@ -1,15 +1,15 @@
 """`evolve`: what one frame changes in a context. The law of Frameledger, pure and total.
 
 `events/rules.md` states every rule; the numbers in these modules are its numbers. `turns` (R1), `responses` (R2),
-`calls` and `groups` (R3), `runs` (R4) hold the rules, `history` what clients say about the context itself, and
-`interruption` what reaches into all of them.
+`calls`, `results` and `groups` (R3), `runs` (R4) hold the rules, `history` what clients say about the context itself,
+and `interruption` what reaches into all of them.
 """
 
 from __future__ import annotations
 
 from typing import assert_never
 
-from frameledger.evolve import calls, groups, history, interruption, responses, runs, turns
+from frameledger.evolve import calls, groups, history, interruption, responses, results, runs, turns
 from frameledger.evolve.changes import Change
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.fence import refusal
@@ -65,7 +65,7 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
         case "FunctionCallInProgressFrame":
             return calls.in_progress(draft, frame)
         case "FunctionCallResultFrame":
-            return calls.result(draft, frame)
+            return results.result(draft, frame)
         case "LLMThoughtTextFrame":
             return responses.thought_said(draft, frame)
         case "TextFrame":
@@ -83,7 +83,7 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
         case "FunctionCallsStartedFrame":
             return calls.announced(draft, frame)
         case "FunctionCallCancelFrame":
-            return calls.cancel(draft, frame)
+            return results.cancel(draft, frame)
         case "InterruptionFrame":
             interruption.interrupted(draft, frame)
         case "LLMThoughtStartFrame":

@@ -109,6 +109,7 @@ def _write(draft: Draft, messages: Iterable[Message]) -> None:
 
 def _set(draft: Draft, name: SettingName, value: Any) -> None:
     """Change one term. The value that it has already is no change; `1` and `true` are two values in JSON."""
-    if to_json(getattr(draft.terms, name)) != to_json(value):
+    before = getattr(draft.terms, name)
+    if before is not value and (before != value or to_json(before) != to_json(value)):
         draft.terms = replace(draft.terms, **{name: value})
         draft.changes.append(SettingChanged(name, value))

@@ -154,7 +154,9 @@ def failed(draft: Draft, frame: ErrorFrame) -> Reason | None:
     the run dead.
     """
     if not frame.fatal:
-        return None if frame.run_id is None else refusal(draft, frame)
+        reason = None if frame.run_id is None else refusal(draft, frame)
+        # An attempt may fail before its response begins.
+        return None if reason == "no_open_response" else reason
     if frame.run_id is None:
         return _failed_without_a_run_id(draft)
     run = draft.runs.open
@@ -225,7 +227,9 @@ def thought_started(draft: Draft, frame: LLMThoughtStartFrame) -> Reason | None:
     if reason is not None:
         return reason
     run_id = None if frame.run_id is None else RunId(frame.run_id)
-    thought = Thought(frame.llm if frame.append_to_context else None, run_id)
+    response = draft.speech.response
+    answers = run_id if response is None else response.run_id
+    thought = Thought(frame.llm if frame.append_to_context else None, run_id, answers)
     draft.speech = replace(draft.speech, thought=thought)
     return None
 
@@ -256,9 +260,8 @@ def thought_ended(draft: Draft, frame: LLMThoughtEndFrame) -> Reason | None:
     text = "" if thought.text is None else thought.text.joined()
     if thought.llm is not None and (text.strip() or frame.signature is not None):
         message = {"type": "thought", "text": text, "signature": frame.signature}
-        run_id = thought.run_id or (draft.speech.response.run_id if draft.speech.response else None)
-        position = draft.append({"llm": thought.llm, "message": message}, run_id)
-        runs.remember_position(draft, run_id, position)
+        position = draft.append({"llm": thought.llm, "message": message}, thought.answers)
+        runs.remember_position(draft, thought.answers, position)
     return None
 
 
@@ -276,6 +279,6 @@ def _write(draft: Draft, response: Response) -> Position | None:
         return None
     position = draft.append({"role": "assistant", "content": text}, response.run_id)
     speech = draft.speech
-    if speech.said is not None:
-        draft.speech = Speech(speech.response, speech.thought, (*speech.said, position), speech.bot_since)
+    said = (*(speech.said or ()), position)
+    draft.speech = Speech(speech.response, speech.thought, said, speech.bot_since)
     return position

@@ -69,10 +69,14 @@ class Response:
 
 @value
 class Thought:
-    """A thought being received; `llm` is None for one that stays out of the context."""
+    """A thought being received; `llm` is None for one that stays out of the context.
+
+    `run_id` is the run that its frames name, `answers` the one that it belongs to.
+    """
 
     llm: str | None
     run_id: RunId | None = None
+    answers: RunId | None = None
     text: Text | None = None
 
 

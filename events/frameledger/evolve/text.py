@@ -42,9 +42,9 @@ class Text:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Callable[[Any], Any]) -> Any:
-        """Stored as one piece (`stored`): `[text, carries_spaces]`."""
+        """Stored as one piece (`stored`): `[text, carries_spaces]`. Anything else is a validation error."""
         return core_schema.no_info_plain_validator_function(
-            lambda stored: stored if isinstance(stored, Text) else plus(None, *stored),
+            _from_stored,
             serialization=core_schema.plain_serializer_function_ser_schema(
                 lambda text: [text.raw(), text.carries_spaces]
             ),
@@ -94,3 +94,13 @@ def whole(text: str) -> str:
         return text
     met = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return _HALF.sub(lambda half: f"\\u{ord(half.group()):04x}", met)
+
+
+def _from_stored(stored: object) -> Text | None:
+    match stored:
+        case Text():
+            return stored
+        case [str(text), bool(carries_spaces)]:
+            return plus(None, text, carries_spaces)
+        case _:
+            raise ValueError("a stored text is [text, carries_spaces]")

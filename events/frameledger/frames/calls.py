@@ -20,9 +20,9 @@ from frameledger.frames.base import (
 )
 
 
-def _at_most_255_bytes(text: str) -> str:
-    if len(text.encode()) > 255:
-        raise ValueError("an id has at most 255 bytes of UTF-8")
+def _storable(text: str) -> str:
+    if "\x00" in text or len(text.encode()) > 255:
+        raise ValueError("an id has at most 255 bytes of UTF-8 and no NUL")
     return text
 
 
@@ -35,7 +35,7 @@ class FunctionCallFromLLM(Value):
     """The function to call."""
 
     # The decoder checks the bytes of the ids of a frame; this one lies deeper.
-    tool_call_id: Annotated[Id, AfterValidator(_at_most_255_bytes)]
+    tool_call_id: Annotated[Id, AfterValidator(_storable)]
     """The call, as the provider named it. May be used again once the call has settled."""
 
     arguments: Any

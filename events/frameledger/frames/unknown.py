@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, final
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
-from frameledger.frames.base import INT64_MAX, Frame, Id
+from frameledger.frames.base import INT64_MAX, Frame
 
 
 @final
@@ -14,8 +14,8 @@ class UnknownFrame(Frame):
     Only `type`, `id` and `v` are checked. Everything else may have any shape and is kept.
     """
 
-    type: Id
-    """The name as given."""
+    type: Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
+    """The name as given: 1 to 255 characters without NUL."""
 
     # Widened: what a later release means by these words is not ours to judge.
     v: Annotated[int, Field(ge=1, le=INT64_MAX)] = 1

@@ -130,9 +130,10 @@ def window_after(messages: int) -> Window:
 
 
 def _fold(history: History) -> None:
+    """As a projector does with a batch: decode all of it, then fold it."""
     folding = Folding(Conversation.new(history.context_id))
-    for value in history.values:
-        folding.step(decode(value))
+    for frame in [decode(value) for value in history.values]:
+        folding.step(frame)
 
 
 def _is_read_by(bare: TypeAdapter[KnownFrame], value: bytes) -> bool:

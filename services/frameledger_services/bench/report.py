@@ -16,7 +16,8 @@ class Figure:
     """What was measured: `value` and `yardstick` are in the same `unit`.
 
     `ratio` is that of value to yardstick, and need not be the quotient of the two numbers shown: it may be the median
-    of many ratios where they are two medians. `bound` says on which side of `goal` it has to be.
+    of many ratios where they are two medians. `bound` says on which side of `goal` it has to be; a figure without a
+    goal is only told. `spread` is the lowest and the highest ratio of those that were taken.
     """
 
     name: str
@@ -24,16 +25,19 @@ class Figure:
     unit: str
     yardstick: float
     ratio: float
-    goal: float
+    goal: float | None
     bound: Literal["at least", "at most"]
+    spread: tuple[float, float] | None = None
 
     @property
     def ok(self) -> bool:
+        if self.goal is None:
+            return True
         return self.ratio >= self.goal if self.bound == "at least" else self.ratio <= self.goal
 
     def as_json(self) -> dict[str, Any]:
-        """The keys that every bench writes, in this order; `bound` is left to `ok`."""
-        return {
+        """The keys that every bench writes, in this order, and `spread` where it was taken; `bound` is left to `ok`."""
+        told = {
             "name": self.name,
             "value": _rounded(self.value),
             "unit": self.unit,
@@ -42,6 +46,9 @@ class Figure:
             "goal": self.goal,
             "ok": self.ok,
         }
+        if self.spread is not None:
+            told["spread"] = [round(ratio, 3) for ratio in self.spread]
+        return told
 
 
 def as_json(figures: Sequence[Figure]) -> str:
@@ -56,21 +63,35 @@ def as_table(figures: Sequence[Figure]) -> Table:
     for heading in ("value", "yardstick"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("unit", no_wrap=True)
-    for heading in ("ratio", "goal"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("ratio", justify="right", no_wrap=True)
+    spread = any(figure.spread is not None for figure in figures)
+    if spread:
+        table.add_column("from - to", justify="right", no_wrap=True)
+    table.add_column("goal", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for figure in figures:
-        sign = "≥" if figure.bound == "at least" else "≤"
         table.add_row(
             figure.name,
             _for_people(figure.value),
             _for_people(figure.yardstick),
             figure.unit,
             f"{figure.ratio:.2f}",
-            f"{sign} {figure.goal:g}",
-            "[green]ok[/]" if figure.ok else "[red]missed[/]",
+            *([_spread(figure)] if spread else []),
+            *_verdict(figure),
         )
     return table
+
+
+def _spread(figure: Figure) -> str:
+    return "" if figure.spread is None else "{:.2f} - {:.2f}".format(*figure.spread)
+
+
+def _verdict(figure: Figure) -> tuple[str, str]:
+    """The goal, and whether it was met."""
+    if figure.goal is None:
+        return "", ""
+    sign = "≥" if figure.bound == "at least" else "≤"
+    return f"{sign} {figure.goal:g}", "[green]ok[/]" if figure.ok else "[red]missed[/]"
 
 
 def _rounded(number: float) -> float:

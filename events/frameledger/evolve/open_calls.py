@@ -1,0 +1,78 @@
+"""The open calls of a context: putting one in, taking one out, and which ids may not start (RA5.barred)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from frameledger.evolve.changes import CallDispatched, CallEnd, CallKey, CallSettled
+from frameledger.evolve.draft import Draft
+from frameledger.evolve.outcome import Reason
+from frameledger.evolve.state import Call, Calls
+from frameledger.ids import ToolCallId
+from frameledger.values import replace
+
+BARRED_REMEMBERED = 256
+"""A call forgotten or cancelled before it started may not start: the newest of these ids are remembered."""
+
+SETTLED_REMEMBERED = 32
+"""Ids that settled lately are remembered only to tell an auditor `call_settled` from `call_unknown`."""
+
+
+def put(draft: Draft, call: Call) -> None:
+    """Open a call, or let it take the place of what it was."""
+    calls = draft.calls
+    draft.calls = Calls({**calls.open, call.tool_call_id: call}, calls.groups, calls.barred, calls.settled)
+
+
+def dispatch(draft: Draft, call: Call) -> None:
+    """It is this call's turn: a worker may start it."""
+    put(draft, replace(call, stage="dispatched"))
+    draft.changes.append(CallDispatched(key(call), call.tool_call_id))
+
+
+def settle(draft: Draft, call: Call, end: CallEnd, value: Any = None) -> None:
+    """Close a call; its id may serve a new one. Its group stays until the end of the step."""
+    calls = draft.calls
+    still_open = {name: one for name, one in calls.open.items() if name != call.tool_call_id}
+    settled = (*calls.settled, call.tool_call_id)[-SETTLED_REMEMBERED:]
+    draft.calls = Calls(still_open, calls.groups, calls.barred, settled)
+    draft.changes.append(CallSettled(key(call), call.tool_call_id, end, value))
+
+
+def forget(draft: Draft, call: Call) -> None:
+    """Close a call that has not started, and will not."""
+    bar(draft, call)
+    settle(draft, call, "forgotten")
+
+
+def bar(draft: Draft, call: Call) -> None:
+    barred = (*draft.calls.barred, call.tool_call_id)[-BARRED_REMEMBERED:]
+    draft.calls = replace(draft.calls, barred=barred)
+
+
+def unbar(draft: Draft, tool_call_id: ToolCallId) -> None:
+    if tool_call_id in draft.calls.barred:
+        barred = tuple(one for one in draft.calls.barred if one != tool_call_id)
+        draft.calls = replace(draft.calls, barred=barred)
+
+
+def unstarted(draft: Draft) -> list[Call]:
+    """Open calls that have not started, in the order of their announcement."""
+    waiting = [call for call in draft.calls.open.values() if call.running is None]
+    return sorted(waiting, key=place) if len(waiting) > 1 else waiting
+
+
+def place(call: Call) -> tuple[int, int]:
+    """What calls are ordered by: the version that requested them, then their place in it."""
+    return call.requested_version, call.ordinal
+
+
+def key(call: Call) -> CallKey:
+    return CallKey(call.requested_version, call.ordinal)
+
+
+def no_such_call(draft: Draft, tool_call_id: ToolCallId) -> Reason:
+    """Why a frame about a call that is not there is ignored."""
+    if tool_call_id in draft.calls.barred:
+        return "call_forgotten"
+    return "call_settled" if tool_call_id in draft.calls.settled else "call_unknown"

@@ -1,0 +1,55 @@
+"""The stored form of a state: what is refused, and with which error."""
+
+import json
+
+import pytest
+
+from frameledger import stored
+from frameledger.fold import Conversation
+from frameledger.stored import FOLD_VERSION, StoredStateError
+
+
+def test_a_state_that_a_newer_fold_made_is_refused_and_says_what_to_do():
+    with pytest.raises(StoredStateError, match="upgrade the release"):
+        stored.load(written(fold=FOLD_VERSION + 1))
+
+
+def test_a_state_of_this_fold_is_read_back():
+    state = Conversation.new("a").state
+    assert stored.load(stored.dump(state)) == state
+    assert stored.load(written()) == state
+
+
+@pytest.mark.parametrize("fold", [None, True, "1", 1.0])
+def test_a_state_that_does_not_say_which_fold_made_it_is_refused(fold):
+    with pytest.raises(StoredStateError, match="which fold made it"):
+        stored.load(written(fold=fold))
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"",
+        b"\xff",
+        b"no JSON",
+        b"[1]",
+        pytest.param(b"[" * 100_000, id="too deep"),
+        b'{"fold": 1}',
+        b'{"fold": 1, "state": []}',
+        b'{"fold": 1, "state": {}}',
+        b'{"fold": 1, "state": {"context_id": "a", "version": "many"}}',
+    ],
+)
+def test_what_is_no_state_is_one_error(damaged):
+    with pytest.raises(StoredStateError):
+        stored.load(damaged)
+
+
+@pytest.mark.parametrize("text", [5, "words", [], ["words"], ["words", 1], [1, False], ["words", False, 3]])
+def test_a_text_that_is_damaged_is_the_same_error(text):
+    with pytest.raises(StoredStateError, match="damaged"):
+        stored.load(written(turn={"opened_version": 1, "words": text}))
+
+
+def written(fold=FOLD_VERSION, **open_parts) -> bytes:
+    return json.dumps({"fold": fold, "state": {"context_id": "a", **open_parts}}).encode()
