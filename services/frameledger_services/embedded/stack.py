@@ -1,0 +1,183 @@
+"""What `frameledger up` runs: the servers that no setting names, then what prepares them, then the services."""
+
+import asyncio
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from frameledger_services.embedded import java, kafka, ports, postgres
+from frameledger_services.embedded.directory import claimed
+from frameledger_services.embedded.leftovers import end_leftovers
+from frameledger_services.embedded.program import EmbeddedError, Program
+from frameledger_services.embedded.record import (
+    Phase,
+    Process,
+    Record,
+    remove_record,
+    start_time,
+    write_record,
+)
+from frameledger_services.embedded.supervisor import Supervisor
+from frameledger_services.settings import PREFIX, Settings, running_file, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of our own command line that `up` runs in a process of its own."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+
+async def up(
+    settings: Settings,
+    *,
+    setup: Sequence[Command] = (),
+    services: Sequence[Command] = (),
+    on_change: Callable[[Record], None] = lambda _: None,
+) -> None:
+    """Run everything until this task is cancelled, and stop everything then; nothing is left when it returns.
+
+    `setup` is run once, in order, when the servers are ready; `services` are kept running from then on. Every
+    change is written to the data directory's record and told to `on_change`. Raises `EmbeddedError` when the
+    start fails; the record then says why, also to those who come later.
+    """
+    directory = settings.data_dir.resolve()
+    with claimed(directory):
+        await asyncio.to_thread(end_leftovers, directory)
+        stack = _Stack(settings, directory, on_change)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await stack.run(Supervisor(tasks, stack.changed), setup, services)
+        except ExceptionGroup as group:
+            expected, bugs = group.split(EmbeddedError)
+            if expected is None or bugs is not None:
+                raise
+            # Others that failed with it failed because of it, or say the same.
+            error = expected.exceptions[0]
+            assert isinstance(error, EmbeddedError)
+            stack.failed(error)
+            raise error from None
+        except asyncio.CancelledError:
+            # A clean end: there is nothing that anybody would have to know.
+            remove_record(directory)
+            raise
+
+
+class _Stack:
+    """One life of `up`: its phase, and the steps of its start."""
+
+    def __init__(self, settings: Settings, directory: Path, on_change: Callable[[Record], None]) -> None:
+        self._settings = settings
+        self._directory = directory
+        self._on_change = on_change
+        self._record = Record(pid=os.getpid(), started=start_time(os.getpid()), phase=Phase.STARTING)
+        self._ended = threading.Event()
+        self._environment: dict[str, str] = {}
+
+    async def run(
+        self, supervisor: Supervisor, setup: Sequence[Command], services: Sequence[Command]
+    ) -> None:
+        supervisor.announce("postgres", "kafka", *(command.name for command in (*setup, *services)))
+        try:
+            servers = await asyncio.gather(self._postgres(supervisor), self._kafka(supervisor))
+            await supervisor.keep(*(program for program in servers if program is not None))
+            self._write_addresses()
+            for command in setup:
+                await supervisor.run_once(self._program(command))
+            await supervisor.keep(*(self._program(command) for command in services))
+            self._say(phase=Phase.READY)
+            # Until somebody cancels us, or a program cannot be kept.
+            await asyncio.Event().wait()
+        finally:
+            self._ended.set()
+            running_file(self._directory).unlink(missing_ok=True)
+            self._say(phase=Phase.STOPPING)
+            await supervisor.stop_all()
+
+    def changed(self, processes: Sequence[Process]) -> None:
+        self._say(processes=tuple(processes))
+
+    def failed(self, error: EmbeddedError) -> None:
+        self._say(phase=Phase.FAILED, problem=error.problem, remedy=error.remedy)
+
+    async def _postgres(self, supervisor: Supervisor) -> Program | None:
+        if self._settings.database_url is not None:
+            address = shown("database_url", self._settings.database_url) or ""
+            supervisor.show_external("postgres", address)
+            return None
+        port = self._port("postgres", self._settings.postgres_port, postgres.PREFERRED_PORT)
+        supervisor.say("postgres", "making its files")
+        server = await asyncio.to_thread(postgres.prepare, self._directory, port)
+        self._environment["database_url"] = server.dsn
+        return server.program
+
+    async def _kafka(self, supervisor: Supervisor) -> Program | None:
+        settings = self._settings
+        if settings.kafka_bootstrap_servers is not None:
+            supervisor.show_external("kafka", settings.kafka_bootstrap_servers)
+            return None
+        port = self._port("kafka", settings.kafka_port, kafka.PREFERRED_PORT)
+        loop = asyncio.get_running_loop()
+
+        def say(word: str) -> None:
+            if self._ended.is_set():
+                raise EmbeddedError("The start was broken off.", "Start again: what was fetched is kept.")
+            loop.call_soon_threadsafe(supervisor.say, "kafka", f"fetching {word}")
+
+        def prepare() -> kafka.KafkaServer:
+            if settings.kafka_home is not None:
+                software = java.installed(settings.kafka_home, java=settings.java)
+            else:
+                software = java.packaged(
+                    java=settings.java,
+                    cache=settings.cache_dir,
+                    repository=settings.maven_repository,
+                    say=say,
+                )
+            loop.call_soon_threadsafe(supervisor.say, "kafka", "making its files")
+            return kafka.prepare(self._directory, port, software=software)
+
+        supervisor.say("kafka", "looking at its jars")
+        server = await asyncio.to_thread(prepare)
+        self._environment["kafka_bootstrap_servers"] = server.bootstrap_servers
+        if settings.topic_partitions is None:
+            self._environment["topic_partitions"] = str(kafka.PARTITIONS)
+        return server.program
+
+    def _port(self, name: str, wanted: int | None, preferred: int) -> int:
+        """The port that was set, or the last one, so that those who wrote it down find the server again."""
+        file = self._directory / "run" / f"{name}.port"
+        if wanted is None:
+            with suppress(OSError, ValueError):
+                preferred = int(file.read_text(encoding="ascii"))
+        setting = f"{PREFIX}{name.upper()}_PORT"
+        port = ports.choose(wanted or preferred, explicit=wanted is not None, setting=setting)
+        file.write_text(str(port), encoding="ascii")
+        return port
+
+    def _write_addresses(self) -> None:
+        """From now on commands in this folder find the servers without a setting."""
+        file = running_file(self._directory)
+        unfinished = file.with_suffix(".unfinished")
+        unfinished.write_text(json.dumps(self._environment), encoding="utf-8")
+        unfinished.replace(file)
+
+    def _program(self, command: Command) -> Program:
+        return Program(
+            name=command.name,
+            argv=(sys.executable, "-m", "frameledger_services", *command.arguments),
+            directory=Path.cwd(),
+            log=self._directory / "logs" / f"{command.name}.log",
+            environment={f"{PREFIX}{name.upper()}": value for name, value in self._environment.items()},
+        )
+
+    def _say(self, **changes: object) -> None:
+        self._record = self._record.model_copy(update=changes)
+        write_record(self._directory, self._record)
+        self._on_change(self._record)

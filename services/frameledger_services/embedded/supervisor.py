@@ -1,0 +1,181 @@
+"""Keeps programs running: starts them, waits until they are ready, starts again what dies, stops them in order.
+
+A program that dies is started again after a pause that doubles from half a second to half a minute, and is half
+a second again once the program has lived for a minute. Only a first start that fails is an error: then nobody
+relies on the program yet, and somebody is there to read why.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from frameledger_services.embedded.program import Program, failed, last_lines, open_log
+from frameledger_services.embedded.record import Process, State, start_time
+
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 30.0
+CALM_AFTER = 60.0
+POLL = 0.05
+
+
+class Supervisor:
+    """Programs and their state. Every change is told to `on_change`, which gets all of them and must not block.
+
+    Used inside one task group, which it never leaves: when the group is cancelled, `stop_all` still has to be
+    called, and nothing is left running when that returns.
+    """
+
+    def __init__(self, tasks: asyncio.TaskGroup, on_change: Callable[[Sequence[Process]], None]) -> None:
+        self._tasks = tasks
+        self._on_change = on_change
+        self._processes: dict[str, Process] = {}
+        self._running: dict[str, tuple[Program, asyncio.subprocess.Process]] = {}
+        self._keepers: list[asyncio.Task[None]] = []
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """All programs as they are now, in the order in which they were announced."""
+        return tuple(self._processes.values())
+
+    def announce(self, *names: str) -> None:
+        """Show programs that will be started later."""
+        for name in names:
+            self._set(name)
+
+    def say(self, name: str, word: str) -> None:
+        """Show what is being done for a program that does not run yet."""
+        self._set(name, state=State.STARTING, word=word)
+
+    def show_external(self, name: str, address: str) -> None:
+        """Show a server that is not ours to start."""
+        self._set(name, state=State.EXTERNAL, address=address)
+
+    async def run_once(self, program: Program) -> None:
+        """Run a program to its end. Raises `EmbeddedError` if it fails or takes longer than `ready_within`."""
+        process = await self._start(program)
+        try:
+            async with asyncio.timeout(program.ready_within):
+                code = await process.wait()
+        except TimeoutError:
+            await self._stop(program, process)
+            raise failed(
+                program.name, f"took longer than {program.ready_within:.0f} s", program.log
+            ) from None
+        self._running.pop(program.name, None)
+        if code != 0:
+            self._set(program.name, state=State.STOPPED, pid=None)
+            raise failed(program.name, f"ended with exit code {code}", program.log)
+        self._set(program.name, state=State.DONE, pid=None)
+
+    async def keep(self, *programs: Program) -> None:
+        """Start programs side by side, return when all are ready, and keep them running from then on.
+
+        Raises `EmbeddedError` if one does not get ready.
+        """
+        started = [asyncio.Event() for _ in programs]
+        self._keepers += [
+            self._tasks.create_task(self._keep(program, ready))
+            for program, ready in zip(programs, started, strict=True)
+        ]
+        for ready in started:
+            await ready.wait()
+
+    async def stop_all(self) -> None:
+        """Stop what was announced last first. Nothing of ours runs when this returns."""
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        for name in reversed(self._processes):
+            if name in self._running:
+                await self._stop(*self._running[name])
+
+    async def _keep(self, program: Program, ready: asyncio.Event) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            process = await self._start(program)
+            began = time.monotonic()
+            what = await self._until_ready(program, process)
+            if what is None:
+                self._set(program.name, state=State.RUNNING, word=program.note)
+                ready.set()
+                what = f"ended with {_meaning(await process.wait())}"
+            if not ready.is_set():
+                await self._stop(program, process)
+                raise failed(program.name, what, program.log)
+            await self._end(program, process)
+            if time.monotonic() - began > CALM_AFTER:
+                pause = FIRST_PAUSE
+            # Who was killed had no time to say why.
+            said = last_lines(program.log, 1).strip() if (process.returncode or 0) > 0 else ""
+            word = f"{what}; again in {pause:.1f} s" + (f" ({said})" if said else "")
+            restarts = self._processes[program.name].restarts + 1
+            self._set(program.name, state=State.BACKING_OFF, pid=None, word=word, restarts=restarts)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _start(self, program: Program) -> asyncio.subprocess.Process:
+        await asyncio.to_thread(program.sweep)
+        with open_log(program.log) as log:
+            process = await asyncio.create_subprocess_exec(
+                *program.command(),
+                cwd=program.directory,
+                env={**os.environ, **program.environment},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                # Ctrl-C in the terminal is for us, not for it.
+                start_new_session=True,
+            )
+        self._running[program.name] = program, process
+        self._set(
+            program.name,
+            state=State.STARTING,
+            word="",
+            pid=process.pid,
+            started=start_time(process.pid),
+            address=program.address,
+            own_directory=program.directory if program.owns_directory else None,
+            executable=Path(program.argv[0]).name if program.owns_directory else "",
+        )
+        return process
+
+    async def _until_ready(self, program: Program, process: asyncio.subprocess.Process) -> str | None:
+        """None when the program can be used, otherwise what is wrong with it."""
+        deadline = time.monotonic() + program.ready_within
+        while not await asyncio.to_thread(program.is_ready):
+            if process.returncode is not None:
+                return f"ended with {_meaning(process.returncode)} before it was ready"
+            if time.monotonic() > deadline:
+                return f"is not ready after {program.ready_within:.0f} s"
+            await asyncio.sleep(POLL)
+        return None
+
+    async def _stop(self, program: Program, process: asyncio.subprocess.Process) -> None:
+        if process.returncode is None:
+            self._set(program.name, state=State.STOPPING, word="")
+        await self._end(program, process)
+        self._set(program.name, state=State.STOPPED, pid=None)
+
+    async def _end(self, program: Program, process: asyncio.subprocess.Process) -> None:
+        """Returns when nothing is left of the process: what does not stop in time is killed."""
+        if process.returncode is None:
+            process.send_signal(program.stop_signal)
+            try:
+                async with asyncio.timeout(program.stop_within):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+        await asyncio.to_thread(program.sweep)
+        self._running.pop(program.name, None)
+
+    def _set(self, name: str, **changes: object) -> None:
+        before = self._processes.get(name) or Process(name=name)
+        self._processes[name] = before.model_copy(update=changes)
+        self._on_change(self.processes)
+
+
+def _meaning(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

@@ -1,0 +1,252 @@
+"""All settings: one frozen object, read once from the environment and passed down.
+
+A setting `kafka_port` is the variable `FRAMELEDGER_KAFKA_PORT`. A secret can also lie in a file that the same
+name with `_FILE` names. What nobody set is taken from a running `frameledger up` of the data directory, or has
+a default. An unknown variable with our prefix is an error, because it is a typo.
+
+Everything that libpq knows (`sslmode`, `sslrootcert`, a service file ...) is set in the database address or by
+libpq's own variables, `PGSSLMODE` and so on.
+"""
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+
+PREFIX = "FRAMELEDGER_"
+FILE = "_FILE"
+HIDDEN = "********"
+RUNNING = "frameledger up"
+"""The source of a setting that a running `up` gave."""
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+
+class Settings(BaseModel):
+    """What can be set. A field's description is what `frameledger config` says about it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kafka_bootstrap_servers: str | None = Field(
+        None, description="Brokers, host:port separated by commas. Not set: the embedded one."
+    )
+    kafka_security_protocol: SecurityProtocol = Field("PLAINTEXT", description="How brokers are spoken to.")
+    kafka_ssl_ca_path: Path | None = Field(None, description="CA certificates, PEM. Not set: the system's.")
+    kafka_ssl_certificate_path: Path | None = Field(None, description="Our certificate for brokers, PEM.")
+    kafka_ssl_key_path: Path | None = Field(None, description="Our certificate's key, if not in its file.")
+    kafka_ssl_key_password: SecretStr | None = Field(None, description="The key's password.")
+    kafka_ssl_crl_path: Path | None = Field(None, description="Revoked certificates, PEM.")
+    kafka_ssl_ciphers: str | None = Field(None, description="Ciphers, in OpenSSL's notation.")
+    kafka_ssl_check_hostname: bool = Field(
+        True, description="Whether a broker's name must be its certificate's."
+    )
+    kafka_sasl_mechanism: SaslMechanism = Field("PLAIN", description="How we say who we are, with SASL_...")
+    kafka_sasl_username: str | None = Field(None, description="For PLAIN and SCRAM.")
+    kafka_sasl_password: SecretStr | None = Field(None, description="For PLAIN and SCRAM.")
+    kafka_sasl_kerberos_service_name: str = Field("kafka", description="For GSSAPI.")
+    kafka_sasl_kerberos_domain_name: str | None = Field(
+        None, description="For GSSAPI, if not the broker's host."
+    )
+    kafka_sasl_oauth_token_path: Path | None = Field(
+        None, description="For OAUTHBEARER: a file with the token, read again for every connection."
+    )
+    database_url: SecretStr | None = Field(
+        None, description="A libpq address, postgresql://... or key=value pairs. Not set: the embedded one."
+    )
+    database_password: SecretStr | None = Field(None, description="If it is not in the address.")
+
+    data_dir: Path = Field(Path(".frameledger"), description="Where `frameledger up` keeps everything.")
+    kafka_port: Port | None = Field(None, description="The embedded broker's. Not set: 19092, or a free one.")
+    postgres_port: Port | None = Field(
+        None, description="The embedded database's. Not set: 15432, or a free one."
+    )
+    kafka_home: Path | None = Field(
+        None, description="An installed Kafka to run instead of the packaged one."
+    )
+    java: Path | None = Field(None, description="The program `java` for the embedded broker.")
+    cache_dir: Path | None = Field(
+        None, description="Where the broker's jars are kept. Not set: the user's cache."
+    )
+    maven_repository: str | None = Field(
+        None, description="Where the broker's jars come from, if not from Central."
+    )
+
+    topic_prefix: str = Field(
+        "llm.", pattern=r"^[a-zA-Z0-9._-]{0,200}$", description="What the names of our topics begin with."
+    )
+    topic_partitions: int | None = Field(
+        None,
+        ge=1,
+        le=100_000,
+        description="Partitions of a topic when it is made. Not set: 64, and 8 on the embedded broker.",
+    )
+    topic_replication: int | None = Field(
+        None, ge=1, le=1_000, description="Copies of each partition. Not set: as the broker does by default."
+    )
+    topic_min_insync_replicas: int | None = Field(
+        None,
+        ge=1,
+        le=1_000,
+        description="Copies that must have a frame before it counts. Not set: the broker's.",
+    )
+    frames_retention_days: int | None = Field(
+        None, ge=1, le=1_000_000, description="How long Kafka keeps frames. Not set: for ever."
+    )
+
+
+class SettingsError(Exception):
+    """The environment does not say what we need to know. `problems` are sentences, one for each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings in force, and where each came from."""
+
+    settings: Settings
+    sources: Mapping[str, str]
+    """By field: `environment`, `file PATH`, `frameledger up` or `default`."""
+
+
+def load(environment: Mapping[str, str], *, look_for_running: bool = True) -> Loaded:
+    """Read everything once. Raises `SettingsError` with all that is wrong, not only the first of it.
+
+    A variable that is set to nothing counts as not set. `look_for_running`: whether the addresses that nobody
+    set are taken from a running `frameledger up` of the data directory.
+    """
+    problems: list[str] = []
+    values: dict[str, str] = {}
+    sources = dict.fromkeys(Settings.model_fields, "default")
+    for variable in sorted(name for name, value in environment.items() if name.startswith(PREFIX) and value):
+        name = variable.removeprefix(PREFIX).lower()
+        if name in Settings.model_fields:
+            values[name], sources[name] = environment[variable], "environment"
+        elif (secret := name.removesuffix(FILE.lower())) in SECRETS and name.endswith(FILE.lower()):
+            if environment.get(PREFIX + secret.upper()):
+                problems.append(
+                    f"{PREFIX}{secret.upper()} and {variable} are both set; one of them is too many."
+                )
+                continue
+            try:
+                values[secret] = Path(environment[variable]).read_text(encoding="utf-8").rstrip("\r\n")
+                sources[secret] = f"file {environment[variable]}"
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(f"{variable} cannot be read: {error}.")
+        else:
+            problems.append(f"{variable} is no setting.{_guess(variable)}")
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError(
+            problems + [_sentence(part) for part in error.errors(include_url=False)]
+        ) from None
+    problems += _contradictions(settings)
+    if problems:
+        raise SettingsError(problems)
+    if look_for_running:
+        found = {
+            name: value
+            for name, value in read_running(settings.data_dir).items()
+            if getattr(settings, name, "") is None
+        }
+        settings = Settings.model_validate({**settings.model_dump(), **found})
+        sources.update(dict.fromkeys(found, RUNNING))
+    return Loaded(settings, sources)
+
+
+def running_file(data_dir: Path) -> Path:
+    """Where `frameledger up` writes the addresses of its servers while it runs: a JSON object of settings."""
+    return data_dir / "run" / "settings.json"
+
+
+def read_running(data_dir: Path) -> dict[str, str]:
+    """The addresses that a running `up` wrote down; empty when none runs."""
+    try:
+        found: dict[str, str] = json.loads(running_file(data_dir).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def shown(name: str, value: Any) -> str | None:
+    """A setting's value for people's eyes: secrets hidden, also the password inside an address."""
+    if value is None:
+        return None
+    if name == "database_url":
+        return without_password(value.get_secret_value())
+    return HIDDEN if isinstance(value, SecretStr) else str(value)
+
+
+def without_password(address: str) -> str:
+    """A libpq address with stars in the place of its passwords."""
+    try:
+        parts: dict[str, Any] = conninfo_to_dict(address)
+    except ProgrammingError:
+        return HIDDEN
+    if "://" in address and not any("password" in name for name in parts):
+        return address
+    return make_conninfo(
+        "", **{name: HIDDEN if "password" in name else value for name, value in parts.items()}
+    )
+
+
+def _is_secret(field: FieldInfo) -> bool:
+    return "SecretStr" in str(field.annotation)
+
+
+SECRETS = frozenset(name for name, field in Settings.model_fields.items() if _is_secret(field))
+"""The settings that can lie in a file, and are hidden wherever settings are shown."""
+
+
+def _guess(variable: str) -> str:
+    known = [name.upper() for name in Settings.model_fields] + [name.upper() + FILE for name in SECRETS]
+    close = difflib.get_close_matches(variable.removeprefix(PREFIX), known, n=1)
+    return f" Did you mean {PREFIX}{close[0]}?" if close else " `frameledger config` lists those that are."
+
+
+def _sentence(error: Any) -> str:
+    # The message only, never the value: it may be a secret.
+    return f"{PREFIX}{str(error['loc'][0]).upper()}: {error['msg']}."
+
+
+def _contradictions(settings: Settings) -> list[str]:
+    problems = []
+    if settings.database_url is not None:
+        try:
+            conninfo_to_dict(settings.database_url.get_secret_value())
+        except ProgrammingError:
+            problems.append(f"{PREFIX}DATABASE_URL is no address that libpq can read.")
+    if settings.kafka_security_protocol.startswith("SASL"):
+        if settings.kafka_sasl_mechanism == "OAUTHBEARER":
+            needed = ["kafka_sasl_oauth_token_path"]
+        elif settings.kafka_sasl_mechanism == "GSSAPI":
+            needed = []
+        else:
+            needed = ["kafka_sasl_username", "kafka_sasl_password"]
+        problems += [
+            f"{PREFIX}{name.upper()} is needed for SASL with {settings.kafka_sasl_mechanism}."
+            for name in needed
+            if getattr(settings, name) is None
+        ]
+    if settings.database_password is not None and settings.database_url is None:
+        problems.append(
+            f"{PREFIX}DATABASE_PASSWORD is for a database of your own, and {PREFIX}DATABASE_URL names none."
+        )
+    if settings.kafka_security_protocol != "PLAINTEXT" and settings.kafka_bootstrap_servers is None:
+        problems.append(
+            f"{PREFIX}KAFKA_SECURITY_PROTOCOL is for brokers of your own, and "
+            f"{PREFIX}KAFKA_BOOTSTRAP_SERVERS names none."
+        )
+    return problems

@@ -1,0 +1,426 @@
+"""The tables, described once: what each holds, its keys, and what a person should know about every column.
+
+The migrations make them, and a test holds the two equal. Everything that belongs to a conversation is keyed by its
+context first, so that the tables partition and distribute by context. Identifiers sort by their bytes (collation
+`C`), so that no change of the system's locales can spoil an index.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSON, UUID
+from sqlalchemy.types import TypeEngine
+
+FOR_EVER = 2**63 - 1
+"""`valid_to` of a message that is still valid: `valid_from <= v AND v < valid_to` needs no case of its own."""
+
+metadata = MetaData()
+
+_ID = Text(collation="C")
+_JSON = JSON()
+_TIME = DateTime(timezone=True)
+
+
+def _column(
+    name: str, kind: TypeEngine[Any] | type[TypeEngine[Any]], comment: str, default: str | None = None
+) -> Column[Any]:
+    """A column that always has a value."""
+    return Column(
+        name, kind, nullable=False, server_default=None if default is None else text(default), comment=comment
+    )
+
+
+def _optional(name: str, kind: TypeEngine[Any] | type[TypeEngine[Any]], comment: str) -> Column[Any]:
+    """A column that may be null."""
+    return Column(name, kind, nullable=True, comment=comment)
+
+
+def _context_id(comment: str = "The conversation.") -> Column[Any]:
+    return _column("context_id", _ID, comment)
+
+
+frames = Table(
+    "frames",
+    metadata,
+    _context_id("The conversation: the key of the record."),
+    _column("version", BigInteger, "The how-manieth frame of its context this is: 1, 2, 3 ... without gaps."),
+    _column(
+        "frame_id", UUID, "The frame's id; a uuid5 of an id that is no uuid, or of its place on the log."
+    ),
+    _column("logged_at", _TIME, "When the broker took it, but never before the frame that precedes it."),
+    _column("recorded_at", _TIME, "When this row was written, by the database's clock.", "clock_timestamp()"),
+    _optional("produced_at", _TIME, "When its publisher made it, if that was written as a time."),
+    _column("offset", BigInteger, "Where on its partition the record lies."),
+    _column("partition", Integer, "The partition of the record that was folded."),
+    _column("type", Text, "The name of the frame."),
+    _column(
+        "outcome", Text, "What became of it: applied (also if only recorded), ignored, unknown, or parked."
+    ),
+    _optional("reason", Text, "Why it was ignored, from a closed list of words."),
+    _optional("run_id", _ID, "The run that it names."),
+    _optional("tool_call_id", _ID, "The call that it names."),
+    _optional("source", Text, "Who published it, by its own account (CloudEvents)."),
+    _optional("trace_id", Text, "The trace it belongs to: 32 hexadecimal digits (W3C)."),
+    _optional("causation_id", Text, "The id of the effect or frame that it answers."),
+    _column(
+        "chain", LargeBinary, "The link of the hash chain up to and with this frame; see verify_chain()."
+    ),
+    _column("payload", _JSON, "The value of the record, byte for byte."),
+    PrimaryKeyConstraint("context_id", "version", name="frames_pkey"),
+    UniqueConstraint("context_id", "frame_id", name="frames_frame_id_key"),
+    CheckConstraint("version >= 1", name="frames_version_check"),
+    CheckConstraint(
+        "outcome IN ('applied', 'ignored', 'unknown', 'parked')",
+        name="frames_outcome_check",
+    ),
+    CheckConstraint("(outcome = 'ignored') = (reason IS NOT NULL)", name="frames_reason_check"),
+    CheckConstraint("octet_length(chain) = 32", name="frames_chain_check"),
+    comment="The log, queryable and complete: an archive from which everything else can be folded again.",
+)
+Index(
+    "frames_interruptions",
+    frames.c.context_id,
+    frames.c.version,
+    postgresql_where=text("type IN ('InterruptionFrame', 'StartInterruptionFrame')"),
+)
+
+messages = Table(
+    "messages",
+    metadata,
+    _context_id(),
+    _column("era", Integer, "The history that it belongs to; see eras."),
+    _column(
+        "position", Integer, "Its place in the history: given once, never reused or moved. There are gaps."
+    ),
+    _column("valid_from", BigInteger, "The first version of the context at which it reads so."),
+    _column(
+        "valid_to",
+        BigInteger,
+        "The first version at which it does not any more; the largest bigint while it does.",
+        str(FOR_EVER),
+    ),
+    _optional("role", Text, "Who speaks: system, user, assistant, tool, developer ..."),
+    _optional("text", Text, "What a person reads of it: its text, or the calls that it makes."),
+    _optional("run_id", _ID, "The run that said it, if one did."),
+    _column("message", _JSON, "The message as a model gets it."),
+    PrimaryKeyConstraint("context_id", "era", "position", "valid_from", name="messages_pkey"),
+    CheckConstraint("valid_from >= 1 AND valid_from < valid_to", name="messages_validity_check"),
+    comment="Every message, one row for each time that it read differently. "
+    "The context at version v is its era's rows with valid_from <= v < valid_to.",
+)
+
+eras = Table(
+    "eras",
+    metadata,
+    _context_id(),
+    _column("valid_from", BigInteger, "The version that replaced the whole history."),
+    _column("era", Integer, "The number of the history that began; the first one is 1 and has no row here."),
+    PrimaryKeyConstraint("context_id", "valid_from", name="eras_pkey"),
+    CheckConstraint("era >= 2", name="eras_era_check"),
+    comment="When the whole history of a context was replaced. An era lasts until the next one begins.",
+)
+
+context_settings = Table(
+    "context_settings",
+    metadata,
+    _context_id(),
+    _column("name", _ID, "tools, tool_choice, settings, prompt_caching, skip_tts, recording, or ended."),
+    _column(
+        "valid_from",
+        BigInteger,
+        "The first version with this value; it holds until the next row of that name.",
+    ),
+    _column("value", _JSON, "The value."),
+    PrimaryKeyConstraint("context_id", "name", "valid_from", name="context_settings_pkey"),
+    comment="What a request takes along beside the messages, and the life of the context. "
+    "A name without a row has its default: no tools, no choice, no settings, false.",
+)
+
+contexts = Table(
+    "contexts",
+    metadata,
+    _context_id("The conversation: the key of its records on the log."),
+    _column("version", BigInteger, "How many frames of it are stored."),
+    _column(
+        "state_version",
+        BigInteger,
+        "The version that state is of; the frames after it are folded again when the context is loaded.",
+    ),
+    _column("run_version", BigInteger, "The version that its newest run read, 0 before the first.", "0"),
+    _optional("parked_version", BigInteger, "Since which version its frames are stored unfolded."),
+    _column("started_at", _TIME, "When its first frame was logged."),
+    _column("last_at", _TIME, "When its newest frame was logged."),
+    _optional("parked_at", _TIME, "When it was parked, by the database's clock."),
+    _column(
+        "fold_version", Integer, "The version of the fold that made the state; an older release refuses it."
+    ),
+    _column("era", Integer, "The era of its current history.", "1"),
+    _column("message_count", Integer, "Messages in it now.", "0"),
+    _column("run_count", Integer, "Runs that were asked for.", "0"),
+    _column("call_count", Integer, "Calls that were announced or started.", "0"),
+    _column("open_call_count", Integer, "Calls of it that are not settled.", "0"),
+    _column("interruption_count", Integer, "Interruptions.", "0"),
+    _column("unknown_count", Integer, "Frames of it that no release could read yet.", "0"),
+    _column("duplicate_count", Integer, "Records that repeated a frame of it and were left out.", "0"),
+    _column(
+        "recording",
+        Boolean,
+        "It mirrors a conversation that lives elsewhere; nothing is run for it.",
+        "false",
+    ),
+    _column("ended", Boolean, "It was ended and not opened again.", "false"),
+    _optional("open_run_id", _ID, "The run that is open."),
+    _optional("parked_error", Text, "What the fold or the database said when it was parked."),
+    _column("chain", LargeBinary, "The head of its hash chain, at version."),
+    _column("state", _JSON, "What of it is still open, as the fold stores it."),
+    PrimaryKeyConstraint("context_id", name="contexts_pkey"),
+    CheckConstraint("state_version <= version", name="contexts_state_version_check"),
+    CheckConstraint("octet_length(chain) = 32", name="contexts_chain_check"),
+    CheckConstraint(
+        "(parked_version IS NULL) = (parked_at IS NULL) AND (parked_version IS NULL) = (parked_error IS NULL)",
+        name="contexts_parked_check",
+    ),
+    # A head is written with every batch that touches it. Room on its page, and no index on what changes, keep the
+    # new row there and every index as it is.
+    postgresql_with={"fillfactor": 80},
+    comment="The head of every conversation.",
+)
+Index("contexts_started_at", contexts.c.started_at)
+Index("contexts_parked", contexts.c.context_id, postgresql_where=contexts.c.parked_version.is_not(None))
+
+runs = Table(
+    "runs",
+    metadata,
+    _context_id(),
+    _column("run_id", _ID, "The run: a uuid5 of the context and of requested_version."),
+    _column("requested_version", BigInteger, "The version of the frame that asked for it first."),
+    _optional(
+        "opened_version", BigInteger, "The version of the context that it reads; null before it opens."
+    ),
+    _optional("closed_version", BigInteger, "The version of the frame that closed it."),
+    _column("requested_at", _TIME, "When the frame that asked was logged."),
+    _optional("opened_at", _TIME, "When it was opened."),
+    _optional("started_at", _TIME, "When the start of its latest attempt was logged."),
+    _optional("first_text_at", _TIME, "When the first text of its latest attempt was logged."),
+    _optional("closed_at", _TIME, "When it was closed."),
+    _optional("input_tokens", BigInteger, "As its end reports it."),
+    _optional("output_tokens", BigInteger, "As its end reports it."),
+    _optional("cache_read_tokens", BigInteger, "As its end reports it."),
+    _optional("cache_write_tokens", BigInteger, "As its end reports it."),
+    _optional("reasoning_tokens", BigInteger, "As its end reports it."),
+    _column(
+        "attempt",
+        Integer,
+        "Its latest attempt; 0 before the first, and for an answer that names no run.",
+        "0",
+    ),
+    _column("trigger", Text, "The type of the frame that asked for it first."),
+    _column(
+        "status",
+        Text,
+        "requested, open, dropped before it opened, noted (a recording), or how it was closed: "
+        "ended, failed, interrupted, replaced, context_ended.",
+    ),
+    _optional("worker", Text, "Who answers, by its own account."),
+    _optional("provider", Text, "Whose model."),
+    _optional("model", Text, "Which model."),
+    _optional("finish_reason", Text, "stop, tool_calls, length, content_filter, or error."),
+    _optional("error", Text, "The message of the latest error of it."),
+    _optional("error_code", Text, "The code of that error."),
+    _optional("request_sha256", Text, "The hash of the request as the provider got it."),
+    PrimaryKeyConstraint("context_id", "run_id", name="runs_pkey"),
+    CheckConstraint(
+        "status IN ('requested', 'open', 'dropped', 'noted', 'ended', 'failed', 'interrupted', 'replaced', "
+        "'context_ended')",
+        name="runs_status_check",
+    ),
+    postgresql_with={"fillfactor": 90},
+    comment="Every inference, folded from frames alone.",
+)
+
+tool_calls = Table(
+    "tool_calls",
+    metadata,
+    _context_id(),
+    _column(
+        "requested_version", BigInteger, "The version of the frame that announced it, or else started it."
+    ),
+    _optional("started_version", BigInteger, "The version of its first start."),
+    _optional("settled_version", BigInteger, "The version of the frame that settled it."),
+    _column("requested_at", _TIME, "When the frame that announced it was logged."),
+    _optional("dispatched_at", _TIME, "When it was committed and its turn."),
+    _optional("started_at", _TIME, "When its first start was logged."),
+    _optional("settled_at", _TIME, "When it was settled."),
+    _column("ordinal", Integer, "Its place among the calls of that frame, from 0."),
+    _column(
+        "attempt", Integer, "Its latest attempt; 0 before it starts, and for a start that names none.", "0"
+    ),
+    _column("progress_count", Integer, "Results in between.", "0"),
+    _optional("synchronous", Boolean, "An interruption cancels it; null before it starts."),
+    _column(
+        "tool_call_id", _ID, "The id that its provider gave; it may come again once this call is settled."
+    ),
+    _column("function_name", Text, "The function."),
+    _column(
+        "status",
+        Text,
+        "announced, dispatched, running, waiting (for a person), done, cancelled, or forgotten.",
+    ),
+    _optional("run_id", _ID, "The run that made it."),
+    _optional("group_id", _ID, "What it was announced together with."),
+    _optional("worker", Text, "Who runs it, by its own account."),
+    _column("arguments", _JSON, "The arguments; a string if they came as text."),
+    _optional("result", _JSON, "Its final result; null for none."),
+    PrimaryKeyConstraint("context_id", "requested_version", "ordinal", name="tool_calls_pkey"),
+    CheckConstraint(
+        "status IN ('announced', 'dispatched', 'running', 'waiting', 'done', 'cancelled', 'forgotten')",
+        name="tool_calls_status_check",
+    ),
+    postgresql_with={"fillfactor": 90},
+    comment="Every call of a function, folded from frames alone.",
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    _column("topic", _ID, "The topic of the record that caused it."),
+    _column("partition", Integer, "The partition of that record."),
+    _column("offset", BigInteger, "The offset of that record."),
+    _column("ordinal", Integer, "Its place among what that record caused, from 0."),
+    _column("recorded_at", _TIME, "When this row was written, by the database's clock.", "clock_timestamp()"),
+    _column("kind", Text, "effect, dead_letter, or forward."),
+    _column("to_topic", Text, "The topic that it is published to."),
+    _optional("context_id", _ID, "The conversation; null for a dead letter whose key names none."),
+    _optional("key", LargeBinary, "The key that it is published with."),
+    _optional("value", LargeBinary, "The value that it is published with."),
+    _column(
+        "headers",
+        _JSON,
+        'The headers, in order: [[name, value], ...]; a value is text, null, or {"base64": ...} if it is no UTF-8.',
+    ),
+    PrimaryKeyConstraint("topic", "partition", "offset", "ordinal", name="outbox_pkey"),
+    CheckConstraint("kind IN ('effect', 'dead_letter', 'forward')", name="outbox_kind_check"),
+    # Every row is deleted a moment after it was written.
+    postgresql_with={"autovacuum_vacuum_scale_factor": 0, "autovacuum_vacuum_threshold": 5000},
+    comment="What was decided and is not on Kafka yet: effects, dead letters, forwarded records.",
+)
+
+topics = Table(
+    "topics",
+    metadata,
+    _column("topic", _ID, "The topic's name."),
+    _column("generation", Integer, "Counts the times that it was replaced by one with more partitions.", "1"),
+    _column("partitions", Integer, "How many partitions it has; services stop if the broker says otherwise."),
+    _optional(
+        "topic_id", UUID, "The broker's own id of it; another one means that it was deleted and made again."
+    ),
+    _column("recorded_at", _TIME, "When it was first seen, by the database's clock.", "clock_timestamp()"),
+    PrimaryKeyConstraint("topic", "generation", name="topics_pkey"),
+    comment="The topics that this database was filled from.",
+)
+
+projections = Table(
+    "projections",
+    metadata,
+    _column("projection", _ID, "What reads."),
+    _column("topic", _ID, "What it reads."),
+    _column("generation", Integer, "The topic's generation.", "1"),
+    _column("partition", Integer, "The partition."),
+    _column(
+        "epoch", BigInteger, "Raised when the partition changes hands; the owner before is fenced by it.", "0"
+    ),
+    _column("next_offset", BigInteger, "The offset to be read next.", "0"),
+    _optional(
+        "last_offset", BigInteger, "The offset of the last record that was read; null before the first."
+    ),
+    _optional("last_logged_at", _TIME, "When that record was logged."),
+    _optional("end_offset", BigInteger, "The end of the partition when the owner last looked."),
+    _optional("owner_started_at", _TIME, "When the owner's session began; a later session may have its pid."),
+    _column(
+        "updated_at", _TIME, "When this row was last written, by the database's clock.", "clock_timestamp()"
+    ),
+    _optional("owner_pid", Integer, "The database's process that serves the owner."),
+    _column("idle_assignments", Integer, "How often it was assigned since next_offset last moved.", "0"),
+    _optional("owner", Text, "Who reads it now."),
+    _optional("last_hash", LargeBinary, "sha256 of that record's key, value and time."),
+    PrimaryKeyConstraint("projection", "topic", "generation", "partition", name="projections_pkey"),
+    # Few rows, each written with every batch.
+    postgresql_with={
+        "fillfactor": 20,
+        "autovacuum_vacuum_scale_factor": 0,
+        "autovacuum_vacuum_threshold": 500,
+    },
+    comment="How far each partition was read, and by whom; written in the transaction of each batch.",
+)
+
+rejected_frames = Table(
+    "rejected_frames",
+    metadata,
+    _column("topic", _ID, "The topic of the record."),
+    _column("partition", Integer, "Its partition."),
+    _column("offset", BigInteger, "Its offset."),
+    _optional("logged_at", _TIME, "When the broker took it."),
+    _column("recorded_at", _TIME, "When this row was written, by the database's clock.", "clock_timestamp()"),
+    _optional("retried_at", _TIME, "When a person published it again."),
+    _column("code", Text, "What is wrong, as a word."),
+    _column("error", Text, "What is wrong, in a sentence."),
+    _optional("context_id", _ID, "The conversation, if the key names one."),
+    _optional("key", LargeBinary, "The key as received."),
+    _optional("value", LargeBinary, "The value as received."),
+    _column(
+        "headers",
+        _JSON,
+        'The headers, in order: [[name, value], ...]; a value is text, null, or {"base64": ...} if it is no UTF-8.',
+    ),
+    PrimaryKeyConstraint("topic", "partition", "offset", name="rejected_frames_pkey"),
+    comment="Records that are no frame, or that the database refused: kept as received, changing nothing.",
+)
+
+outcome_changes = Table(
+    "outcome_changes",
+    metadata,
+    _context_id(),
+    _column("version", BigInteger, "The frame."),
+    _column("changed_at", _TIME, "When, by the database's clock.", "clock_timestamp()"),
+    _column("old_outcome", Text, "What the frame's outcome was."),
+    _optional("old_reason", Text, "And why."),
+    _column("new_outcome", Text, "What it became."),
+    _optional("new_reason", Text, "And why."),
+    _column("changed_by", Text, "Who: the database user of the session.", "SESSION_USER"),
+    _column("why", Text, "For what purpose, in the words of whoever did it."),
+    PrimaryKeyConstraint("context_id", "version", "changed_at", name="outcome_changes_pkey"),
+    comment="Every change of a frame's outcome after it was stored; written by settle_outcome().",
+)
+
+erasures = Table(
+    "erasures",
+    metadata,
+    _context_id("The conversation that is gone."),
+    _column(
+        "erased_at", _TIME, "When: the start of the transaction that erased it.", "transaction_timestamp()"
+    ),
+    _column("version", BigInteger, "The version of its last frame."),
+    _column("frame_count", BigInteger, "How many frames were deleted."),
+    _column("erased_by", Text, "Who: the database user of the session.", "SESSION_USER"),
+    _column("why", Text, "For what purpose, in the words of whoever did it."),
+    _column("chain", LargeBinary, "The head of its hash chain."),
+    PrimaryKeyConstraint("context_id", "erased_at", name="erasures_pkey"),
+    comment="The receipts of erase(): what is left of a conversation that was deleted.",
+)

@@ -1,0 +1,180 @@
+"""The embedded PostgreSQL: as whom it runs, what it leaves behind, and how it says no."""
+
+import os
+import pwd
+import signal
+import stat
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from frameledger_services.embedded import ports, postgres_remains, postgres_user
+from frameledger_services.embedded import postgres as embedded_postgres
+from frameledger_services.embedded.program import EmbeddedError
+from frameledger_services.embedded.running import running, start, stop, wait_until_ready
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs PostgreSQL as somebody else")
+linux_only = pytest.mark.skipif(not postgres_remains.SEGMENTS.exists(), reason="needs /proc")
+
+
+def test_it_asks_for_the_password_which_only_its_owner_can_read(postgres):
+    with psycopg.connect(postgres.dsn) as connection:
+        assert connection.execute("SELECT current_user::text").fetchone() == ("frameledger",)
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(postgres.dsn, passfile=os.devnull)
+    password_file = psycopg.conninfo.conninfo_to_dict(postgres.dsn)["passfile"]
+    assert stat.S_IMODE(os.stat(password_file).st_mode) == 0o600
+
+
+def test_it_listens_on_a_socket_in_the_data_directory_too(tmp_path):
+    with (
+        embedded_postgres.running(tmp_path) as server,
+        psycopg.connect(server.dsn, host=str(tmp_path / "run")) as connection,
+    ):
+        assert connection.execute("SELECT inet_server_addr() IS NULL").fetchone() == (True,)
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_it_does_without_a_socket_where_a_path_is_too_long_for_one(tmp_path):
+    deep = tmp_path / ("deep" * 30)
+    with embedded_postgres.running(deep) as server, psycopg.connect(server.dsn) as connection:
+        assert connection.execute("SHOW unix_socket_directories").fetchone() == ("",)
+
+
+def test_the_older_one_of_the_package_runs_too_and_does_not_open_the_data_of_the_newer(tmp_path):
+    with (
+        embedded_postgres.running(tmp_path, version=16) as server,
+        psycopg.connect(server.dsn) as connection,
+    ):
+        assert connection.info.server_version // 10_000 == 16
+    with pytest.raises(EmbeddedError, match="was made by PostgreSQL 16") as caught:
+        embedded_postgres.prepare(tmp_path, 1)
+    assert "pg_dump" in caught.value.remedy
+
+
+def test_what_was_written_is_there_after_a_clean_stop_and_after_sigkill(tmp_path):
+    with embedded_postgres.running(tmp_path) as server, psycopg.connect(server.dsn) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 1 AS number")
+    server = embedded_postgres.prepare(tmp_path, ports.choose(0))
+    process = start(server.program)
+    wait_until_ready(server.program, process)
+    with psycopg.connect(server.dsn) as connection:
+        connection.execute("INSERT INTO kept VALUES (2)")
+    process.kill()
+    process.wait(10)
+    with running(server.program), psycopg.connect(server.dsn) as connection:
+        assert connection.execute("SELECT number FROM kept ORDER BY number").fetchall() == [(1,), (2,)]
+
+
+@linux_only
+def test_a_killed_server_leaves_no_process_no_shared_memory_and_no_pid_file(tmp_path):
+    server = embedded_postgres.prepare(tmp_path, ports.choose(0))
+    before = segments()
+    process = start(server.program)
+    wait_until_ready(server.program, process)
+    connection = psycopg.connect(server.dsn)
+    backend = psutil.Process(connection.info.backend_pid)
+    # As if it computed for long: it does not notice that it is alone.
+    backend.suspend()
+    process.send_signal(signal.SIGKILL)
+    process.wait(10)
+    assert segments() - before
+    assert backend.is_running()
+    stop(server.program, process)
+    connection.close()
+    assert not psutil.pid_exists(backend.pid)
+    assert segments() <= before
+    assert not (server.data / "postmaster.pid").exists()
+
+
+def test_a_pid_file_whose_number_is_another_process_now_does_not_keep_it_from_starting(tmp_path):
+    server = embedded_postgres.prepare(tmp_path, ports.choose(0))
+    (server.data / "postmaster.pid").write_text(f"{os.getpid()}\n{server.data}\n", encoding="ascii")
+    with running(server.program), psycopg.connect(server.dsn) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_server_that_runs_already_is_left_alone(postgres):
+    with pytest.raises(EmbeddedError, match="already runs"):
+        postgres_remains.sweep(postgres.data)
+    with psycopg.connect(postgres.dsn) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_cluster_that_could_not_be_made_leaves_nothing_behind(tmp_path, monkeypatch):
+    broken = tmp_path / "broken"
+    (broken / "bin").mkdir(parents=True)
+    initdb = broken / "bin" / "initdb"
+    initdb.write_text(
+        "#!/bin/sh\necho 'could not write: No space left on device'\nexit 1\n", encoding="ascii"
+    )
+    initdb.chmod(0o755)
+    monkeypatch.setattr(embedded_postgres, "installation", lambda version: broken)
+    with pytest.raises(EmbeddedError, match="No space left on device") as caught:
+        embedded_postgres.prepare(tmp_path / "data", 1)
+    assert "make room" in caught.value.remedy
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [".gitignore", "logs", "run"]
+
+
+@root_only
+def test_root_needs_no_other_permissions_on_any_folder(tmp_path):
+    tmp_path.chmod(0o700)
+    folder = tmp_path / "private"
+    folder.mkdir(mode=0o700)
+    with embedded_postgres.running(folder) as server:
+        owners = {path.stat().st_uid for path in server.data.iterdir()}
+    assert owners == {0}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path, folder)} == {0o700}
+
+
+@root_only
+def test_root_without_namespaces_runs_it_as_a_system_user_in_an_open_folder(no_namespaces):
+    with open_folder() as folder, embedded_postgres.running(folder) as server:
+        assert_runs_as_system_user(server)
+        assert server.data == folder / "postgres"
+
+
+@root_only
+def test_root_without_namespaces_keeps_it_elsewhere_if_the_folder_is_closed(tmp_path, no_namespaces):
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o700)
+    for _ in range(2):
+        with embedded_postgres.running(folder) as server:
+            assert_runs_as_system_user(server)
+        assert server.data.is_relative_to(no_namespaces)
+        assert str(server.data) in server.program.note
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+@pytest.fixture
+def no_namespaces(monkeypatch):
+    """No user namespaces, and a folder that everybody can reach for what has to lie elsewhere."""
+    with open_folder() as elsewhere:
+        monkeypatch.setattr(postgres_user, "can_make_user_namespace", lambda: False)
+        monkeypatch.setattr(postgres_user, "ELSEWHERE", elsewhere)
+        yield elsewhere
+
+
+@contextmanager
+def open_folder():
+    """A folder that everybody may enter; pytest's are closed to others."""
+    with tempfile.TemporaryDirectory(prefix="frameledger-") as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
+def assert_runs_as_system_user(server):
+    with psycopg.connect(server.dsn) as connection:
+        owner = psutil.Process(connection.info.backend_pid).uids().effective
+    assert pwd.getpwuid(owner).pw_name in postgres_user.SYSTEM_USERS
+    assert {path.stat().st_uid for path in server.data.iterdir()} == {owner}
+
+
+def segments():
+    """The machine's segments of shared memory, by number."""
+    rows = postgres_remains.SEGMENTS.read_text(encoding="ascii").splitlines()[1:]
+    return {int(row.split()[1]) for row in rows}

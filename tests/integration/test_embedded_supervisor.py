@@ -1,0 +1,210 @@
+"""Supervision, with programs that do nothing but live, die and refuse to stop."""
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+
+import psutil
+import pytest
+
+from frameledger_services.embedded import supervisor as supervision
+from frameledger_services.embedded.program import EmbeddedError, Program
+from frameledger_services.embedded.record import Process, State
+from frameledger_services.embedded.supervisor import Supervisor
+
+LIVES = "import signal; signal.pause()"
+DIES = "import sys; print('no schema'); sys.exit(3)"
+DOES_NOT_STOP = (
+    "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause()"
+)
+
+
+@pytest.fixture
+def program(tmp_path):
+    def make(name, code=LIVES, **options):
+        argv = (sys.executable, "-c", code)
+        return Program(name=name, argv=argv, directory=tmp_path, log=tmp_path / f"{name}.log", **options)
+
+    return make
+
+
+def test_a_program_that_dies_is_started_again_with_a_word(program, monkeypatch):
+    monkeypatch.setattr(supervision, "FIRST_PAUSE", 0.01)
+
+    async def scenario():
+        async with supervised() as (supervisor, seen):
+            await supervisor.keep(program("service"))
+            first = supervisor.processes[0].pid
+            os.kill(first, signal.SIGKILL)
+            await seen(lambda service: service.state is State.RUNNING and service.pid != first)
+            return seen.words, supervisor.processes[0].restarts
+
+    words, restarts = asyncio.run(scenario())
+    assert "ended with signal 9; again in 0.0 s" in words
+    assert restarts == 1
+
+
+def test_the_pause_doubles_while_it_keeps_dying_and_its_last_words_are_shown(program, monkeypatch, tmp_path):
+    monkeypatch.setattr(supervision, "FIRST_PAUSE", 0.1)
+    good = tmp_path / "good"
+    good.touch()
+    code = f"import os, signal, sys; os.path.exists({str(good)!r}) or sys.exit('no schema'); signal.pause()"
+
+    async def scenario():
+        async with supervised() as (supervisor, seen):
+            await supervisor.keep(program("service", code))
+            good.unlink()
+            os.kill(supervisor.processes[0].pid, signal.SIGKILL)
+            await seen(lambda service: service.restarts == 3)
+            return seen.words
+
+    words = asyncio.run(scenario())
+    assert "ended with signal 9; again in 0.1 s" in words
+    assert "ended with exit code 1; again in 0.2 s (no schema)" in words
+    assert "ended with exit code 1; again in 0.4 s (no schema)" in words
+
+
+@pytest.mark.parametrize(
+    ("code", "is_ready", "ready_within", "problem"),
+    [
+        (DIES, False, 20.0, "ended with exit code 3 before it was ready:\n  no schema"),
+        (LIVES, False, 0.05, "is not ready after 0 s"),
+    ],
+)
+def test_a_first_start_that_fails_is_an_error_and_leaves_nothing(
+    program, code, is_ready, ready_within, problem
+):
+    started: list[int] = []
+
+    async def scenario():
+        async with supervised() as (supervisor, seen):
+            seen.also(lambda processes: started.extend(process.pid for process in processes if process.pid))
+            bad = program("bad", code, is_ready=lambda: is_ready, ready_within=ready_within)
+            await supervisor.keep(program("good"), bad)
+
+    with pytest.RaisesGroup(pytest.RaisesExc(EmbeddedError, match=f"bad {problem}")):
+        asyncio.run(scenario())
+    assert len(set(started)) == 2
+    assert [pid for pid in started if psutil.pid_exists(pid)] == []
+
+
+def test_what_was_announced_last_is_stopped_first(program):
+    stopped: list[str] = []
+
+    async def scenario():
+        async with supervised() as (supervisor, seen):
+            seen.also(
+                lambda processes: stopped.extend(
+                    process.name for process in processes if process.state is State.STOPPED
+                )
+            )
+            supervisor.announce("server", "service")
+            await supervisor.keep(program("server"))
+            await supervisor.keep(program("service"))
+
+    asyncio.run(scenario())
+    assert list(dict.fromkeys(stopped)) == ["service", "server"]
+
+
+def test_what_does_not_stop_in_time_is_killed(program, tmp_path):
+    deaf = program(
+        "deaf",
+        DOES_NOT_STOP,
+        stop_within=0.1,
+        is_ready=lambda: (tmp_path / "deaf.log").read_text("ascii") == "up\n",
+    )
+
+    async def scenario():
+        async with supervised() as (supervisor, _):
+            await supervisor.keep(deaf)
+            return supervisor.processes[0].pid
+
+    assert not psutil.pid_exists(asyncio.run(scenario()))
+
+
+def test_a_step_that_fails_is_an_error_with_its_words_and_one_that_succeeds_is_done(program):
+    async def scenario():
+        async with supervised() as (supervisor, _):
+            await supervisor.run_once(program("migrate", "pass"))
+            done = supervisor.processes[0].state
+            with pytest.raises(EmbeddedError, match="topics ended with exit code 3:\n  no schema"):
+                await supervisor.run_once(program("topics", DIES))
+            return done
+
+    assert asyncio.run(scenario()) is State.DONE
+
+
+def test_a_step_that_hangs_is_an_error_and_is_ended(program):
+    async def scenario():
+        async with supervised() as (supervisor, _):
+            with pytest.raises(EmbeddedError, match="took longer than 0 s"):
+                await supervisor.run_once(program("migrate", ready_within=0.1))
+            return supervisor.processes[0].state
+
+    assert asyncio.run(scenario()) is State.STOPPED
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
+def test_a_program_ends_with_the_process_that_started_it(program, tmp_path):
+    orphan = program("orphan")
+    # A parent that starts it as we do and is then killed.
+    parent = (
+        "import os, subprocess, sys\n"
+        f"child = subprocess.Popen([*{orphan.command()!r}[:4], f'--die-with={{os.getpid()}}', '--', "
+        f"*{list(orphan.argv)!r}], stdout=subprocess.DEVNULL)\n"
+        "print(child.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    process = psutil.Popen([sys.executable, "-c", parent], stdin=-1, stdout=-1)
+    child = psutil.Process(int(process.stdout.readline()))
+    process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs([child], timeout=10)
+    assert alive == []
+
+
+class Seen:
+    """What a supervisor told, and a way to wait until it tells something."""
+
+    def __init__(self):
+        self.words = []
+        self._now: tuple[Process, ...] = ()
+        self._changed = asyncio.Condition()
+        self._listeners = []
+        self._tasks = set()
+
+    def __call__(self, wanted):
+        return self._until(wanted)
+
+    def also(self, listener):
+        self._listeners.append(listener)
+
+    def told(self, processes):
+        self._now = processes
+        self.words += [process.word for process in processes]
+        for listener in self._listeners:
+            listener(processes)
+        task = asyncio.get_running_loop().create_task(self._notify())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _notify(self):
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _until(self, wanted):
+        async with asyncio.timeout(20), self._changed:
+            await self._changed.wait_for(lambda: any(wanted(process) for process in self._now))
+
+
+@asynccontextmanager
+async def supervised():
+    seen = Seen()
+    async with asyncio.TaskGroup() as tasks:
+        supervisor = Supervisor(tasks, seen.told)
+        try:
+            yield supervisor, seen
+        finally:
+            await supervisor.stop_all()

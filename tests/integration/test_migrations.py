@@ -1,0 +1,348 @@
+"""The shape of the database: that the migrations make what is declared, who may change what, and how it says no."""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import psycopg
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from psycopg import errors, sql
+from psycopg.conninfo import make_conninfo
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
+from tests.integration import catalog, rows
+from typer.testing import CliRunner
+
+from frameledger_services import carried
+from frameledger_services.cli import migrate as migrate_command
+from frameledger_services.store import schema
+from frameledger_services.store.tables import metadata
+
+VERSION_TABLE = "frameledger_schema"
+
+
+@pytest.fixture
+def connection(database: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def engine(database: str):
+    return create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(database), poolclass=NullPool
+    )
+
+
+def test_alembic_finds_no_difference_between_the_migrations_and_the_declared_tables(engine):
+    with engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection,
+            opts={"compare_type": True, "compare_server_default": True, "version_table": VERSION_TABLE},
+        )
+        assert compare_metadata(context, metadata) == []
+
+
+def test_the_catalog_shows_no_difference_between_the_migrations_and_the_declared_tables(engine, connection):
+    connection.execute("CREATE SCHEMA declared")
+    with engine.begin() as created:
+        metadata.create_all(created.execution_options(schema_translate_map={None: "declared"}))
+    tables = tuple(metadata.tables)
+
+    def described(schema_name):
+        everything = catalog.describe(
+            connection,
+            catalog.TABLES,
+            catalog.COLUMNS,
+            catalog.CONSTRAINTS,
+            catalog.INDEXES,
+            schema=schema_name,
+        )
+        # Views and the version table are nobody's declaration.
+        return [row for row in everything if row[0].removeprefix("r ").startswith(tables)]
+
+    assert described("public") == described("declared")
+
+
+def test_every_table_column_view_function_and_trigger_has_a_comment(connection):
+    relations = catalog.describe(connection, catalog.TABLES)
+    columns = catalog.describe(connection, catalog.COLUMNS)
+    functions = catalog.describe(connection, catalog.FUNCTIONS)
+    triggers = catalog.describe(connection, catalog.TRIGGERS)
+    assert len(relations) > 20
+    assert [row[0] for row in relations if row[0].endswith(": ")] == []
+    assert [row[0] for row in columns if not row[6]] == []
+    assert [row[0] for row in functions if not row[2]] == []
+    assert [row for row in triggers if not row[2]] == []
+
+
+def test_the_printed_sql_makes_what_the_migrations_make(connection, empty_database):
+    queries = (
+        *(catalog.TABLES, catalog.COLUMNS, catalog.CONSTRAINTS, catalog.INDEXES, catalog.FUNCTIONS),
+        *(catalog.VIEWS, catalog.TRIGGERS, catalog.GRANTS),
+    )
+    with psycopg.connect(empty_database, autocommit=True) as other:
+        other.execute(schema.script())
+        assert catalog.describe(other, *queries) == catalog.describe(connection, *queries)
+
+
+def test_this_release_works_with_the_newest_migration():
+    scripts = ScriptDirectory(str(carried.folder("migrations")))
+    assert scripts.get_heads() == [schema.REVISION]
+    revisions = [script.revision for script in scripts.walk_revisions()]
+    assert all(len(revision) == 4 and revision.isdecimal() for revision in revisions)
+    assert sorted(revisions, reverse=True) == revisions
+
+
+def test_migrating_again_changes_nothing(empty_database):
+    first, second = schema.migrate(empty_database), schema.migrate(empty_database)
+    assert (first.before, first.after) == (None, schema.REVISION)
+    assert (second.before, second.after) == (schema.REVISION, schema.REVISION)
+
+
+def test_of_two_migrations_at_once_one_does_it_and_the_other_finds_it_done(empty_database):
+    with ThreadPoolExecutor(2) as threads:
+        done = list(threads.map(schema.migrate, [empty_database] * 2))
+    assert sorted((one.before for one in done), key=str) == [schema.REVISION, None]
+
+
+def test_a_database_without_tables_is_too_old_and_the_remedy_is_named(empty_database):
+    with pytest.raises(schema.TooOldError, match="no tables of Frameledger yet; run `frameledger migrate`"):
+        check(empty_database)
+
+
+@pytest.mark.parametrize(
+    ("found", "error", "words"),
+    [
+        ("0000", schema.TooOldError, r"has revision 0000 and this release needs .*run `frameledger migrate`"),
+        ("9999", schema.TooNewError, r"has revision 9999, made by a newer release; .* Upgrade"),
+    ],
+)
+def test_another_revision_is_refused_and_the_remedy_named(database, connection, found, error, words):
+    connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = %s", (found,))
+    with pytest.raises(error, match=words) as refused:
+        check(database)
+    assert refused.value.found == found
+
+
+def test_the_right_revision_is_not_refused(database):
+    check(database)
+
+
+def test_a_newer_database_is_not_migrated(database, connection):
+    connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    with pytest.raises(schema.TooNewError):
+        schema.migrate(database)
+
+
+def test_a_database_of_another_encoding_is_refused_with_the_way_out(make_database):
+    with pytest.raises(errors.FeatureNotSupported, match=r"SQL_ASCII; .* needs UTF8") as refused:
+        schema.migrate(make_database(encoding="SQL_ASCII"))
+    assert "CREATE DATABASE" in refused.value.diag.message_hint
+
+
+def test_the_owner_of_a_database_can_migrate_it_without_any_other_right(connection, make_database, database):
+    owner, password = f"frameledger_test_{uuid4().hex}", uuid4().hex
+    connection.execute(
+        sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(owner), sql.Literal(password))
+    )
+    try:
+        address = make_database(owner=owner)
+        # The server's own password file must not win over this user's.
+        done = schema.migrate(make_conninfo(address, user=owner, password=password))
+        assert done.after == schema.REVISION
+        with psycopg.connect(address, autocommit=True) as superuser:
+            superuser.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(sql.Identifier(owner)))
+            superuser.execute(
+                sql.SQL("ALTER DATABASE {} OWNER TO CURRENT_USER").format(
+                    sql.Identifier(superuser.info.dbname)
+                )
+            )
+    finally:
+        connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(owner)))
+
+
+def test_the_command_says_what_it_did(empty_database):
+    environment = {"FRAMELEDGER_DATABASE_URL": empty_database}
+    first = CliRunner().invoke(migrate_command.commands, env=environment)
+    second = CliRunner().invoke(migrate_command.commands, env=environment)
+    assert (first.exit_code, first.output) == (
+        0,
+        f"The database has revision {schema.REVISION} now; before it had none.\n",
+    )
+    assert (second.exit_code, second.output) == (
+        0,
+        f"The database has revision {schema.REVISION} already.\n",
+    )
+
+
+def test_the_command_says_why_a_database_is_not_reached():
+    result = CliRunner().invoke(
+        migrate_command.commands,
+        env={"FRAMELEDGER_DATABASE_URL": "host=127.0.0.1 port=1 dbname=none user=nobody"},
+    )
+    assert result.exit_code == 1
+    assert "port 1 failed" in result.output
+    assert "Traceback" not in result.output
+
+
+class TestTheArchive:
+    """Frames stay as they were stored, whoever asks, also the server's superuser."""
+
+    @pytest.fixture(autouse=True)
+    def conversation(self, transaction):
+        rows.write(
+            transaction, "kept", [b'{"type":"LLMRunFrame"}', b'{"type":"NewsFrame"}', b'{"type":"EndFrame"}']
+        )
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            """payload = '{"type":"EndFrame"}'""",
+            "version = 17",
+            "chain = sha256('x')",
+            "context_id = 'other'",
+            "source = 'x'",
+            "logged_at = now()",
+            "outcome = 'applied', reason = NULL",
+        ],
+    )
+    def test_a_frame_is_not_updated(self, transaction, change):
+        with (
+            pytest.raises(errors.InsufficientPrivilege, match="nothing but their outcome changes"),
+            transaction.transaction(),
+        ):
+            transaction.execute(f"UPDATE frames SET {change} WHERE version = 2")
+
+    def test_not_even_where_a_reason_is_given_does_anything_else_change(self, transaction):
+        transaction.execute("SELECT settle_outcome('kept', 2, 'applied', NULL, 'a new release')")
+        with pytest.raises(errors.InsufficientPrivilege):
+            transaction.execute("UPDATE frames SET payload = '{}'")
+
+    def test_frames_are_not_deleted(self, transaction):
+        with pytest.raises(errors.InsufficientPrivilege, match="not deleted"), transaction.transaction():
+            transaction.execute("DELETE FROM frames WHERE version = 3")
+        with pytest.raises(errors.InsufficientPrivilege, match="not truncated"), transaction.transaction():
+            transaction.execute("TRUNCATE frames")
+
+    def test_an_outcome_is_settled_with_a_record_of_who_and_why(self, transaction):
+        settle = "SELECT settle_outcome('kept', 2, 'ignored', 'run_over', 'a new release knows it')"
+        assert transaction.execute(settle).fetchone() == (True,)
+        assert transaction.execute("SELECT outcome, reason FROM frames WHERE version = 2").fetchone() == (
+            "ignored",
+            "run_over",
+        )
+        kept = transaction.execute(
+            "SELECT context_id, version, old_outcome, old_reason, new_outcome, new_reason, why, "
+            "changed_by = SESSION_USER FROM outcome_changes"
+        ).fetchall()
+        assert kept == [("kept", 2, "unknown", None, "ignored", "run_over", "a new release knows it", True)]
+
+    def test_settling_what_is_so_already_records_nothing(self, transaction):
+        settle = "SELECT settle_outcome('kept', 2, 'unknown', NULL, 'again')"
+        assert transaction.execute(settle).fetchone() == (False,)
+        assert transaction.execute("SELECT count(*) FROM outcome_changes").fetchone() == (0,)
+
+    @pytest.mark.parametrize("why", ["NULL", "''"])
+    def test_an_outcome_is_not_settled_without_a_reason_given(self, transaction, why):
+        with (
+            pytest.raises(errors.InsufficientPrivilege, match="with a reason given"),
+            transaction.transaction(),
+        ):
+            transaction.execute(f"SELECT settle_outcome('kept', 2, 'applied', NULL, {why})")
+
+    def test_an_ignored_frame_says_why_and_no_other_does(self, transaction):
+        for outcome, reason in (("ignored", "NULL"), ("applied", "'run_over'"), ("lost", "NULL")):
+            with pytest.raises(errors.CheckViolation), transaction.transaction():
+                transaction.execute(f"SELECT settle_outcome('kept', 2, '{outcome}', {reason}, 'x')")
+
+    def test_an_erased_conversation_leaves_a_receipt_and_nothing_else(self, transaction):
+        rows.write(transaction, "other", [b'{"type":"LLMRunFrame"}'])
+        head = transaction.execute("SELECT chain FROM contexts WHERE context_id = 'kept'").fetchone()
+        receipts = transaction.execute(
+            "SELECT context_id, version, frame_count, erased_by = SESSION_USER, why, chain "
+            "FROM erase('kept', 'the user asked')"
+        ).fetchall()
+        assert receipts == [("kept", 3, 3, True, "the user asked", *head)]
+        for table in metadata.tables.values():
+            if "context_id" in table.columns and table.name != "erasures":
+                query = sql.SQL("SELECT count(*) FROM {} WHERE context_id = 'kept'").format(
+                    sql.Identifier(table.name)
+                )
+                assert transaction.execute(query).fetchone() == (0,), table.name
+        assert transaction.execute("SELECT count(*) FROM frames").fetchone() == (1,)
+
+    def test_erasing_what_is_not_there_leaves_no_receipt(self, transaction):
+        assert transaction.execute("SELECT * FROM erase('nobody', 'x')").fetchall() == []
+        assert transaction.execute("SELECT count(*) FROM erasures").fetchone() == (0,)
+
+
+class TestRoles:
+    """Who may do what. Roles cannot log in, so a superuser plays them."""
+
+    @pytest.fixture(autouse=True)
+    def conversation(self, transaction):
+        rows.write(transaction, "kept", [b'{"type":"LLMRunFrame"}'])
+
+    def act(self, transaction, role, statement):
+        with transaction.transaction(force_rollback=True):
+            transaction.execute(f"SET LOCAL ROLE frameledger_{role}")
+            return transaction.execute(statement).fetchall()
+
+    @pytest.mark.parametrize("role", ["projector", "worker", "operator", "reader"])
+    def test_everybody_reads_everything(self, transaction, role):
+        for table in (*metadata.tables, VERSION_TABLE, "transcript", "lag"):
+            self.act(transaction, role, f"SELECT count(*) FROM {table}")
+        assert self.act(transaction, role, "SELECT context_at('kept') IS NOT NULL") == [(True,)]
+
+    @pytest.mark.parametrize(
+        ("role", "statement"),
+        [
+            *(
+                (role, "UPDATE frames SET outcome = 'unknown'")
+                for role in ("projector", "operator", "reader")
+            ),
+            *((role, "DELETE FROM frames") for role in ("projector", "operator", "reader")),
+            *((role, "DELETE FROM messages") for role in ("worker", "operator", "reader")),
+            ("projector", "SELECT erase('kept', 'x')"),
+            ("projector", "DELETE FROM outcome_changes"),
+            (
+                "operator",
+                "INSERT INTO erasures (context_id, version, frame_count, why, chain) VALUES "
+                "('kept', 1, 1, 'x', '')",
+            ),
+            ("reader", "SELECT settle_outcome('kept', 1, 'unknown', NULL, 'x')"),
+            ("worker", "SELECT settle_outcome('kept', 1, 'unknown', NULL, 'x')"),
+        ],
+    )
+    def test_what_a_role_may_not(self, transaction, role, statement):
+        with pytest.raises(errors.InsufficientPrivilege), transaction.transaction():
+            self.act(transaction, role, statement)
+
+    @pytest.mark.parametrize(
+        ("role", "statement"),
+        [
+            ("projector", "SELECT settle_outcome('kept', 1, 'unknown', NULL, 'x')"),
+            ("operator", "SELECT settle_outcome('kept', 1, 'unknown', NULL, 'x')"),
+            ("operator", "SELECT version FROM erase('kept', 'x')"),
+            ("projector", "DELETE FROM messages RETURNING 1"),
+        ],
+    )
+    def test_what_a_role_may(self, transaction, role, statement):
+        assert self.act(transaction, role, statement) is not None
+
+
+def check(address: str) -> None:
+    """The check that a service makes, without the rest of a service."""
+
+    async def connected():
+        async with await psycopg.AsyncConnection.connect(address) as connection:
+            await schema.check(connection)
+            # The check leaves the transaction usable.
+            await connection.execute("SELECT 1")
+
+    asyncio.run(connected())

@@ -1,0 +1,143 @@
+"""What queries read: counted by the database itself, in a database that holds enough for the planner to choose.
+
+A plan is judged by what it touched: no table from end to end, and no more rows than the answer needs.
+"""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from tests.integration.databases import made
+
+from frameledger_services.store.tables import FOR_EVER
+
+CONTEXTS, FRAMES, MESSAGES = 2_000, 40, 10
+LONG, LONG_FRAMES, LONG_MESSAGES = "long", 20_000, 5_000
+ONE = "context-1000"
+
+# Each conversation asks once per four frames; one message in ten has been replaced, as a tool's are.
+FILL = f"""
+CREATE TEMPORARY TABLE made AS
+SELECT 'context-' || n AS context_id, {FRAMES} AS frames, {MESSAGES} AS messages
+FROM generate_series(1, {CONTEXTS}) AS n
+UNION ALL SELECT '{LONG}', {LONG_FRAMES}, {LONG_MESSAGES};
+
+INSERT INTO frames (context_id, version, frame_id, logged_at, "offset", partition, type, outcome, chain, payload)
+SELECT context_id, v, gen_random_uuid(), timestamptz '2026-01-01' + v * interval '1 s', v, 0,
+    CASE WHEN v % 20 = 0 THEN 'InterruptionFrame' ELSE 'LLMTextFrame' END, 'applied', sha256('x'),
+    format('{{"type":"LLMTextFrame","text":"%s"}}', repeat('x', 200))::json
+FROM made CROSS JOIN LATERAL generate_series(1, frames) AS v;
+
+INSERT INTO messages (context_id, era, position, valid_from, valid_to, role, text, message)
+SELECT context_id, 1, p, p * 4, CASE WHEN p % 10 = 0 THEN p * 4 + 1 ELSE {FOR_EVER} END,
+    CASE p % 2 WHEN 0 THEN 'assistant' ELSE 'user' END, repeat('word ', 20),
+    format('{{"role":"user","content":"%s"}}', repeat('word ', 20))::json
+FROM made CROSS JOIN LATERAL generate_series(1, messages) AS p;
+
+INSERT INTO messages (context_id, era, position, valid_from, role, text, message)
+SELECT context_id, era, position, valid_to, role, text, message FROM messages WHERE valid_to < {FOR_EVER};
+
+INSERT INTO context_settings (context_id, name, valid_from, value)
+SELECT context_id, name, v, '[]' FROM made CROSS JOIN (VALUES ('tools'), ('settings')) AS names (name)
+CROSS JOIN LATERAL generate_series(1, frames, 20) AS v;
+
+INSERT INTO eras (context_id, era, valid_from)
+SELECT 'context-' || n, era, 1000 + era FROM generate_series(1, {CONTEXTS}) AS n, generate_series(2, 5) AS era;
+
+INSERT INTO runs (context_id, run_id, requested_version, opened_version, closed_version, requested_at, trigger, status)
+SELECT context_id, format('run-%s', v), v, v, v + 2, timestamptz '2026-01-01' + v * interval '1 s',
+    'LLMRunFrame', 'ended'
+FROM made CROSS JOIN LATERAL generate_series(4, frames, 8) AS v;
+
+INSERT INTO contexts (context_id, version, state_version, started_at, last_at, fold_version, chain, state,
+    parked_version, parked_at, parked_error)
+SELECT context_id, frames, frames, timestamptz '2026-01-01' + row_number() OVER () * interval '1 min', now(), 1,
+    sha256('x'), json_build_object('filler', repeat(md5(context_id), 30)),
+    CASE WHEN parked THEN 7 END, CASE WHEN parked THEN now() END, CASE WHEN parked THEN 'x' END
+FROM (SELECT *, context_id LIKE '%99' AS parked FROM made) AS made;
+
+INSERT INTO outbox (topic, partition, "offset", ordinal, kind, to_topic, headers)
+SELECT 'llm.frames', n % 64, n, 0, 'effect', 'llm.inference', '[]' FROM generate_series(1, 20000) AS n;
+
+INSERT INTO erasures (context_id, version, frame_count, why, chain)
+SELECT 'gone-' || n, n, n, 'asked', sha256('x') FROM generate_series(1, 2000) AS n;
+"""
+
+
+@pytest.fixture(scope="module")
+def filled(database_server, migrated_template) -> Iterator[psycopg.Connection]:
+    with (
+        made(database_server, template=migrated_template) as (_, address),
+        psycopg.connect(address, autocommit=True) as connection,
+    ):
+        connection.execute(FILL)
+        connection.execute("VACUUM ANALYZE")
+        yield connection
+
+
+def reads(connection: psycopg.Connection, query: str) -> tuple[set[str], int]:
+    """The tables of ours that the query read from end to end, and how many rows it fetched by index."""
+    with connection.transaction(force_rollback=True):
+        # A worker's reads are counted in another place.
+        connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+        before = counted(connection)
+        assert connection.execute(query).fetchall()
+        after = counted(connection)
+    scanned = {table for table, (scans, _) in after.items() if scans > before.get(table, (0, 0))[0]}
+    fetched = sum(rows for _, rows in after.values()) - sum(rows for _, rows in before.values())
+    assert scanned or fetched, "nothing was counted"
+    return scanned, fetched
+
+
+def counted(connection: psycopg.Connection) -> dict[str, tuple[int, int]]:
+    """Scans from end to end and rows fetched by index, by table, that the server has counted and not yet published."""
+    query = "SELECT relname::text, seq_scan, coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables"
+    return {table: (scans, rows) for table, scans, rows in connection.execute(query)}
+
+
+@pytest.mark.parametrize(
+    ("query", "most_rows"),
+    [
+        (f"SELECT context_at('{ONE}')", 20),
+        (f"SELECT context_at('{LONG}')", LONG_MESSAGES * 1.1 + 10),
+        (f"SELECT context_at('{LONG}', 100)", 40),
+        (f"SELECT context_at('{ONE}', 30)", 20),
+        (f"SELECT context_at_time('{LONG}', '2026-01-01 00:01')", 40),
+        (f"SELECT context_diff('{ONE}', 10, 40)", 40),
+        (f"SELECT context_diff('{LONG}', 90, 100)", 80),
+        (f"SELECT count(*) FROM messages_at('{ONE}', 40)", 12),
+        (f"SELECT * FROM verify_chain('{ONE}')", 4 * FRAMES),
+        (f"SELECT * FROM transcript WHERE context_id = '{ONE}'", 20),
+        (f"SELECT * FROM timeline WHERE context_id = '{ONE}'", FRAMES),
+        (f"SELECT * FROM timeline WHERE context_id = '{LONG}' AND version > 19990", 10),
+        (f"SELECT * FROM turns WHERE context_id = '{ONE}'", 60),
+        (f"SELECT * FROM interruptions WHERE context_id = '{ONE}'", 30),
+        (f"SELECT * FROM conversations WHERE context_id = '{ONE}'", 5),
+        ("SELECT * FROM conversations LIMIT 10", 30),
+        ("SELECT * FROM parked", 40),
+        (
+            """SELECT * FROM outbox WHERE topic = 'llm.frames' AND partition = 7 ORDER BY "offset" LIMIT 10""",
+            10,
+        ),
+    ],
+)
+def test_a_question_about_one_conversation_reads_nothing_of_the_others(filled, query, most_rows):
+    scanned, fetched = reads(filled, query)
+    assert scanned == set()
+    assert fetched <= most_rows
+
+
+def test_what_is_counted_is_counted(filled):
+    scanned, _ = reads(filled, "SELECT count(*) FROM messages WHERE text LIKE '%x%'")
+    assert scanned == {"messages"}
+
+
+def test_a_head_that_is_written_again_leaves_every_index_as_it_is(filled):
+    hot = "SELECT pg_stat_get_xact_tuples_hot_updated('contexts'::regclass)"
+    with filled.transaction(force_rollback=True):
+        filled.execute(
+            "UPDATE contexts SET version = version + 1, state_version = state_version + 1, last_at = now(), "
+            "run_version = 3, message_count = 4, chain = sha256('y'), state = '{}' WHERE context_id = %s",
+            (ONE,),
+        )
+        assert filled.execute(hot).fetchone() == (1,)

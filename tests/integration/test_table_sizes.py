@@ -1,0 +1,53 @@
+"""What a message takes on disk, keys, heads and history included."""
+
+import psycopg
+from psycopg import sql
+from tests.conftest import ROOT
+from tests.integration import rows
+
+DAY = ROOT / "tests" / "histories" / "a-day-at-the-desk.jsonl"
+COPIES = 100
+KEPT = ("frames", "messages", "eras", "context_settings", "contexts", "runs", "tool_calls")
+KEYS = {"frames": "context_id, version", "messages": "context_id, era, position, valid_from"}
+
+
+def test_everything_takes_less_than_three_tenths_more_than_bare_frames_and_messages(database):
+    with psycopg.connect(database) as connection:
+        rows.write(connection, DAY.stem, DAY.read_bytes().splitlines())
+        for table in KEPT:
+            multiply(connection, table)
+        for table, key in KEYS.items():
+            connection.execute(f"CREATE TABLE bare_{table} (LIKE {table})")
+            connection.execute(f"ALTER TABLE bare_{table} ADD PRIMARY KEY ({key})")
+            connection.execute(f"INSERT INTO bare_{table} SELECT * FROM {table}")
+        ours = sum(size(connection, table) for table in KEPT)
+        bare = sum(size(connection, f"bare_{table}") for table in KEYS)
+    assert bare > 10_000_000
+    assert ours / bare <= 1.3
+
+
+def multiply(connection: psycopg.Connection, table: str) -> None:
+    """More conversations like the one that is there, with ids as long and as random as those of most people."""
+    columns = connection.execute(
+        "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 ORDER BY attnum",
+        (table,),
+    ).fetchall()
+    fresh = {
+        "context_id": sql.SQL("md5(context_id || copy)::uuid::text"),
+        "frame_id": sql.SQL("gen_random_uuid()"),
+    }
+    connection.execute(
+        sql.SQL(
+            "INSERT INTO {table} SELECT {columns} FROM {table} CROSS JOIN generate_series(1, {copies}) AS copy"
+        ).format(
+            table=sql.Identifier(table),
+            columns=sql.SQL(", ").join(fresh.get(name, sql.Identifier(name)) for (name,) in columns),
+            copies=COPIES,
+        )
+    )
+
+
+def size(connection: psycopg.Connection, table: str) -> int:
+    row = connection.execute("SELECT pg_total_relation_size(%s::regclass)", (table,)).fetchone()
+    assert row is not None
+    return int(row[0])

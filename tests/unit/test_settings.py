@@ -1,0 +1,212 @@
+"""Settings: read once, each with its source, nothing unknown let in, no secret let out."""
+
+import json
+import ssl
+
+import pytest
+from pydantic import ValidationError
+
+from frameledger_services import access
+from frameledger_services.settings import (
+    SECRETS,
+    Settings,
+    SettingsError,
+    load,
+    running_file,
+    shown,
+    without_password,
+)
+
+SASL = {
+    "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": "b1:9093,b2:9093",
+    "FRAMELEDGER_KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+    "FRAMELEDGER_KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
+    "FRAMELEDGER_KAFKA_SASL_USERNAME": "me",
+    "FRAMELEDGER_KAFKA_SASL_PASSWORD": "hush",
+}
+
+
+def test_what_nobody_set_is_a_default_and_says_so():
+    loaded = load({}, look_for_running=False)
+    assert loaded.settings == Settings()
+    assert set(loaded.sources.values()) == {"default"}
+
+
+def test_what_the_environment_sets_counts_and_says_so():
+    loaded = load({"FRAMELEDGER_KAFKA_PORT": "19999", "PATH": "of no interest"})
+    assert loaded.settings.kafka_port == 19999
+    assert loaded.sources["kafka_port"] == "environment"
+
+
+def test_a_variable_set_to_nothing_is_not_set():
+    assert load({"FRAMELEDGER_KAFKA_PORT": ""}).sources["kafka_port"] == "default"
+
+
+@pytest.mark.parametrize("name", sorted(SECRETS))
+def test_a_secret_can_lie_in_a_file(name, tmp_path):
+    file = tmp_path / "secret"
+    file.write_text("dbname=hush\n", encoding="utf-8")
+    others = {"FRAMELEDGER_DATABASE_URL": "dbname=x"} if name == "database_password" else {}
+    loaded = load({f"FRAMELEDGER_{name.upper()}_FILE": str(file), **others})
+    assert getattr(loaded.settings, name).get_secret_value() == "dbname=hush"
+    assert loaded.sources[name] == f"file {file}"
+
+
+def test_a_secret_and_its_file_at_once_are_one_too_many(tmp_path):
+    (tmp_path / "url").write_text("dbname=x", encoding="utf-8")
+    both = {
+        "FRAMELEDGER_DATABASE_URL": "dbname=y",
+        "FRAMELEDGER_DATABASE_URL_FILE": str(tmp_path / "url"),
+    }
+    assert problems(both) == [
+        "FRAMELEDGER_DATABASE_URL and FRAMELEDGER_DATABASE_URL_FILE are both set; one of them is too many."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("environment", "sentence"),
+    [
+        (
+            {"FRAMELEDGER_KAFKA_BOOTSTRAP_SERVER": "b:1"},
+            "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVER is no setting. Did you mean "
+            "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS?",
+        ),
+        ({"FRAMELEDGER_X": "1"}, "FRAMELEDGER_X is no setting. `frameledger config` lists those that are."),
+        ({"FRAMELEDGER_KAFKA_PORT_FILE": "p"}, "FRAMELEDGER_KAFKA_PORT_FILE is no setting."),
+        ({"FRAMELEDGER_DATABASE_URL_FILE": "no/such"}, "FRAMELEDGER_DATABASE_URL_FILE cannot be read: "),
+        ({"FRAMELEDGER_KAFKA_PORT": "many"}, "FRAMELEDGER_KAFKA_PORT: Input should be a valid integer"),
+        (
+            {"FRAMELEDGER_KAFKA_PORT": "70000"},
+            "FRAMELEDGER_KAFKA_PORT: Input should be less than or equal to",
+        ),
+        ({"FRAMELEDGER_KAFKA_SECURITY_PROTOCOL": "TLS"}, "FRAMELEDGER_KAFKA_SECURITY_PROTOCOL: Input should"),
+        ({"FRAMELEDGER_DATABASE_URL": "no address"}, "FRAMELEDGER_DATABASE_URL is no address"),
+        (
+            {"FRAMELEDGER_DATABASE_PASSWORD": "x"},
+            "FRAMELEDGER_DATABASE_PASSWORD is for a database of your own",
+        ),
+        (
+            {"FRAMELEDGER_KAFKA_SECURITY_PROTOCOL": "SSL"},
+            "FRAMELEDGER_KAFKA_SECURITY_PROTOCOL is for brokers of",
+        ),
+        (
+            {key: value for key, value in SASL.items() if "PASSWORD" not in key},
+            "FRAMELEDGER_KAFKA_SASL_PASSWORD is needed for SASL with SCRAM-SHA-512.",
+        ),
+        (
+            SASL | {"FRAMELEDGER_KAFKA_SASL_MECHANISM": "OAUTHBEARER"},
+            "FRAMELEDGER_KAFKA_SASL_OAUTH_TOKEN_PATH is needed for SASL with OAUTHBEARER.",
+        ),
+    ],
+)
+def test_a_wrong_environment_is_an_error_that_says_what_is_wrong(environment, sentence):
+    (problem,) = problems(environment)
+    assert problem.startswith(sentence)
+
+
+def test_all_that_is_wrong_is_said_at_once():
+    assert len(problems({"FRAMELEDGER_X": "1", "FRAMELEDGER_KAFKA_PORT": "-1", "FRAMELEDGER_JAV": "j"})) == 3
+
+
+def test_an_error_does_not_show_the_value_that_was_refused():
+    assert "hush" not in str(problems({"FRAMELEDGER_DATABASE_URL": "password = 'hush"}))
+
+
+def test_a_running_up_fills_in_what_nobody_set_and_nothing_else(tmp_path):
+    file = running_file(tmp_path)
+    file.parent.mkdir()
+    addresses = {"kafka_bootstrap_servers": "127.0.0.1:1", "database_url": "dbname=embedded"}
+    file.write_text(json.dumps(addresses), encoding="utf-8")
+    environment = {"FRAMELEDGER_DATA_DIR": str(tmp_path), "FRAMELEDGER_DATABASE_URL": "dbname=mine"}
+    loaded = load(environment)
+    assert loaded.settings.kafka_bootstrap_servers == "127.0.0.1:1"
+    assert loaded.sources["kafka_bootstrap_servers"] == "frameledger up"
+    assert loaded.settings.database_url.get_secret_value() == "dbname=mine"
+    assert loaded.sources["database_url"] == "environment"
+    assert load(environment, look_for_running=False).settings.kafka_bootstrap_servers is None
+
+
+def test_settings_cannot_be_changed():
+    with pytest.raises(ValidationError, match="frozen"):
+        Settings().kafka_port = 1  # type: ignore[misc]  # which is the point
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql://me:hush@db:5432/x?sslmode=verify-full",
+        "host=db password=hush sslpassword=hush",
+        "postgresql://db/x?sslpassword=hush",
+        "nothing = 'hush",
+    ],
+)
+def test_no_password_in_an_address_is_ever_shown(address):
+    assert "hush" not in without_password(address)
+
+
+def test_an_address_without_a_password_is_shown_as_it_is():
+    assert without_password("postgresql://me@db/x?sslmode=require") == "postgresql://me@db/x?sslmode=require"
+
+
+def test_secrets_are_shown_as_stars_and_the_rest_as_it_is():
+    settings = load(SASL).settings
+    assert shown("kafka_sasl_password", settings.kafka_sasl_password) == "********"
+    assert shown("kafka_sasl_username", settings.kafka_sasl_username) == "me"
+    assert shown("kafka_port", None) is None
+    assert "hush" not in repr(settings)
+
+
+def test_every_setting_says_what_it_is_for():
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+def test_every_security_setting_reaches_the_kafka_client():
+    options = access.kafka_options(load(SASL).settings)
+    context = options.pop("ssl_context")
+    assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+    assert options == {
+        "bootstrap_servers": "b1:9093,b2:9093",
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "me",
+        "sasl_plain_password": "hush",
+        "sasl_kerberos_service_name": "kafka",
+        "sasl_kerberos_domain_name": None,
+    }
+
+
+def test_a_plain_broker_needs_nothing_but_its_address():
+    settings = load({"FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": "b:1"}).settings
+    assert access.kafka_options(settings) == {"bootstrap_servers": "b:1", "security_protocol": "PLAINTEXT"}
+
+
+def test_a_certificate_that_cannot_be_read_is_an_error_of_the_settings(tmp_path):
+    settings = load(SASL | {"FRAMELEDGER_KAFKA_SSL_CA_PATH": str(tmp_path / "none.pem")}).settings
+    with pytest.raises(SettingsError, match="KAFKA_SSL"):
+        access.kafka_options(settings)
+
+
+def test_the_password_of_the_database_may_come_beside_its_address():
+    settings = load(
+        {
+            "FRAMELEDGER_DATABASE_URL": "postgresql://me@db/x?sslmode=verify-full",
+            "FRAMELEDGER_DATABASE_PASSWORD": "hush",
+        }
+    ).settings
+    address = access.database_address(settings, application_name="test")
+    assert set(address.split()) == {
+        *("user=me", "dbname=x", "host=db", "sslmode=verify-full"),
+        *("password=hush", "application_name=test"),
+    }
+
+
+@pytest.mark.parametrize("reach", [access.kafka_options, access.database_address])
+def test_an_address_that_nobody_set_is_an_error_with_its_remedy(reach):
+    with pytest.raises(SettingsError, match="frameledger up"):
+        reach(Settings())
+
+
+def problems(environment):
+    with pytest.raises(SettingsError) as caught:
+        load(environment, look_for_running=False)
+    return caught.value.problems
