@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test lint lock clean FORCE
+.PHONY: help setup demo test chaos lint bench lock clean FORCE
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -21,13 +21,22 @@ help:
 setup: $(READY) ## make .venv from the lock (again only when the lock or pyproject.toml changed)
 	@echo 'Ready: $(VENV)/bin/frameledger --help'
 
+demo: $(READY) ## see it work: a recorded conversation on real servers, in half a minute
+	@$(VENV)/bin/frameledger demo
+
 test: lint ## everything CI runs: setup, lint, types, all tests
 	@$(PY) -m pytest
+
+chaos: $(READY) ## pairs of faults, many times over (CHAOS_ROUNDS=30, CHAOS_SEED to play the same ones again)
+	@$(PY) -m pytest -s tests/integration/chaos.py
 
 lint: $(READY) ## style and types only
 	@$(PY) -m ruff check --quiet --output-format concise .
 	@$(PY) -m ruff format --check --quiet . || { echo 'Not formatted: see ruff format --diff' >&2; exit 1; }
 	@$(PY) -m mypy
+
+bench: $(READY) ## how fast everything is, beside its yardsticks; some minutes
+	@$(VENV)/bin/frameledger bench core; core=$$?; $(VENV)/bin/frameledger bench road && exit $$core
 
 lock: $(READY) ## write requirements.lock anew, with the newest versions that pyproject.toml allows
 	@$(PY) -m uv pip compile --quiet --universal --upgrade --generate-hashes --no-header --no-annotate \

@@ -38,7 +38,7 @@ from frameledger.frames import (
 )
 from frameledger.record import MAX_VALUE_BYTES
 from frameledger_services.bench.talk import talking
-from frameledger_services.cli import application, fold_page
+from frameledger_services.cli import application, context_page
 from frameledger_services.cli.output import WIDTH_OF_A_FILE
 
 HI = LLMMessagesAppendFrame(id="f1", messages=[{"role": "user", "content": "Hi"}], run_llm=True)
@@ -312,17 +312,17 @@ def test_of_a_long_text_the_beginning_is_shown(folded):
 
 
 def test_of_a_long_file_the_last_lines_and_messages_are_shown_unless_all_are_wanted(folded):
-    frames = [TranscriptionFrame(text=f"word-{n}") for n in range(fold_page.LONG + 1)]
-    left_out = fold_page.LONG + 1 - fold_page.LAST
+    frames = [TranscriptionFrame(text=f"word-{n}") for n in range(context_page.LONG + 1)]
+    left_out = context_page.LONG + 1 - context_page.LAST
     short = folded(frames).output
     assert f"... {left_out} lines before these (--all shows them)" in short
     assert f"... {left_out} messages before these (--all shows them)" in short
-    assert short.count("TranscriptionFrame") == fold_page.LAST
-    assert short.count("word-") == fold_page.LAST
+    assert short.count("TranscriptionFrame") == context_page.LAST
+    assert short.count("word-") == context_page.LAST
     every = folded(frames, "--all").output
-    assert every.count("TranscriptionFrame") == every.count("word-") == fold_page.LONG + 1
+    assert every.count("TranscriptionFrame") == every.count("word-") == context_page.LONG + 1
     assert "before these" not in every
-    assert folded(frames[:-1]).output.count("word-") == fold_page.LONG
+    assert folded(frames[:-1]).output.count("word-") == context_page.LONG
 
 
 def test_a_file_gets_no_colours_and_a_constant_width(folded, monkeypatch):

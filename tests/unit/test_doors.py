@@ -3,6 +3,9 @@
 `frameledger` is the law. A conversation refolds to the same context years later and in another process only
 while nothing in it depends on when, where or by whom it is run. The door is a list of what may come in,
 not of what must stay out: whoever needs a new module adds it here, and says by that that it is pure.
+
+`frameledger_services` has rooms too, and their doors are lists of the same kind. Services meet on the log and
+in the outbox only, so that each can be stopped, replaced and scaled alone.
 """
 
 import ast
@@ -12,6 +15,7 @@ from pathlib import Path
 import pytest
 
 EVENTS = Path(__file__).resolve().parents[2] / "events"
+SERVICES = EVENTS.parent / "services"
 
 # Standard library modules whose functions depend on their arguments only, but for the calls in IMPURE.
 PURE_STDLIB = {
@@ -81,6 +85,40 @@ EDGE = {"frameledger.conformance", "frameledger.generate"}
 EDGE_STDLIB = {"argparse", "io", "os", "pathlib", "sys"}
 EDGE_CALLS = {"open", "print"}
 
+# The rooms of the services, each with the rooms that it may import. The modules beside the rooms (settings,
+# access ...) are anybody's, and import no room.
+ROOMS = {
+    "event_log": set(),
+    "store": set(),
+    "embedded": set(),
+    "projector": {"event_log", "store"},
+    "client": {"event_log", "store"},
+    "demo": {"client", "embedded"},
+    "bench": {"client", "embedded", "event_log", "projector", "store"},
+    "cli": {"bench", "client", "demo", "embedded", "event_log", "projector", "store"},
+}
+STRANGERS = {"projector", "client", "inference", "functions", "timekeeper"}
+"""Processes of their own, now or later: none of them imports another."""
+
+# Who speaks to Kafka: the log's room; `access`, which says how it is reached; and the bare yardstick of the bench.
+SPEAK_TO_KAFKA = ("event_log", "access", "bench.road")
+# Who reads the environment: the command line, and programs of their own that are started as `python -m`.
+READ_THE_ENVIRONMENT = (
+    "cli",
+    "__main__",
+    "bench.road.bare_road",
+    "bench.road.straight_line",
+    "bench.road.watched",
+)
+# Not to read settings from it: these pass it on to the processes that they start, or follow a custom of others.
+PASS_THE_ENVIRONMENT_ON = (
+    "bench.road.servers",
+    "embedded.java",  # JAVA_HOME
+    "embedded.launch",
+    "embedded.running",
+    "embedded.supervisor",
+)
+
 
 def test_the_pure_room_has_modules_to_look_at():
     assert len(list(modules())) > 3
@@ -148,6 +186,96 @@ def test_the_edge_may_read_and_write_and_do_no_more():
     assert trespasses("frameledger.generate", "import sys\nfrom pathlib import Path\nprint(open('a'))") == []
     assert trespasses("frameledger.generate", "import socket")
     assert trespasses("frameledger.generate", "import time")
+
+
+def test_every_room_of_the_services_has_its_doors_here():
+    packages = {path.parent.name for path in (SERVICES / "frameledger_services").glob("*/__init__.py")}
+    assert packages == ROOMS.keys()
+
+
+def test_services_never_import_each_other():
+    assert [room for room in STRANGERS & ROOMS.keys() if ROOMS[room] & STRANGERS] == []
+
+
+def test_the_rooms_of_the_services_go_through_their_doors_only():
+    assert [wrong for name, source in service_modules() for wrong in intrusions(name, source)] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("projector.batches", "from frameledger_services.client import Client"),
+        ("client.client", "from frameledger_services import projector"),
+        ("client.client", "from ..projector import rows"),
+        ("store.heads", "import frameledger_services.event_log.topics"),
+        ("event_log.broker", "from frameledger_services.store import schema"),
+        ("embedded.stack", "def up():\n    from frameledger_services.client import Client"),
+        ("bench.core", "from frameledger_services.cli import output"),
+        ("access", "from frameledger_services.store import schema"),
+        ("projector.service", "from aiokafka import TopicPartition"),
+        ("client.client", "import aiokafka.errors"),
+        ("projector.service", "import os\nhost = os.environ['HOST']"),
+        ("settings", "import os\nhost = os.getenv('HOST')"),
+        ("client.client", "from os import environ"),
+    ],
+)
+def test_what_comes_through_a_wall_is_turned_away(module, source):
+    assert intrusions(f"frameledger_services.{module}", source)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("projector.batches", "from frameledger_services.store import heads"),
+        ("projector.batches", "from frameledger_services.projector.rows import Rows"),
+        ("projector.service", "from frameledger_services import access"),
+        ("client.client", "from frameledger.record import decode"),
+        ("event_log.broker", "from aiokafka.errors import KafkaError"),
+        ("cli.config", "import os\nfound = os.environ"),
+    ],
+)
+def test_what_comes_through_a_door_is_let_in(module, source):
+    assert intrusions(f"frameledger_services.{module}", source) == []
+
+
+def test_who_may_pass_the_environment_on_does():
+    sources = dict(service_modules())
+    for module in PASS_THE_ENVIRONMENT_ON:
+        assert "os.environ" in sources[f"frameledger_services.{module}"], module
+
+
+def intrusions(module: str, source: str) -> list[str]:
+    """What in the source of a module of `frameledger_services` came through a wall, a line each."""
+    inside = module.partition(".")[2]
+    room = inside.partition(".")[0]
+    doors = {"cli"} if room == "__main__" else {room} | ROOMS.get(room, set())
+    wrong: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        place = f"{module}:{getattr(node, 'lineno', 0)}"
+        for imported in imports(module, node):
+            parts = imported.split(".")
+            if parts[0] == "aiokafka" and not _is_in(inside, SPEAK_TO_KAFKA):
+                wrong.append(f"{place} speaks to Kafka past event_log")
+            if parts[0] == "frameledger_services" and parts[1:2] and parts[1] in ROOMS.keys() - doors:
+                wrong.append(f"{place} imports {imported}, and there is no door")
+            if imported in {"os.environ", "os.getenv"}:
+                wrong.append(f"{place} imports {imported}; write os.environ where it may be read")
+        match node:
+            case ast.Attribute(value=ast.Name(id="os"), attr="environ" | "environb" | "getenv"):
+                if not _is_in(inside, READ_THE_ENVIRONMENT + PASS_THE_ENVIRONMENT_ON):
+                    wrong.append(f"{place} reads the environment")
+    return wrong
+
+
+def _is_in(module: str, places: tuple[str, ...]) -> bool:
+    return any(f"{module}.".startswith(f"{place}.") for place in places)
+
+
+def service_modules() -> Iterator[tuple[str, str]]:
+    """Every module of `frameledger_services`: its name and its source."""
+    for path in sorted((SERVICES / "frameledger_services").rglob("*.py")):
+        name = ".".join(path.relative_to(SERVICES).with_suffix("").parts).removesuffix(".__init__")
+        yield name, path.read_text(encoding="utf-8")
 
 
 def trespasses(module: str, source: str) -> list[str]:

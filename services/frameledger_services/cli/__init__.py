@@ -15,7 +15,24 @@ from typing import Annotated
 
 import typer
 
-from frameledger_services.cli import bench, fold
+from frameledger_services.cli import (
+    bench,
+    config,
+    demo,
+    dlq,
+    doctor,
+    fold,
+    migrate,
+    parked,
+    publish,
+    run,
+    show,
+    sql,
+    tail,
+    topics,
+    transcript,
+    up,
+)
 
 
 def main() -> None:
@@ -38,8 +55,22 @@ def application() -> typer.Typer:
         pretty_exceptions_show_locals=False,
     )
     app.callback()(_options)
+    app.add_typer(demo.commands)
     app.add_typer(fold.commands)
     app.add_typer(bench.commands)
+    app.add_typer(up.commands)
+    app.add_typer(run.commands, name="run")
+    app.add_typer(publish.commands)
+    app.add_typer(show.commands)
+    app.add_typer(tail.commands)
+    app.add_typer(transcript.commands)
+    app.add_typer(sql.commands)
+    app.add_typer(topics.commands)
+    app.add_typer(migrate.commands)
+    app.add_typer(parked.commands)
+    app.add_typer(dlq.commands)
+    app.add_typer(doctor.commands)
+    app.add_typer(config.commands)
     return app
 
 

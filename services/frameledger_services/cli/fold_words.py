@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, assert_never
 
 from frameledger.evolve.changes import (
@@ -70,15 +70,22 @@ def said(message: Message) -> tuple[str, str]:
     return _plain(message.get("role")), "\n".join(filter(None, [content, *called]))
 
 
+def request_terms(
+    tools: Sequence[Mapping[str, Any]], tool_choice: Any, settings: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """What a context has beside its messages, as far as it was set."""
+    if tools:
+        yield "tools", ", ".join(tool_names(tools))
+    if tool_choice is not None:
+        yield "tool choice", _plain(tool_choice)
+    if settings:
+        yield "settings", _plain(settings)
+
+
 def terms_and_open(state: State) -> Iterator[tuple[str, str]]:
     """What a request takes along beside the messages, as far as it was set, and what the context waits for."""
     terms, turn, speech, runs = state.terms, state.turn, state.speech, state.runs
-    if terms.tools:
-        yield "tools", ", ".join(tool_names(terms.tools))
-    if terms.tool_choice is not None:
-        yield "tool choice", _plain(terms.tool_choice)
-    if terms.settings:
-        yield "settings", _plain(terms.settings)
+    yield from request_terms(terms.tools, terms.tool_choice, terms.settings)
     if terms.prompt_caching is not None:
         yield "prompt caching", _plain(terms.prompt_caching)
     if terms.skip_tts is not None:

@@ -1,0 +1,79 @@
+"""A projector that is handed its records: the same batches on a real database, without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from itertools import islice
+
+from psycopg import AsyncConnection
+
+from frameledger.frames import AnyFrame
+from frameledger.partition import partition_for
+from frameledger.record import Record
+from frameledger_services import access
+from frameledger_services.bench.road.stream import record_of
+from frameledger_services.event_log.topics import Topics as TopicNames
+from frameledger_services.projector.batches import Batches, Owned, Topics
+from frameledger_services.projector.cache import HeadCache
+from frameledger_services.settings import Settings
+from frameledger_services.store import copying, projections
+
+PARTITIONS = 8
+BATCH = 100
+
+_LOGGED_AT_MS = 1_772_600_000_000
+
+
+class Direct:
+    """All partitions of a topic that exists only here. What a batch leaves in the outbox stays there."""
+
+    def __init__(self, connection: AsyncConnection, topics: Topics, owned: dict[int, Owned]) -> None:
+        self._batches = Batches(connection, topics, HeadCache())
+        self._topic = topics.frames
+        self._owned = owned
+        self._ends = {partition: one.next_offset for partition, one in owned.items()}
+
+    def records(self, frames: Iterable[tuple[str, AnyFrame]]) -> list[Record]:
+        """The frames as they would lie on the log, after those before."""
+        return [self._record(context_id, frame) for context_id, frame in frames]
+
+    async def store(self, records: Iterable[Record], batch: int = BATCH) -> None:
+        """Store records, so many in a transaction."""
+        rest = iter(records)
+        while some := list(islice(rest, batch)):
+            positions = {record.partition: record.offset + 1 for record in some}
+            await self._batches.store(some, self._owned, positions)
+
+    def _record(self, context_id: str, frame: AnyFrame) -> Record:
+        made = record_of(context_id, frame)
+        partition = partition_for(made.key, PARTITIONS)
+        offset = self._ends[partition]
+        self._ends[partition] = offset + 1
+        return Record(self._topic, partition, offset, made.key, made.value, made.headers, _LOGGED_AT_MS)
+
+
+@asynccontextmanager
+async def direct(settings: Settings) -> AsyncIterator[Direct]:
+    """One for as long as the block lasts, in the database of these settings."""
+    names = TopicNames(settings.topic_prefix)
+    topics = Topics(
+        frames=names.frames,
+        dead_letters=names.dead_letters,
+        effects={
+            "run_inference": names.inference,
+            "call_function": names.function_calls,
+            "cancel": names.cancellations,
+        },
+        partitions=PARTITIONS,
+    )
+    async with await AsyncConnection.connect(
+        access.database_address(settings), autocommit=True
+    ) as connection:
+        copying.prepare(connection)
+        taken = [
+            await projections.assign(connection, names.frames, partition, "bench")
+            for partition in range(PARTITIONS)
+        ]
+        owned = {one.partition: Owned(one.partition, one.epoch, one.next_offset) for one in taken}
+        yield Direct(connection, topics, owned)

@@ -1,0 +1,30 @@
+"""Doing things at a pace, whether those before are done or not; or one after another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+async def at_pace(act: Callable[[A], Awaitable[T]], things: Iterable[A], rate: int) -> list[T]:
+    """What `act` gave for each thing, in order: begun `rate` times a second, or with 0 when the one before is done."""
+    if rate == 0:
+        return [await act(thing) for thing in things]
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    tasks: list[asyncio.Task[T]] = []
+    async with asyncio.TaskGroup() as group:
+        for number, thing in enumerate(things):
+            early = start + number / rate - loop.time()
+            if early > 0:
+                await asyncio.sleep(early)
+            tasks.append(group.create_task(_act(act, thing)))
+    return [task.result() for task in tasks]
+
+
+async def _act(act: Callable[[A], Awaitable[T]], thing: A) -> T:
+    return await act(thing)

@@ -1,0 +1,52 @@
+"""The processes that are measured: the projector as it is run, and the yardsticks."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from frameledger_services.bench.road.servers import command, environment
+from frameledger_services.settings import Settings
+
+PROJECTOR = ("frameledger_services", "run", "projector")
+WATCHED = ("frameledger_services.bench.road.watched",)
+STRAIGHT_LINE = ("frameledger_services.bench.road.straight_line",)
+BARE_ROAD = ("frameledger_services.bench.road.bare_road",)
+
+STOP_SECONDS = 30.0
+
+
+class BenchError(Exception):
+    """A process that is measured did not do what it should. The message has its last words."""
+
+
+@asynccontextmanager
+async def running(settings: Settings, *module: str) -> AsyncIterator[Process]:
+    """A process with these settings for as long as the block lasts. Its standard output is a pipe to us."""
+    process = await asyncio.create_subprocess_exec(
+        *command("-m", *module), env=environment(settings), stdout=PIPE, limit=64 * 1024 * 1024
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), STOP_SECONDS)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+
+
+async def said(settings: Settings, *module: str, within: float) -> bytes:
+    """What a process wrote before it ended by itself. Raises `BenchError` if it failed or took too long."""
+    async with running(settings, *module) as process:
+        try:
+            output, _ = await asyncio.wait_for(process.communicate(), within)
+        except TimeoutError:
+            raise BenchError(f"{' '.join(module)} did not end within {within:.0f} s.") from None
+    if process.returncode != 0:
+        raise BenchError(f"{' '.join(module)} ended with exit code {process.returncode}.")
+    return output

@@ -1,0 +1,41 @@
+"""How far the projector has come, looked at from outside, at each batch that it announces."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import Process
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger_services import access
+from frameledger_services.bench.road.processes import BenchError
+from frameledger_services.settings import Settings
+from frameledger_services.store.projections import CHANNEL
+
+LOOK_AGAIN_SECONDS = 1.0
+
+
+async def until_projected(settings: Settings, records: int, process: Process, *, within: float) -> None:
+    """Return when so many records of the topic are in the tables. Raises `BenchError` when the process dies first or
+    that takes too long."""
+    address = access.database_address(settings, application_name="frameledger-bench")
+    try:
+        async with (
+            asyncio.timeout(within),
+            await AsyncConnection.connect(address, autocommit=True) as connection,
+        ):
+            await connection.execute(f"LISTEN {CHANNEL}")
+            while await _projected(connection) < records:
+                if process.returncode is not None:
+                    raise BenchError(f"The projector ended with exit code {process.returncode}.")
+                async for _ in connection.notifies(timeout=LOOK_AGAIN_SECONDS, stop_after=1):
+                    pass
+    except TimeoutError:
+        raise BenchError(f"The projector did not come to the end within {within:.0f} s.") from None
+
+
+async def _projected(connection: AsyncConnection[Any]) -> int:
+    cursor = await connection.execute("SELECT coalesce(sum(next_offset), 0)::bigint FROM projections")
+    row = await cursor.fetchone()
+    return 0 if row is None else int(row[0])

@@ -1,0 +1,73 @@
+"""What a message takes on disk: every table and index that the projector fills, against two bare tables.
+
+The bare ones have the columns and rows of `frames` and `messages`, in the order in which these were written, and
+nothing but their primary keys. A kilobyte more or less of settings or of tables that stay empty is counted too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger_services import access
+from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road.direct import direct
+from frameledger_services.bench.road.servers import Servers
+from frameledger_services.bench.road.stream import interleaved
+from frameledger_services.store import tables
+
+FRAME_BYTES = 355
+BATCH = 500
+
+_KEYS = {"frames": "context_id, version", "messages": "context_id, era, position, valid_from"}
+
+
+async def measure(servers: Servers, *, contexts: int, each: int) -> list[Figure]:
+    """Bytes per message with so many conversations of `each` frames."""
+    with servers.database() as settings:
+        async with direct(settings) as projector:
+            await projector.store(projector.records(interleaved(contexts, each, FRAME_BYTES)), BATCH)
+        async with await AsyncConnection.connect(
+            access.database_address(settings), autocommit=True
+        ) as connection:
+            # These are published right after their batch, and here nobody did.
+            await connection.execute("TRUNCATE outbox")
+            for table, key in _KEYS.items():
+                await _copy_bare(connection, table, key)
+            ours = await _size(connection, [table.name for table in tables.metadata.sorted_tables])
+            bare = await _size(connection, [f"bare_{table}" for table in _KEYS])
+            messages = await _value(connection, "SELECT count(*) FROM messages")
+    return [
+        Figure(
+            name="all tables / bare frames and messages",
+            value=ours / messages,
+            unit="B/message",
+            yardstick=bare / messages,
+            ratio=ours / bare,
+            goal=1.3,
+            bound="at most",
+        )
+    ]
+
+
+async def _copy_bare(connection: AsyncConnection, table: str, key: str) -> None:
+    await connection.execute(f"CREATE TABLE bare_{table} (LIKE {table})")
+    await connection.execute(f"ALTER TABLE bare_{table} ADD PRIMARY KEY ({key})")
+    await connection.execute(f"INSERT INTO bare_{table} SELECT * FROM {table}")
+
+
+async def _size(connection: AsyncConnection, names: list[str]) -> int:
+    return int(
+        await _value(
+            connection,
+            "SELECT sum(pg_total_relation_size(name::regclass)) FROM unnest(%s::text[]) AS name",
+            names,
+        )
+    )
+
+
+async def _value(connection: AsyncConnection, query: str, *parameters: Any) -> Any:
+    row = await (await connection.execute(query, parameters)).fetchone()
+    assert row is not None, "an aggregate has one row"
+    return row[0]

@@ -1,0 +1,76 @@
+"""How fast one projector process works off a backlog, against the straight line.
+
+The rate is that of the rows themselves, by the database's clock: from the first frame that is written to the last.
+Starting a process and joining the group are no part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from psycopg import AsyncConnection
+
+from frameledger.frames import AnyFrame
+from frameledger_services import access
+from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road import stream
+from frameledger_services.bench.road.processes import PROJECTOR, STRAIGHT_LINE, running, said
+from frameledger_services.bench.road.progress import until_projected
+from frameledger_services.bench.road.rounds import in_turns
+from frameledger_services.bench.road.servers import Servers
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.topics import Topics
+from frameledger_services.settings import Settings
+
+FRAME_BYTES = 355
+WITHIN = 300.0
+AT_ONCE = 5_000
+
+
+async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) -> list[Figure]:
+    """Frames per second with so many conversations of `each` frames, interleaved on the log before anybody reads."""
+    with servers.database() as settings:
+        settings = await servers.make_topics(settings)
+    try:
+        count = await publish(settings, stream.interleaved(contexts, each, FRAME_BYTES))
+
+        async def ours() -> float:
+            with servers.database() as here:
+                here = here.model_copy(update={"topic_prefix": settings.topic_prefix})
+                async with running(here, *PROJECTOR) as process:
+                    await until_projected(here, count, process, within=WITHIN)
+                return await _rate(here, "frames")
+
+        async def yardstick() -> float:
+            with servers.database() as here:
+                here = here.model_copy(update={"topic_prefix": settings.topic_prefix})
+                await said(here, *STRAIGHT_LINE, within=WITHIN)
+                return await _rate(here, "line_frames")
+
+        measured = await in_turns(ours, yardstick, rounds)
+    finally:
+        await servers.delete_topics(settings)
+    name = "one projector / straight line"
+    return [measured.figure(name, "frames/s", float, goal=0.5, bound="at least")]
+
+
+async def publish(settings: Settings, frames: Iterable[tuple[str, AnyFrame]]) -> int:
+    """Put frames on the log; how many there were."""
+    topic, count = Topics(settings.topic_prefix).frames, 0
+    records = (stream.record_of(context_id, frame) for context_id, frame in frames)
+    async with Producer(settings, name="frameledger-bench") as producer:
+        while some := list(islice(records, AT_ONCE)):
+            await producer.publish(topic, some, within=WITHIN)
+            count += len(some)
+    return count
+
+
+async def _rate(settings: Settings, table: str) -> float:
+    async with await AsyncConnection.connect(access.database_address(settings)) as connection:
+        cursor = await connection.execute(
+            f"SELECT count(*) / extract(epoch FROM max(recorded_at) - min(recorded_at)) FROM {table}"
+        )
+        row = await cursor.fetchone()
+        assert row is not None, "an aggregate has one row"
+        return float(row[0])

@@ -1,0 +1,217 @@
+"""What `doctor` looks at: each check says what it found, what that means, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import psycopg
+from psycopg import AsyncConnection
+
+from frameledger.partition import partition_for
+from frameledger_services import access
+from frameledger_services.event_log import broker, identity
+from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.event_log.browse import last_records
+from frameledger_services.event_log.looking import looking
+from frameledger_services.event_log.topics import Found, Topics, problems, wanted
+from frameledger_services.settings import Settings, SettingsError
+from frameledger_services.store import reading, schema
+from frameledger_services.store.reading import Reach
+
+SAMPLE = 200
+"""So many of the newest records are looked at for how they were partitioned."""
+
+PATIENCE = 3.0
+"""Seconds in which a projector that is behind has to read something."""
+
+OLD_OUTBOX_SECONDS = 30.0
+
+CONNECT_SECONDS = 5
+
+State = Literal["ok", "warn", "fail"]
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check found. `remedy` is empty if there is nothing to be done."""
+
+    check: str
+    state: State
+    found: str
+    remedy: str = ""
+
+
+async def findings(settings: Settings) -> AsyncIterator[Finding]:
+    """All findings, each when it is there. What cannot be looked at, because what it lies in is not reached, is left
+    out: the finding before says why."""
+    topics: dict[str, Found] = {}
+    try:
+        topics = await _topics(settings)
+    except (BrokerError, SettingsError) as error:
+        yield Finding("broker", "fail", str(error), "Start it: `frameledger up`, or set its address.")
+    else:
+        yield Finding("broker", "ok", f"Kafka answers at {settings.kafka_bootstrap_servers}.")
+        for finding in _of_topics(settings, topics):
+            yield finding
+    frames = topics.get(Topics(settings.topic_prefix).frames)
+    try:
+        address = access.database_address(
+            settings, application_name="frameledger doctor", connect_timeout=CONNECT_SECONDS
+        )
+        async with await AsyncConnection.connect(address, autocommit=True) as connection:
+            async for finding in _of_database(settings, connection, frames):
+                yield finding
+    except (psycopg.Error, SettingsError) as error:
+        yield Finding(
+            "database",
+            "fail",
+            str(error).strip(),
+            "Start it: `frameledger up`, or set FRAMELEDGER_DATABASE_URL.",
+        )
+    if frames is not None:
+        yield await _partitioners(settings, frames)
+
+
+async def _topics(settings: Settings) -> dict[str, Found]:
+    async with broker.connect(settings) as brokers:
+        return await brokers.describe([topic.name for topic in wanted(settings)], configs=True)
+
+
+def _of_topics(settings: Settings, found: Mapping[str, Found]) -> Sequence[Finding]:
+    wrong = problems(wanted(settings), found)
+    if wrong:
+        return [Finding("topics", "fail", sentence, "See `frameledger topics`.") for sentence in wrong]
+    return [Finding("topics", "ok", f"All {len(found)} topics are as they should be.")]
+
+
+async def _of_database(
+    settings: Settings, connection: Connection, frames: Found | None
+) -> AsyncIterator[Finding]:
+    version = connection.info.parameter_status("server_version")
+    yield Finding("database", "ok", f"PostgreSQL {version} answers at {_where(connection)}.")
+    try:
+        await schema.check(connection)
+    except schema.TooOldError as error:
+        yield Finding("schema", "fail", str(error), "Run `frameledger migrate`.")
+        return
+    except schema.SchemaError as error:
+        yield Finding("schema", "fail", str(error), "Upgrade this release.")
+        return
+    yield Finding("schema", "ok", f"Its tables have revision {schema.REVISION}, which this release needs.")
+    if frames is not None:
+        changed = await identity.difference(connection, frames)
+        if changed is not None:
+            yield Finding("same topic", "fail", changed, "Services refuse to read it.")
+            return
+    topic = Topics(settings.topic_prefix).frames
+    reach = await reading.reach(connection, topic)
+    yield _owners(reach, frames)
+    if frames is not None and reach:
+        yield await _progress(settings, connection, topic, reach)
+    left = await reading.left(connection)
+    yield _counted("parked", "Parked conversations", left.parked, "`frameledger parked` says why.")
+    yield _counted("dead letters", "Records set aside", left.rejected, "`frameledger dlq list` says why.")
+    yield _outbox(left)
+
+
+def _where(connection: Connection) -> str:
+    info = connection.info
+    return f"{info.host}:{info.port}/{info.dbname}"
+
+
+def _owners(reach: Sequence[Reach], frames: Found | None) -> Finding:
+    remedy = "Start one: `frameledger run projector`, or everything with `frameledger up`; its log says why it ended."
+    if not reach:
+        return Finding("projector", "fail", "No projector has ever read this topic.", remedy)
+    count = len(reach) if frames is None else frames.partitions
+    orphans = [one.partition for one in reach if not one.is_owned]
+    orphans += sorted(set(range(count)) - {one.partition for one in reach})
+    if len(orphans) >= count:
+        return Finding("projector", "fail", "No projector runs: what is published is not stored.", remedy)
+    if orphans:
+        said = f"Nobody reads {_partitions(orphans)}; a projector that has just begun takes them in a moment."
+        return Finding("projector", "fail", said, remedy)
+    owners = {one.owner for one in reach}
+    who = "One projector reads" if len(owners) == 1 else f"{len(owners)} projectors read"
+    return Finding("projector", "ok", f"{who} all {count} partitions.")
+
+
+async def _progress(
+    settings: Settings, connection: Connection, topic: str, reach: Sequence[Reach]
+) -> Finding:
+    """Whether what is on the log now gets into the tables."""
+    try:
+        async with looking(settings, topic) as log:
+            ends = {one.partition: (await log.offsets(one.partition))[1] for one in reach}
+    except (BrokerError, TimeoutError) as error:
+        return Finding("gap", "warn", f"The ends of the partitions are not known: {error}", "Look again.")
+    first = _behind(reach, ends)
+    now, deadline = first, asyncio.get_running_loop().time() + PATIENCE
+    while now and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(0.1)
+        now = _behind(await reading.reach(connection, topic), ends)
+    if not now:
+        return Finding("gap", "ok", "Everything on the log is in the tables.")
+    gap = f"{sum(now.values()):,} records of {_partitions(sorted(now))} are on the log and not in the tables"
+    stuck = sorted(partition for partition, behind in now.items() if behind == first.get(partition))
+    if stuck:
+        return Finding(
+            "gap",
+            "fail",
+            f"{gap}, and {_partitions(stuck)} does not get on.",
+            "The projector's log says what it waits for.",
+        )
+    return Finding("gap", "warn", f"{gap}; it gets on.", "If it stays so, start more projectors.")
+
+
+def _behind(reach: Sequence[Reach], ends: Mapping[int, int]) -> dict[int, int]:
+    gaps = {one.partition: ends[one.partition] - one.next_offset for one in reach if one.partition in ends}
+    return {partition: gap for partition, gap in gaps.items() if gap > 0}
+
+
+def _counted(check: str, what: str, count: int, remedy: str) -> Finding:
+    return Finding(check, "warn" if count else "ok", f"{what}: {count:,}.", remedy)
+
+
+def _outbox(left: reading.Left) -> Finding:
+    if left.outbox_seconds > OLD_OUTBOX_SECONDS:
+        return Finding(
+            "outbox",
+            "warn",
+            f"{left.outbox:,} effects or forwards wait to be published, the oldest for {left.outbox_seconds:,.0f} s.",
+            "A projector publishes them when it takes their partition: is one running, and does Kafka answer?",
+        )
+    return Finding("outbox", "ok", "What was decided is on Kafka.")
+
+
+async def _partitioners(settings: Settings, frames: Found) -> Finding:
+    """How many of the newest records lie in another partition than Java's clients and ours would put them."""
+    foreign = keyed = 0
+    try:
+        async with aclosing(last_records(settings, frames.name, SAMPLE)) as records:
+            async for record in records:
+                if record.key:
+                    keyed += 1
+                    foreign += partition_for(record.key, frames.partitions) != record.partition
+    except BrokerError as error:
+        return Finding("forwarding", "warn", str(error), "Look again.")
+    if not foreign:
+        return Finding("forwarding", "ok", f"The newest {keyed:,} records lie where their keys belong.")
+    return Finding(
+        "forwarding",
+        "warn",
+        f"{foreign:,} of the newest {keyed:,} records came through another partitioner and were forwarded: all is "
+        "right with them, but each takes a hop more, and its place is in another partition.",
+        "Let librdkafka's clients (kcat, confluent-kafka ...) set partitioner=murmur2_random.",
+    )
+
+
+def _partitions(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:10])) + (" ..." if len(numbers) > 10 else "")
+    return f"partition{'' if len(numbers) == 1 else 's'} {shown}"

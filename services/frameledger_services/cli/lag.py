@@ -1,0 +1,70 @@
+"""How far the projectors are behind the log, by partition: a table of `frameledger status`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection
+from pydantic import SecretStr
+from rich.table import Table
+from rich.text import Text
+
+from frameledger_services import access
+from frameledger_services.event_log.topics import Topics
+from frameledger_services.settings import Settings, read_running
+from frameledger_services.store import reading, schema
+from frameledger_services.store.reading import Reach
+
+ANSWER_SECONDS = 3
+
+
+def reach(settings: Settings) -> list[Reach] | None:
+    """How far each partition was read; None if no database is set and none runs, or if it does not answer at once or
+    has another shape: `doctor` is who says why."""
+    running = read_running(settings.data_dir).get("database_url")
+    if settings.database_url is None:
+        if running is None:
+            return None
+        settings = settings.model_copy(update={"database_url": SecretStr(running)})
+    try:
+        return asyncio.run(_reach(settings))
+    except (psycopg.Error, schema.SchemaError, TimeoutError):
+        return None
+
+
+def table(found: Sequence[Reach]) -> Table:
+    """For people."""
+    rows = Table(box=None, pad_edge=False)
+    for heading in ("partition", "next offset", "gap", "lag"):
+        rows.add_column(heading, justify="right", no_wrap=True)
+    rows.add_column("read by", overflow="fold")
+    for one in found:
+        rows.add_row(
+            str(one.partition),
+            str(one.next_offset),
+            "" if one.gap is None else f"{one.gap:,}",
+            "" if one.lag_seconds is None else f"{one.lag_seconds:,.0f} s",
+            Text(one.owner or "") if one.is_owned else Text("nobody", "red"),
+        )
+    return rows
+
+
+def as_json(found: Sequence[Reach] | None) -> list[dict[str, Any]] | None:
+    """For programs: fields are added, never renamed."""
+    return None if found is None else [asdict(one) for one in found]
+
+
+async def _reach(settings: Settings) -> list[Reach]:
+    address = access.database_address(
+        settings, application_name="frameledger status", connect_timeout=ANSWER_SECONDS
+    )
+    async with (
+        asyncio.timeout(ANSWER_SECONDS + 1),
+        await AsyncConnection.connect(address, autocommit=True) as connection,
+    ):
+        await schema.check(connection)
+        return await reading.reach(connection, Topics(settings.topic_prefix).frames)

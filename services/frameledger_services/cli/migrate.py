@@ -1,0 +1,51 @@
+"""`frameledger migrate`: the shape of the database."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import psycopg
+import typer
+
+from frameledger_services import access, settings
+from frameledger_services.cli import output
+from frameledger_services.store import schema
+
+commands = typer.Typer()
+
+
+@commands.command()
+def migrate(
+    as_sql: Annotated[
+        bool,
+        typer.Option("--sql", help="Print the SQL for an empty database instead, for somebody else to run."),
+    ] = False,
+) -> None:
+    """Bring the database to the shape that this release needs; again changes nothing.
+
+    The first time its user has to be allowed to create roles, or somebody else creates them: the message says which.
+    While it runs, services wait. Example: `FRAMELEDGER_DATABASE_URL=postgresql://me@host/mine frameledger migrate`
+    """
+    if as_sql:
+        typer.echo(schema.script())
+        return
+    try:
+        address = access.database_address(settings.load(os.environ).settings)
+        done = schema.migrate(address)
+    except settings.SettingsError as error:
+        output.refuse("\n".join(error.problems), "`frameledger config` shows what is set.")
+    except schema.TooNewError as error:
+        output.refuse(str(error), "Nothing was changed.")
+    except psycopg.Error as error:
+        output.refuse(_said(error), "Nothing was changed.")
+    if done.before == done.after:
+        typer.echo(f"The database has revision {done.after} already.")
+    else:
+        typer.echo(f"The database has revision {done.after} now; before it had {done.before or 'none'}.")
+
+
+def _said(error: psycopg.Error) -> str:
+    """What the database said, with its hint, and not the statement that it said it to."""
+    said = (error.diag.message_primary, error.diag.message_hint)
+    return "\n".join(filter(None, said)) or str(error).strip()

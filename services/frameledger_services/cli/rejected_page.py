@@ -1,0 +1,69 @@
+"""A dead letter as people see it: text where it is text, everything else in hexadecimal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from frameledger_services.store.batch import headers_from_json
+from frameledger_services.store.reading import Rejected
+
+MUCH_BYTES = 4_096
+"""Of a longer value only so much is shown; --raw has all of it."""
+
+BYTES_A_LINE = 16
+
+
+def lines(one: Rejected) -> Iterator[str]:
+    """Line by line; nothing of it can control a terminal."""
+    yield f"where     {one.topic}, partition {one.partition}, offset {one.offset}"
+    yield f"logged    {_time(one.logged_at) or 'unknown'}"
+    yield f"set aside {_time(one.recorded_at)}"
+    if one.retried_at is not None:
+        yield f"retried   {_time(one.retried_at)}"
+    yield f"error     {_safe(f'{one.code}: {one.error}')}"
+    for name, value in headers_from_json(one.headers):
+        yield f"header    {_safe(name)}: {'-' if value is None else _readable(value)}"
+    yield f"key       {'none' if one.key is None else _readable(one.key)}"
+    if one.value is None:
+        yield "value     none"
+        return
+    yield f"value     {len(one.value):,} bytes:"
+    yield from _lines(one.value[:MUCH_BYTES])
+    if len(one.value) > MUCH_BYTES:
+        yield f"... {len(one.value) - MUCH_BYTES:,} bytes more (--raw has them)"
+
+
+def _lines(value: bytes) -> Iterator[str]:
+    """Text as it is where it is text, else in hexadecimal."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(value) - 3 or error.reason != "unexpected end of data":
+            yield from _hexadecimal(value)
+            return
+        text = value[: error.start].decode()
+    yield from (_safe(line) for line in text.split("\n"))
+
+
+def _hexadecimal(value: bytes) -> Iterator[str]:
+    for start in range(0, len(value), BYTES_A_LINE):
+        part = value[start : start + BYTES_A_LINE]
+        printable = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)
+        yield f"{start:06x}  {part.hex(' '):<{3 * BYTES_A_LINE}} {printable}"
+
+
+def _readable(value: bytes) -> str:
+    try:
+        return _safe(value.decode())
+    except UnicodeDecodeError:
+        return f"hex {value.hex(' ')}"
+
+
+def _safe(text: str) -> str:
+    """Text of one line with everything that a terminal would obey as an escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def _time(time: datetime | None) -> str | None:
+    return None if time is None else f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

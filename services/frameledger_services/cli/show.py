@@ -1,0 +1,89 @@
+"""`frameledger show`: the context of a conversation, as it is or as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from datetime import UTC
+from typing import Annotated, Any
+
+import typer
+from psycopg import AsyncConnection
+
+from frameledger_services.cli import asking, context_page, failures, fold_words, moment, output
+from frameledger_services.store import reading
+from frameledger_services.store.reading import ContextAt, Moment
+
+commands = typer.Typer()
+
+
+@commands.command()
+def show(
+    context: Annotated[str, typer.Argument(metavar="CONTEXT", help="The conversation.")],
+    at: moment.Option = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show every message of a long context, not only the last ones.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Show a context as a model gets it: messages, tools, tool choice and settings.
+
+    Without --at it is the newest one, with what the conversation is waiting for.
+
+    Example: `frameledger show ctx-1 --at 12`
+    """
+    with failures.said():
+        found, shown = asyncio.run(asking.ask(failures.settings(), _read, context, at))
+    if as_json:
+        typer.echo(json.dumps(_as_json(found, shown)))
+        return
+    title = context_page.title(found.context_id, found.version, len(shown.messages))
+    if found.logged_at is not None:
+        title += f", as of {found.logged_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    context_page.show(
+        title,
+        list(zip(shown.positions, shown.messages, strict=True)),
+        _details(found, shown),
+        output.console(),
+        everything=everything,
+    )
+
+
+async def _read(
+    connection: AsyncConnection[Any], context_id: str, at: moment.At | None
+) -> tuple[Moment, ContextAt]:
+    # Two statements of two moments: what a version was does not change.
+    found = await moment.find(connection, context_id, at)
+    return found, await reading.context_at(connection, context_id, found.version)
+
+
+def _details(found: Moment, shown: ContextAt) -> Iterator[tuple[str, str]]:
+    yield from fold_words.request_terms(shown.tools, shown.tool_choice, shown.settings)
+    if found.version < found.newest:
+        yield "later", f"{found.newest - found.version:,} more frames, up to version {found.newest}"
+        return
+    if found.recording:
+        yield "recording", "nothing is done about its runs and calls"
+    if found.ended:
+        yield "ended", "asks for nothing until it is opened again"
+    if found.open_run_id is not None:
+        yield "open run", found.open_run_id
+    if found.open_call_count:
+        yield "open calls", str(found.open_call_count)
+    if found.parked_version is not None:
+        yield "parked", f"since version {found.parked_version}, not folded: {found.parked_error}"
+
+
+def _as_json(found: Moment, shown: ContextAt) -> dict[str, Any]:
+    return {
+        "context_id": found.context_id,
+        "version": found.version,
+        "newest": found.newest,
+        "logged_at": None if found.logged_at is None else found.logged_at.isoformat(),
+        "messages": shown.messages,
+        "tools": shown.tools,
+        "tool_choice": shown.tool_choice,
+        "settings": shown.settings,
+        "parked_since": found.parked_version,
+    }

@@ -1,0 +1,95 @@
+"""`frameledger sql`: psql on the database."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+
+import typer
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
+
+from frameledger_services import access, settings
+from frameledger_services.cli import failures, output
+
+SECRET = {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
+"""What must not be seen in a list of processes."""
+
+commands = typer.Typer()
+
+
+@commands.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def sql(context: typer.Context) -> None:
+    """Open psql on the database; what follows is psql's.
+
+    The address goes through psql's environment, so that no password is seen in a list of processes. For the embedded
+    database it is the psql that came with it, for any other the one on PATH. The exit code is psql's. Views to begin
+    with: conversations, transcript, timeline, turns, interruptions, parked, lag.
+
+    Example: `frameledger sql -c "SELECT * FROM transcript WHERE context_id = 'ctx-1'"`
+    """
+    with failures.said():
+        loaded = settings.load(os.environ)
+        address = access.database_address(loaded.settings)
+    program = _psql(is_embedded=loaded.sources["database_url"] == settings.RUNNING)
+    variables, rest = _environment(conninfo_to_dict(address))
+    command = [program, *rest, *context.args]
+    environment = {**os.environ, **variables}
+    sys.stdout.flush()
+    if os.name == "posix":
+        os.execve(program, command, environment)
+    raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)
+
+
+def _psql(*, is_embedded: bool) -> str:
+    """The packaged psql for the embedded database, whose version it has; the user's for any other, which may ask for
+    TLS that the packaged one cannot speak."""
+    packaged, own = _packaged(), shutil.which("psql")
+    found = (packaged or own) if is_embedded else (own or packaged)
+    if found is None:
+        output.refuse(
+            "There is no psql on PATH, and none was packaged for this platform.",
+            "Install PostgreSQL's client, or connect with another one: `frameledger config` shows the address.",
+        )
+    return found
+
+
+def _packaged() -> str | None:
+    try:
+        from frameledger_services.embedded import postgres
+        from frameledger_services.embedded.program import EmbeddedError
+    except ImportError:
+        return None  # on Windows
+    try:
+        program = postgres.installation(max(postgres.INSTALLATIONS)) / "bin" / "psql"
+    except EmbeddedError:
+        return None
+    return str(program) if program.is_file() else None
+
+
+def _environment(address: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
+    """An address as libpq's variables; what has no variable as arguments, which hold no secret."""
+    names = {option.keyword.decode(): option.envvar for option in Conninfo.get_defaults()}
+    variables: dict[str, str] = {}
+    rest: dict[str, str] = {}
+    for name, value in address.items():
+        variable = names.get(name)
+        if variable:
+            variables[variable.decode()] = str(value)
+        elif name in SECRET:
+            output.refuse(
+                f"The database address has {name}, which psql takes from no variable.",
+                "Put it into a service file (PGSERVICEFILE) and name that in the address: service=NAME.",
+            )
+        else:
+            rest[name] = str(value)
+    return variables, [_quoted(rest)] if rest else []
+
+
+def _quoted(parameters: Mapping[str, str]) -> str:
+    """Parameters as one argument in the place of a database's name."""
+    pairs = ((name, value.replace("\\", r"\\").replace("'", r"\'")) for name, value in parameters.items())
+    return " ".join(f"{name}='{value}'" for name, value in pairs)

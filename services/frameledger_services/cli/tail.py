@@ -1,0 +1,151 @@
+"""`frameledger tail`: the last frames, of one conversation as they are stored, or of all as they lie on the log."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from frameledger.record import DecodeError, Record, decode, read
+from frameledger_services.cli import failures, frame_words, output
+from frameledger_services.client import Client, StoredFrame
+from frameledger_services.event_log.browse import last_records
+from frameledger_services.event_log.topics import Topics
+from frameledger_services.settings import Settings
+
+commands = typer.Typer()
+
+_COLOURS = {"applied": "", "ignored": "yellow", "unknown": "magenta", "parked": "red"}
+
+
+@commands.command()
+def tail(
+    context: Annotated[
+        str | None, typer.Argument(metavar="[CONTEXT]", help="The conversation.", show_default=False)
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many at first.")] = 20,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each frame, on a line of its own.")
+    ] = False,
+) -> None:
+    """Show the last frames.
+
+    Of one conversation they come from the database, with what became of each. Without a conversation they come from
+    the log itself, of all conversations, whether a projector has read them or not; of different partitions by the time
+    when the broker took them.
+
+    Example: frameledger tail ctx-1 --follow
+    """
+    with failures.said(), suppress(KeyboardInterrupt):
+        settings = failures.settings()
+        if context is None:
+            asyncio.run(_log(settings, lines, follow, as_json))
+        else:
+            asyncio.run(_conversation(settings, context, lines, follow, as_json))
+
+
+async def _conversation(settings: Settings, context: str, lines: int, follow: bool, as_json: bool) -> None:
+    console = output.console()
+    async with Client(settings) as client:
+        newest = await client.newest_version(context)
+        if not newest and not follow:
+            output.refuse(
+                f"There is no context {context} in the database.",
+                "`frameledger tail` shows what is on the log.",
+            )
+        after = max(newest - lines, 0)
+        frames: AsyncGenerator[StoredFrame, None]
+        frames = client.follow(context, after) if follow else client.frames(context, after)
+        async with aclosing(frames):
+            async for frame in frames:
+                if as_json:
+                    _echo(_frame_as_json(frame))
+                else:
+                    _print_frame(console, frame)
+
+
+async def _log(settings: Settings, lines: int, follow: bool, as_json: bool) -> None:
+    console = output.console()
+    topic = Topics(settings.topic_prefix).frames
+    async with aclosing(last_records(settings, topic, lines, follow=follow)) as records:
+        async for record in records:
+            if as_json:
+                _echo(_record_as_json(record))
+            else:
+                _print_record(console, record)
+
+
+def _print_frame(console: Console, frame: StoredFrame) -> None:
+    outcome = frame.outcome if frame.reason is None else frame.reason
+    head = f"{frame.version:>6}  {frame.logged_at:%H:%M:%S}  {_short(frame.type):<26}  {outcome:<10}"
+    _print(console, head, frame_words.words(frame.frame), _COLOURS.get(frame.outcome, ""))
+
+
+def _print_record(console: Console, record: Record) -> None:
+    at = datetime.fromtimestamp((record.timestamp_ms or 0) / 1000, UTC)
+    try:
+        logged = read(record)
+        kind, words, colour = _short(logged.frame.type), frame_words.words(logged.frame), ""
+    except DecodeError as error:
+        kind, words, colour = "no frame", str(error), "red"
+    key = frame_words.line("-" if record.key is None else record.key.decode(errors="replace"))
+    head = f"{at:%H:%M:%S}  {record.partition:>3}:{record.offset:<8}  {key[:20]:<20}  {kind:<26}"
+    _print(console, head, words, colour)
+
+
+def _print(console: Console, head: str, words: str, colour: str) -> None:
+    line = Text(f"{head}  {words}".rstrip(), colour)
+    line.truncate(console.width, overflow="ellipsis")
+    console.print(line, no_wrap=True)
+    # Whoever reads a pipe follows too.
+    sys.stdout.flush()
+
+
+def _short(frame_type: str) -> str:
+    name = frame_words.line(frame_type.removesuffix("Frame"))
+    return name if len(name) <= 26 else name[:25] + "…"
+
+
+def _frame_as_json(frame: StoredFrame) -> dict[str, Any]:
+    return {
+        "context_id": frame.context_id,
+        "version": frame.version,
+        "outcome": frame.outcome,
+        "reason": frame.reason,
+        "logged_at": frame.logged_at.isoformat(),
+        "source": frame.source,
+        "partition": frame.partition,
+        "offset": frame.offset,
+        "frame": json.loads(frame.payload),
+    }
+
+
+def _record_as_json(record: Record) -> dict[str, Any]:
+    at = None if record.timestamp_ms is None else datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
+    said: dict[str, Any] = {
+        "context_id": None if record.key is None else record.key.decode(errors="replace"),
+        "logged_at": None if at is None else at.isoformat(timespec="milliseconds"),
+        "partition": record.partition,
+        "offset": record.offset,
+    }
+    try:
+        decode(record.value or b"")
+    except DecodeError as error:
+        raw = None if record.value is None else base64.b64encode(record.value).decode("ascii")
+        return said | {"frame": None, "error": str(error), "value_base64": raw}
+    return said | {"frame": json.loads(record.value or b"")}
+
+
+def _echo(value: dict[str, Any]) -> None:
+    typer.echo(json.dumps(value))
+    sys.stdout.flush()

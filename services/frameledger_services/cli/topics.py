@@ -1,0 +1,121 @@
+"""`frameledger topics`: the topics on the broker, made and checked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated
+
+import psycopg
+import typer
+from rich.table import Table
+
+from frameledger_services import access
+from frameledger_services.cli import failures, output
+from frameledger_services.event_log import identity
+from frameledger_services.event_log.broker import connect
+from frameledger_services.event_log.topics import Found, Wanted, problems, wanted
+from frameledger_services.settings import Settings
+
+commands = typer.Typer()
+
+
+@commands.command()
+def topics(
+    create: Annotated[bool, typer.Option("--create", help="Make those that are not there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+) -> None:
+    """List the topics, and say what is wrong with them.
+
+    Compared are the broker's settings with ours (`frameledger config`), and the topic of the frames with the one that
+    the database was filled from, if there is a database. Ends with exit code 1 if something is wrong.
+
+    Example: `FRAMELEDGER_TOPIC_PREFIX=staging. frameledger topics --create`
+    """
+    with failures.said():
+        settings = failures.settings()
+        ours = wanted(settings)
+        found, made = asyncio.run(_look(settings, ours, create))
+        wrong = problems(ours, found) + _changed(settings, found.get(ours[0].name))
+    if as_json:
+        listed = [_as_json(topic, found.get(topic.name), topic.name in made) for topic in ours]
+        typer.echo(json.dumps({"topics": listed, "problems": wrong}, indent=2))
+    else:
+        _print(ours, found, made, wrong)
+    if wrong:
+        raise typer.Exit(1)
+
+
+async def _look(
+    settings: Settings, ours: tuple[Wanted, ...], create: bool
+) -> tuple[dict[str, Found], set[str]]:
+    async with connect(settings) as broker:
+        made = await broker.create_missing(ours) if create else []
+        return await broker.describe([topic.name for topic in ours], configs=True), set(made)
+
+
+def _changed(settings: Settings, frames: Found | None) -> list[str]:
+    """What the database says about the topic of the frames. One that is not there, or not ours yet, says nothing."""
+    if frames is None or settings.database_url is None:
+        return []
+    try:
+        found = asyncio.run(_difference(settings, frames))
+    except psycopg.errors.UndefinedTable:
+        return []
+    except psycopg.Error as error:
+        typer.echo(f"Not compared with the database: {str(error).strip()}", err=True)
+        return []
+    return [] if found is None else [found]
+
+
+async def _difference(settings: Settings, frames: Found) -> str | None:
+    address = access.database_address(settings, connect_timeout=5)
+    async with await psycopg.AsyncConnection.connect(address) as connection:
+        return await identity.difference(connection, frames)
+
+
+def _as_json(topic: Wanted, found: Found | None, made: bool) -> dict[str, object]:
+    return {
+        "topic": topic.name,
+        "exists": found is not None,
+        "created": made,
+        "partitions": None if found is None else found.partitions,
+        "replication": None if found is None else found.replication,
+        "topic_id": None if found is None or found.topic_id is None else str(found.topic_id),
+        "config": None if found is None else {name: found.config.get(name) for name in topic.config},
+    }
+
+
+def _print(ours: tuple[Wanted, ...], found: dict[str, Found], made: set[str], wrong: list[str]) -> None:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("topic", no_wrap=True)
+    for heading in ("partitions", "copies", "kept", "largest"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    for topic in ours:
+        one = found.get(topic.name)
+        if one is None:
+            table.add_row(topic.name, *"----", "not there")
+        else:
+            kept, largest = one.config.get("retention.ms", "?"), one.config.get("max.message.bytes", "?")
+            table.add_row(
+                topic.name,
+                str(one.partitions),
+                str(one.replication),
+                _days(kept),
+                _mebibytes(largest),
+                "made now" if topic.name in made else "",
+            )
+    output.console().print(table)
+    for sentence in wrong:
+        typer.echo(sentence, err=True)
+
+
+def _days(milliseconds: str) -> str:
+    if not milliseconds.isdigit():
+        return "for ever" if milliseconds == "-1" else milliseconds
+    return f"{int(milliseconds) / 86_400_000:g} days"
+
+
+def _mebibytes(count: str) -> str:
+    return f"{int(count) / 2**20:.2f} MiB" if count.isdigit() else count

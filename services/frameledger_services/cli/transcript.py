@@ -1,0 +1,90 @@
+"""`frameledger transcript`: who said what in a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from datetime import UTC
+from typing import Annotated, Any
+
+import typer
+from psycopg import AsyncConnection
+from rich.table import Table
+
+from frameledger_services.cli import asking, context_page, failures, moment, output
+from frameledger_services.cli.context_page import LAST, LONG
+from frameledger_services.store import reading
+from frameledger_services.store.reading import Moment, Said
+
+commands = typer.Typer()
+
+_COLOURS = {"user": "green", "assistant": "cyan", "tool": "yellow"}
+
+
+@commands.command()
+def transcript(
+    context: Annotated[str, typer.Argument(metavar="CONTEXT", help="The conversation.")],
+    at: moment.Option = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show every line of a long conversation, not only the last ones.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each message, on a line of its own.")
+    ] = False,
+) -> None:
+    """Show who said what in a conversation, and when.
+
+    A star marks what no run has seen yet: the next one will. Times are UTC, by the broker's clock. For SQL there is
+    a view of the same name.
+
+    Example: `frameledger transcript ctx-1 --at 2026-05-01T12:00:00Z`
+    """
+    with failures.said():
+        found, lines = asyncio.run(asking.ask(failures.settings(), _read, context, at))
+    if as_json:
+        for line in lines:
+            typer.echo(json.dumps(_as_json(line)))
+        return
+    _print(found, lines, everything)
+
+
+async def _read(
+    connection: AsyncConnection[Any], context_id: str, at: moment.At | None
+) -> tuple[Moment, list[Said]]:
+    found = await moment.find(connection, context_id, at)
+    return found, await reading.transcript(connection, context_id, found.version)
+
+
+def _print(found: Moment, lines: Sequence[Said], everything: bool) -> None:
+    console = output.console()
+    console.print(context_page.text(context_page.title(found.context_id, found.version, len(lines)), "bold"))
+    if len(lines) > LONG and not everything:
+        console.print(context_page.not_shown(len(lines) - LAST, "messages"))
+        lines = lines[-LAST:]
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(max_width=16, overflow="fold")
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for line in lines:
+        who = line.who or ""
+        table.add_row(
+            f"{line.logged_at.astimezone(UTC):%H:%M:%S}",
+            context_page.text(who, _COLOURS.get(who, "")),
+            "*" if line.new else " ",
+            context_page.text(line.text or ""),
+        )
+    console.print(table)
+    if found.version == found.newest and found.parked_version is not None:
+        console.print(context_page.text(f"Parked since version {found.parked_version}.", "red"))
+
+
+def _as_json(line: Said) -> dict[str, Any]:
+    return {
+        "version": line.version,
+        "logged_at": line.logged_at.isoformat(),
+        "who": line.who,
+        "text": line.text,
+        "new": line.new,
+    }

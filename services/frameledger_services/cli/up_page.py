@@ -1,0 +1,207 @@
+"""What `up` and `status` show: a table of processes that changes while they start, and where everything listens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+
+from pydantic import BaseModel, ConfigDict
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from frameledger_services.embedded.record import Phase, Process, Record, State, find_process
+from frameledger_services.settings import read_running
+
+COLOURS = {
+    State.RUNNING: "green",
+    State.EXTERNAL: "green",
+    State.DONE: "green",
+    State.BACKING_OFF: "yellow",
+    State.DEAD: "red",
+}
+ALIVE = {State.STARTING, State.RUNNING, State.STOPPING}
+WELL = {State.RUNNING, State.EXTERNAL, State.DONE}
+
+
+class ProcessReport(BaseModel):
+    """One line of `frameledger status`, which programs may read: fields are added, never renamed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    pid: int | None
+    address: str | None
+    state: State
+    uptime_seconds: float | None
+    restarts: int
+    word: str
+
+
+class Report(BaseModel):
+    """What `frameledger status` says."""
+
+    model_config = ConfigDict(frozen=True)
+
+    data_dir: str
+    running: bool
+    """Whether every process is as it should be."""
+
+    supervisor: int | None
+    """The pid of `up`; none when it does not run."""
+
+    problem: str
+    processes: tuple[ProcessReport, ...]
+
+
+def report(directory: Path, record: Record | None, now: float) -> Report:
+    """The record, compared with the processes that really live. `now` is Unix time."""
+    if record is None:
+        return Report(data_dir=str(directory), running=False, supervisor=None, problem="", processes=())
+    supervisor = find_process(record.pid, record.started)
+    processes = tuple(_process_report(process, now) for process in record.processes)
+    well = supervisor is not None and record.phase is Phase.READY
+    return Report(
+        data_dir=str(directory),
+        running=well and all(process.state in WELL for process in processes),
+        supervisor=supervisor.pid if supervisor is not None else None,
+        problem=record.problem,
+        processes=processes,
+    )
+
+
+def status_page(report: Report) -> RenderableType:
+    """The report for people."""
+    if not report.processes:
+        return Text(f"Nothing runs in {report.data_dir}. Start it with: frameledger up")
+    table = Table(box=None, pad_edge=False)
+    for heading in ("name", "pid", "address", "state", "uptime", ""):
+        table.add_column(
+            heading, justify="right" if heading in ("pid", "uptime") else "left", no_wrap=heading != ""
+        )
+    for process in report.processes:
+        table.add_row(
+            process.name,
+            str(process.pid or ""),
+            process.address or "",
+            Text(process.state, COLOURS.get(process.state, "")),
+            "" if process.uptime_seconds is None else _duration(process.uptime_seconds),
+            process.word or (f"restarted {process.restarts} times" if process.restarts else ""),
+        )
+    if report.supervisor is None:
+        what = report.problem or "`up` does not run here any more; `frameledger down` ends what it left."
+        return Group(table, Text(what, "red"))
+    return table
+
+
+class Progress:
+    """Shows each record as it comes: on a terminal one table that changes, elsewhere a line for each change."""
+
+    def __init__(self, console: Console, data_dir: Path, *, detached: bool = False) -> None:
+        self.was_ready = False
+        self._said_where = False
+        self._console = console
+        self._data_dir = data_dir
+        self._detached = detached
+        self._before: dict[str, tuple[State, str]] = {}
+        self._live = Live(console=console, transient=True, refresh_per_second=8)
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def show(self, record: Record) -> None:
+        """Show what has changed. When all runs for the first time, also where."""
+        if record.phase is Phase.READY and not self.was_ready:
+            self.was_ready = True
+            if self._live.is_started:
+                self._live.update("")
+                self._live.stop()
+                self._before = {process.name: _done(process) for process in record.processes}
+        if self._live.is_started and record.phase is Phase.STARTING:
+            self._live.update(_progress_table(record.processes))
+            return
+        for process in record.processes:
+            self._say(process)
+        if record.phase is Phase.READY and not self._said_where:
+            self._said_where = True
+            _print_ready(self._console, record, self._data_dir, self._detached)
+
+    def _say(self, process: Process) -> None:
+        if self._before.get(process.name) != _done(process) and process.state is not State.WAITING:
+            self._console.print(Text.assemble(process.name, ": ", process.state, _after(process.word)))
+        self._before[process.name] = _done(process)
+
+
+def _done(process: Process) -> tuple[State, str]:
+    """What gets a line when it changes: each thing that is done, but not each of the forty jars."""
+    return process.state, process.word.partition(" ")[0]
+
+
+def _process_report(process: Process, now: float) -> ProcessReport:
+    living = find_process(process.pid, process.started)
+    state = State.DEAD if living is None and process.state in ALIVE else process.state
+    return ProcessReport(
+        name=process.name,
+        pid=process.pid if living is not None else None,
+        address=process.address,
+        state=state,
+        uptime_seconds=round(max(0.0, now - process.started), 1) if living and process.started else None,
+        restarts=process.restarts,
+        word=process.word,
+    )
+
+
+def _progress_table(processes: tuple[Process, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for process in processes:
+        table.add_row(
+            process.name,
+            _spinning(process.state),
+            process.address or "",
+            Text(process.word, "dim"),
+        )
+    return table
+
+
+def _spinning(state: State) -> RenderableType:
+    # Its step comes from the clock, so it turns although the table is made anew at each change.
+    return (
+        Spinner("dots", state) if state is State.STARTING else Text(f"  {state}", COLOURS.get(state, "dim"))
+    )
+
+
+def _print_ready(console: Console, record: Record, data_dir: Path, detached: bool) -> None:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for process in record.processes:
+        if process.address:
+            table.add_row(process.name, process.address, process.word)
+    console.print(Text("Everything runs.", "bold green"), table, "")
+    if (database := read_running(data_dir).get("database_url")) is not None:
+        # On a line of its own and unbroken: it is there to be copied.
+        console.print(f"psql '{database}'", soft_wrap=True, markup=False)
+    stop = "frameledger down" if detached else "Ctrl-C"
+    console.print(f"Logs are in {data_dir / 'logs'}. Look: frameledger status. Stop: {stop}.", markup=False)
+
+
+def _after(word: str) -> str:
+    return f", {word}" if word else ""
+
+
+def _duration(seconds: float) -> str:
+    minutes, left = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {left} s" if minutes else f"{left} s"

@@ -1,0 +1,66 @@
+"""The signal that the tables have something new, so that whoever waits for it need not look all the time."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import psycopg
+
+from frameledger_services.client import connections
+from frameledger_services.settings import Settings
+from frameledger_services.store.projections import CHANNEL
+from frameledger_services.store.schema import SchemaError
+
+LOOK_AGAIN_SECONDS = 0.25
+"""What a lost notification costs."""
+
+CONNECT_AGAIN_SECONDS = 1.0
+
+
+class Projected:
+    """Wakes those who wait when a projector says that it stored something. It may wake them for nothing.
+
+    To miss nothing, take the signal first, then look, then wait:
+
+        signal = projected.signal()
+        if await look():
+            return
+        await projected.wait(signal, within=...)
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._signal: asyncio.Future[None] | None = None
+        self._tried = asyncio.Event()
+
+    def signal(self) -> asyncio.Future[None]:
+        """What the next notification from now on sets."""
+        if self._signal is None or self._signal.done():
+            self._signal = asyncio.get_running_loop().create_future()
+        return self._signal
+
+    async def wait(self, signal: asyncio.Future[None], *, within: float = LOOK_AGAIN_SECONDS) -> None:
+        """Return at the signal, or when it is time to look again without one."""
+        await asyncio.wait([signal], timeout=min(within, LOOK_AGAIN_SECONDS))
+
+    async def started(self) -> None:
+        """Return when notifications are listened to, or cannot be for now: waiting works without them too."""
+        await self._tried.wait()
+
+    async def listen(self) -> None:
+        """Listen until cancelled, and connect again after every failure."""
+        while True:
+            with suppress(psycopg.Error, SchemaError):
+                await self._listen()
+            self._tried.set()
+            await asyncio.sleep(CONNECT_AGAIN_SECONDS)
+
+    async def _listen(self) -> None:
+        connection = await connections.connect(self._settings)
+        async with connection:
+            await connection.execute(f"LISTEN {CHANNEL}")
+            self._tried.set()
+            async for _ in connection.notifies():
+                if self._signal is not None and not self._signal.done():
+                    self._signal.set_result(None)

@@ -1,0 +1,34 @@
+"""Where the time went: named stretches, one after another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class Times:
+    """Seconds by what they were spent on, in the order in which it began."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._spent: dict[str, float] = {}
+
+    @contextmanager
+    def of(self, what: str) -> Iterator[None]:
+        """Count the time of this block, also if it fails."""
+        began = self._clock()
+        self._spent[what] = 0.0
+        try:
+            yield
+        finally:
+            self._spent[what] = self._clock() - began
+
+    def __getitem__(self, what: str) -> float:
+        return self._spent[what]
+
+    def __str__(self) -> str:
+        """Such as `servers 7.4 s, conversation 23.3 s`; what did not begin is not there."""
+        return (
+            ", ".join(f"{what} {spent:.1f} s" for what, spent in self._spent.items()) or "nothing had begun"
+        )

@@ -1,0 +1,146 @@
+"""Asking a broker about topics, and making them. Asking makes nothing, whatever the broker is set to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiokafka.admin.config_resource import ConfigResourceType
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
+from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+
+from frameledger_services import access
+from frameledger_services.event_log.topic_request import TopicsRequest, found_in
+from frameledger_services.event_log.topics import Found, Wanted
+from frameledger_services.settings import Settings
+
+REQUEST_SECONDS = 15.0
+READY_SECONDS = 30.0
+_LOOK_AGAIN_SECONDS = 0.05
+
+
+class BrokerError(Exception):
+    """The broker is not reached, or does not do what it was asked for. The message says which broker and what."""
+
+
+class Broker:
+    """Questions to brokers about topics, on a client of aiokafka that is connected; `connect` makes both."""
+
+    def __init__(self, client: Any, address: str) -> None:
+        self._client = client
+        self._address = address
+
+    async def describe(self, names: Iterable[str], *, configs: bool = False) -> dict[str, Found]:
+        """Those of the named topics that are there, `configs` with what they are configured to.
+
+        A topic that is being made is there only when each of its partitions has a leader. Raises `BrokerError`.
+        """
+        wanted = list(names)
+        answer = await self._ask("describe topics", TopicsRequest(wanted))
+        try:
+            found = {one.name: one for one in found_in(answer)}
+        except KafkaError as error:
+            raise BrokerError(f"{self._address} does not describe topics: {_said(error)}") from error
+        if not configs or not found:
+            return found
+        asked = [(int(ConfigResourceType.TOPIC), name, None) for name in found]
+        answer = await self._ask("describe the configuration of topics", DescribeConfigsRequest(asked))
+        for code, message, _, name, entries in answer.resources:
+            if for_code(code) is UnknownTopicOrPartitionError:
+                # Deleted between the two questions.
+                del found[name]
+            elif code:
+                raise BrokerError(
+                    f"{self._address} does not describe {name}: {message or for_code(code).description}"
+                )
+            else:
+                one = found[name]
+                config = {entry[0]: entry[1] for entry in entries if entry[1] is not None}
+                found[name] = Found(name, one.partitions, one.replication, one.topic_id, config)
+        return found
+
+    async def create_missing(self, topics: Sequence[Wanted]) -> list[str]:
+        """Make the topics that are not there; the names of those that this call made.
+
+        Called twice, or by two at once, it makes each once. Returns when all of `topics` can be written to. Raises
+        `BrokerError`, also when a broker refuses one of them; others may have been made then.
+        """
+        there = await self.describe([topic.name for topic in topics])
+        missing = [topic for topic in topics if topic.name not in there]
+        made = []
+        if missing:
+            answer = await self._ask("create topics", _creation(missing), to_controller=True)
+            for name, code, message in answer.topic_errors:
+                if code and for_code(code) is not TopicAlreadyExistsError:
+                    raise BrokerError(
+                        f"{self._address} does not make the topic {name}: {message or for_code(code).description}"
+                    )
+                if not code:
+                    made.append(name)
+            await self._until_ready(missing)
+        return made
+
+    async def _until_ready(self, topics: Sequence[Wanted]) -> None:
+        names = {topic.name for topic in topics}
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                while not names <= (await self.describe(names)).keys():
+                    await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        except TimeoutError:
+            raise BrokerError(
+                f"{self._address} made topics and gave them no leaders within {READY_SECONDS:.0f} s."
+            ) from None
+
+    async def _ask(self, what: str, request: Any, *, to_controller: bool = False) -> Any:
+        cluster = self._client.cluster
+        controller = cluster.controller if to_controller else None
+        node = self._client.get_random_node() if controller is None else controller.nodeId
+        try:
+            return await self._client.send(node, request)
+        except (KafkaError, NotImplementedError) as error:
+            raise BrokerError(f"{self._address} could not {what}: {_said(error)}") from error
+
+
+@asynccontextmanager
+async def connect(settings: Settings) -> AsyncIterator[Broker]:
+    """A connection for as long as the block lasts. Raises `BrokerError` when no broker answers."""
+    options = access.kafka_options(settings)
+    address = str(options["bootstrap_servers"])
+    client = AIOKafkaClient(
+        **options, client_id="frameledger-topics", request_timeout_ms=int(REQUEST_SECONDS * 1000)
+    )
+    try:
+        try:
+            await client.bootstrap()
+        except KafkaError as error:
+            raise BrokerError(no_answer(address)) from error
+        yield Broker(client, address)
+    finally:
+        await client.close()
+
+
+def no_answer(address: str) -> str:
+    """What to say when no broker answers. aiokafka logs why each of them does not."""
+    return (
+        f"No Kafka answers at {address}. Is it running (`frameledger status`), and is "
+        "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS right?"
+    )
+
+
+def _creation(topics: Sequence[Wanted]) -> Any:
+    return CreateTopicsRequest(
+        create_topic_requests=[
+            # -1 is the broker's default.
+            (topic.name, topic.partitions, topic.replication or -1, [], list(topic.config.items()))
+            for topic in topics
+        ],
+        timeout=int(REQUEST_SECONDS * 1000),
+        validate_only=False,
+    )
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__

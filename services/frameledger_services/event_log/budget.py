@@ -1,0 +1,51 @@
+"""A budget of bytes: how much may be under way at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+
+class Budget:
+    """Who wants more than is left waits, in order of arrival; of one event loop.
+
+    What is larger than the whole budget is given it when nobody else has any.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._taken = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    async def take(self, amount: int) -> None:
+        """Wait until there is room for so much. A caller that is cancelled has taken nothing."""
+        if not self._waiting and self._fits(amount):
+            self._taken += amount
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((amount, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                # It was granted just before.
+                self.give(amount)
+            else:
+                self._waiting.remove((amount, turn))
+                self._grant()
+            raise
+
+    def give(self, amount: int) -> None:
+        """Give back what was taken."""
+        self._taken -= amount
+        self._grant()
+
+    def _fits(self, amount: int) -> bool:
+        return self._taken == 0 or self._taken + amount <= self._total
+
+    def _grant(self) -> None:
+        while self._waiting and self._fits(self._waiting[0][0]):
+            amount, turn = self._waiting.popleft()
+            if not turn.cancelled():
+                self._taken += amount
+                turn.set_result(None)

@@ -1,0 +1,79 @@
+"""Fetched batches, of which a record is readable whatever the names of its headers are.
+
+A broker does not look at the names of headers, and aiokafka refuses a batch with one that is no UTF-8: again and
+again, so that nobody would read what lies behind it. Here such a name is read with replacement characters, as Java
+reads it. That concerns names only; keys, values and the values of headers are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, SupportsIndex, overload
+
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.default_records import _DefaultRecordBatchPy
+from aiokafka.record.memory_records import _MemoryRecordsPy
+
+
+class LenientRecords(_MemoryRecordsPy):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
+    """The batches of one partition in the answer to a fetch. In Python, which costs a microsecond for each batch."""
+
+    def next_batch(self) -> Any:
+        """The next batch, still with aiokafka's quick decoder."""
+        raw = self._next_slice
+        batch = super().next_batch()
+        return None if batch is None else _LenientBatch(batch, raw)
+
+
+class _LenientBatch:
+    """A batch that is read by aiokafka as long as that succeeds."""
+
+    def __init__(self, batch: Any, raw: memoryview) -> None:
+        self._batch = batch
+        self._raw = raw
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._batch, name)
+
+    def __next__(self) -> Any:
+        # So aiokafka reads control batches, which have no headers.
+        return next(self._batch)
+
+    def __iter__(self) -> Iterator[Any]:
+        read = 0
+        try:
+            for record in self._batch:
+                yield record
+                read += 1
+        except (UnicodeDecodeError, CorruptRecordException) as error:
+            if not _is_about_a_name(error):
+                raise
+            for number, record in enumerate(self._again()):
+                if number >= read:
+                    yield record
+
+    def _again(self) -> Any:
+        batch = _DefaultRecordBatchPy(self._raw)
+        batch._maybe_uncompress()
+        batch._buffer = _LenientBuffer(batch._buffer)
+        return batch
+
+
+def _is_about_a_name(error: Exception) -> bool:
+    """Names of headers are the only text in a batch. aiokafka's decoder in Python wraps the error in its own."""
+    return isinstance(error, UnicodeDecodeError) or isinstance(error.__cause__, UnicodeDecodeError)
+
+
+class _LenientBuffer(bytearray):
+    """Bytes that become text in any case."""
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> _LenientBuffer: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> int | _LenientBuffer:
+        found = super().__getitem__(index)
+        return _LenientBuffer(found) if isinstance(found, bytearray) else found
+
+    def decode(self, encoding: str = "utf-8", errors: str = "replace") -> str:
+        return super().decode(encoding, errors)

@@ -1,0 +1,60 @@
+"""Looking at single records of a partition, beside whoever consumes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiokafka import TopicPartition
+
+from frameledger.record import Record
+from frameledger_services.event_log.consumer import consumer, to_record
+from frameledger_services.settings import Settings
+
+LOOK_SECONDS = 15.0
+
+
+class Looking:
+    """A consumer without a group, for one topic. Made by `looking`; one question at a time."""
+
+    def __init__(self, client: Any, topic: str) -> None:
+        self._client = client
+        self._topic = topic
+
+    async def offsets(self, partition: int) -> tuple[int, int]:
+        """The first offset that a partition still has, and the one behind its last committed record."""
+        place = TopicPartition(self._topic, partition)
+        async with asyncio.timeout(LOOK_SECONDS):
+            first = await self._client.beginning_offsets([place])
+            end = await self._client.end_offsets([place])
+        return int(first[place]), int(end[place])
+
+    async def record_at(self, partition: int, offset: int) -> Record | None:
+        """The record at an offset, None if there is none. Raises TimeoutError if the broker does not answer."""
+        place = TopicPartition(self._topic, partition)
+        self._client.assign([place])
+        self._client.seek(place, offset)
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                while True:
+                    found = await self._client.getmany(timeout_ms=500, max_records=1)
+                    for received in found.get(place, ()):
+                        record = to_record(received)
+                        return record if record.offset == offset else None
+                    if await self._client.position(place) > offset:
+                        return None
+        finally:
+            self._client.unsubscribe()
+
+
+@asynccontextmanager
+async def looking(settings: Settings, topic: str) -> AsyncIterator[Looking]:
+    """Look at a topic for as long as the block lasts."""
+    client = consumer(settings, name="frameledger-looking")
+    await client.start()
+    try:
+        yield Looking(client, topic)
+    finally:
+        await client.stop()

@@ -1,0 +1,220 @@
+"""Publishing: records go out in order, each once, to the partition that their key belongs in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+from aiokafka import errors as kafka_errors
+
+from frameledger.partition import partition_for
+from frameledger.record import Outgoing, Place
+from frameledger_services.event_log.broker import Broker, BrokerError
+from frameledger_services.event_log.budget import Budget
+from frameledger_services.event_log.sender import LARGEST, Sender, is_innocent
+from frameledger_services.settings import Settings
+
+ACKNOWLEDGED_WITHIN = 30.0
+"""Seconds that a publisher waits if it does not say otherwise."""
+
+PAUSE_SECONDS = 0.1
+"""Before records are sent again."""
+
+BYTES_ON_THE_WAY = LARGEST
+"""What may be unacknowledged at once. A broker hangs up on a request of more than 100 MiB, and aiokafka, with a large
+record for each of many partitions, would send such a one again and again."""
+
+
+class PublishError(Exception):
+    """Not all records are known to be on the log. `places` says of each where it is, None of those not acknowledged.
+
+    These may still arrive. What has an id can be published again without harm: a frame that comes twice counts once.
+    """
+
+    def __init__(self, sentence: str, places: Sequence[Place | None]) -> None:
+        super().__init__(sentence)
+        self.places = tuple(places)
+
+
+class RefusedError(PublishError):
+    """The broker does not take a record, and will not take it later: it is too large, or we may not write there."""
+
+
+class TooLargeError(RefusedError):
+    """A record is larger than its topic takes. Nothing that can be set on our side will change that."""
+
+
+class Producer:
+    """An idempotent producer: a retry writes nothing twice, and what is given in order lies in order.
+
+    An async context manager that connects when it is first used. Tasks may publish at once; the order between them
+    is as it comes.
+    """
+
+    def __init__(self, settings: Settings, *, name: str = "frameledger") -> None:
+        self._settings = settings
+        self._name = name
+        self._sender: Sender | None = None
+        self._connecting = asyncio.Lock()
+        self._budget = Budget(BYTES_ON_THE_WAY)
+        self._partitions: dict[str, int] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """What was taken for publishing is still sent, for a few seconds at most."""
+        if self._sender is not None:
+            await self._replace(self._sender)
+
+    async def publish(
+        self, topic: str, records: Sequence[Outgoing], *, within: float = ACKNOWLEDGED_WITHIN
+    ) -> list[Place]:
+        """Publish records in their order; where each lies, once all in-sync replicas have it.
+
+        A broker that goes away is waited for, up to `within` seconds; `PublishError` when they have passed.
+        `RefusedError` for a record that is not taken: of the others, those that share its partition and come after it
+        are not published, and the rest are. `BrokerError` when no broker answers at all or there is no such topic:
+        nothing was sent.
+        """
+        places: list[Place | None] = [None] * len(records)
+        _check_sizes(topic, records, places)
+        said: BaseException | None = None
+        try:
+            async with asyncio.timeout(within):
+                while left := [number for number, place in enumerate(places) if place is None]:
+                    if said is not None:
+                        await asyncio.sleep(PAUSE_SECONDS)
+                    try:
+                        said = await self._send_all(topic, records, left, places)
+                    except BrokerError as error:
+                        if said is None:
+                            raise
+                        said = error
+        except TimeoutError:
+            raise PublishError(_late(topic, places, within, said), places) from said
+        return [place for place in places if place is not None]
+
+    async def _send_all(
+        self, topic: str, records: Sequence[Outgoing], numbers: Sequence[int], places: list[Place | None]
+    ) -> BaseException | None:
+        """Send the records of these numbers once, and note where they lie; why some do not lie anywhere yet."""
+        sender = await self._connected(topic)
+        sent: list[asyncio.Future[Any]] = []
+        failures: list[BaseException] = []
+        try:
+            try:
+                for number in numbers:
+                    sent.append(await self._send(sender, topic, records[number]))
+            except kafka_errors.KafkaError as error:
+                # Not taken. What follows in the same partition must not overtake it.
+                failures.append(error)
+            if sent:
+                await asyncio.wait(sent)
+        finally:
+            # Also when the time is over.
+            failures += _note(topic, zip(numbers, sent, strict=False), places)
+        if failures:
+            await self._replace(sender)
+            for failure in failures:
+                if not is_innocent(failure):
+                    refused = TooLargeError if _is_too_large(failure) else RefusedError
+                    raise refused(_refusal(topic, failure), places) from failure
+        return failures[0] if failures else None
+
+    async def _send(self, sender: Sender, topic: str, record: Outgoing) -> asyncio.Future[Any]:
+        """Take a record for sending; the answer comes later, and its size counts until then."""
+        size = _size(record)
+        await self._budget.take(size)
+        try:
+            # By the number of partitions that we saw first, so that a key stays where it was if some are added.
+            partition = partition_for(record.key, self._partitions[topic])
+            future = await sender.send(topic, partition, record)
+        except BaseException:
+            self._budget.give(size)
+            raise
+        future.add_done_callback(lambda _: self._budget.give(size))
+        return future
+
+    async def _connected(self, topic: str) -> Sender:
+        async with self._connecting:
+            if self._sender is None:
+                self._sender = await Sender.start(self._settings, self._name)
+            if topic not in self._partitions:
+                # Before aiokafka asks for it, which makes a topic where brokers are set to make what is asked for.
+                found = await Broker(self._sender.client, self._address).describe([topic])
+                if topic not in found:
+                    raise BrokerError(
+                        f"There is no topic {topic} at {self._address}: make it with `frameledger topics --create`."
+                    )
+                self._partitions[topic] = found[topic].partitions
+            return self._sender
+
+    async def _replace(self, sender: Sender) -> None:
+        """Have another sender made for the next one who publishes. What is on its way is sent to its end."""
+        async with self._connecting:
+            if self._sender is not sender:
+                return
+            self._sender = None
+        await sender.stop()
+
+    @property
+    def _address(self) -> str:
+        return str(self._settings.kafka_bootstrap_servers)
+
+
+def _note(
+    topic: str, answers: Iterable[tuple[int, asyncio.Future[Any]]], places: list[Place | None]
+) -> list[BaseException]:
+    """Note where the records lie that were acknowledged; why the others were not."""
+    failures = []
+    for number, answer in answers:
+        if not answer.done() or answer.cancelled():
+            continue
+        if (failure := answer.exception()) is not None:
+            failures.append(failure)
+        elif (offset := answer.result().offset) >= 0:
+            places[number] = Place(topic, answer.result().partition, offset)
+        # Below zero: it was sent twice, and the broker no longer knows where the first one lies. It is sent once more
+        # and then has a place.
+    return failures
+
+
+def _size(record: Outgoing) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.key) + len(record.value) + headers
+
+
+def _check_sizes(topic: str, records: Sequence[Outgoing], places: Sequence[Place | None]) -> None:
+    largest = max(map(_size, records), default=0)
+    if largest > BYTES_ON_THE_WAY:
+        raise TooLargeError(
+            f"A record of {largest} bytes for {topic} is too large; nothing was published.", places
+        )
+
+
+def _is_too_large(error: BaseException) -> bool:
+    return isinstance(error, kafka_errors.MessageSizeTooLargeError)
+
+
+def _refusal(topic: str, error: BaseException) -> str:
+    if _is_too_large(error):
+        return (
+            f"A record is larger than {topic} takes. `frameledger topics` says whether the topic's max.message.bytes "
+            "is what it should be."
+        )
+    if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
+        return (
+            f"We are not allowed to write to {topic}: give the user of FRAMELEDGER_KAFKA_SASL_... that right."
+        )
+    return f"The broker does not take a record for {topic}: {error!r}."
+
+
+def _late(topic: str, places: Sequence[Place | None], within: float, said: BaseException | None) -> str:
+    left = sum(place is None for place in places)
+    because = "" if said is None else f" The last that was heard: {said!r}."
+    return (
+        f"{left} of {len(places)} records for {topic} were not acknowledged within {within:g} s; they may still arrive."
+        f"{because} Is the broker up, with as many copies in sync as min.insync.replicas asks for?"
+    )

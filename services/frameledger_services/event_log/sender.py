@@ -1,0 +1,117 @@
+"""One life of aiokafka's producer: started, given records, ended within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any, Self
+
+from aiokafka import AIOKafkaProducer
+from aiokafka import errors as kafka_errors
+
+from frameledger.record import Outgoing
+from frameledger_services import access
+from frameledger_services.event_log.broker import BrokerError, no_answer
+from frameledger_services.settings import Settings
+
+REQUEST_SECONDS = 10.0
+FLUSH_SECONDS = 5.0
+ABANDON_SECONDS = 1.0
+
+COMPRESSION = "zstd"
+
+LARGEST = 32 * 1024 * 1024
+"""Bytes of a record before compression; the broker knows what is too large after it."""
+
+BATCH_BYTES = 64 * 1024
+"""A larger batch holds one record, so that a record that is too large takes no other with it."""
+
+
+class Sender:
+    """An idempotent producer with `acks=all` that waits for nobody: it sends what it has.
+
+    Once the broker refused one record, or it was fenced, it is of no use any more; see `is_innocent`.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._unanswered: set[asyncio.Future[Any]] = set()
+
+    @classmethod
+    async def start(cls, settings: Settings, name: str) -> Self:
+        """A connected one. Raises `BrokerError` when no broker answers."""
+        inner = AIOKafkaProducer(
+            **access.kafka_options(settings),
+            client_id=name,
+            enable_idempotence=True,
+            acks="all",
+            linger_ms=0,
+            compression_type=COMPRESSION,
+            max_batch_size=BATCH_BYTES,
+            # It is compared with what is not compressed yet.
+            max_request_size=2 * LARGEST,
+            request_timeout_ms=int(REQUEST_SECONDS * 1000),
+        )
+        try:
+            await inner.start()
+        except BaseException as error:
+            await inner.stop()
+            if isinstance(error, kafka_errors.KafkaConnectionError):
+                raise BrokerError(no_answer(str(settings.kafka_bootstrap_servers))) from error
+            raise
+        return cls(inner)
+
+    @property
+    def client(self) -> Any:
+        """The client of aiokafka, for questions."""
+        return self._inner.client
+
+    async def send(self, topic: str, partition: int, record: Outgoing) -> asyncio.Future[Any]:
+        """Take a record, behind those that were taken before; the future is aiokafka's `RecordMetadata`."""
+        future: asyncio.Future[Any] = await self._inner.send(
+            topic, record.value, key=record.key, partition=partition, headers=list(record.headers)
+        )
+        self._unanswered.add(future)
+        future.add_done_callback(self._answered)
+        return future
+
+    async def stop(self) -> None:
+        """Send what was taken, and end. What is not sent within `FLUSH_SECONDS` fails as `ProducerClosed`."""
+        try:
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await self._inner.flush()
+                await self._inner.stop()
+        except TimeoutError:
+            # aiokafka itself waits for its broker for ever, and cannot be told not to.
+            self._inner._closed = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ABANDON_SECONDS):
+                    await self._inner._sender.close()
+            await self._inner.client.close()
+            for future in [one for one in self._unanswered if not one.done()]:
+                future.set_exception(kafka_errors.ProducerClosed())
+
+    def _answered(self, future: asyncio.Future[Any]) -> None:
+        self._unanswered.discard(future)
+        # Nobody may be waiting any more; the loop would complain of an error that nobody saw.
+        if not future.cancelled():
+            future.exception()
+
+
+def is_innocent(error: BaseException) -> bool:
+    """Whether a record failed only because of another one, or of its sender: a new one may send it again.
+
+    After a refused record aiokafka's count of what it sent to the partition is wrong, and the broker refuses all that
+    follows. A producer whose sending task died says so in one of the other ways, or by the bare `KafkaError`.
+    """
+    return isinstance(error, _INNOCENT) or type(error) is kafka_errors.KafkaError
+
+
+_INNOCENT = (
+    kafka_errors.OutOfOrderSequenceNumber,
+    kafka_errors.UnknownProducerId,
+    kafka_errors.InvalidProducerEpoch,
+    kafka_errors.ProducerFenced,
+    kafka_errors.ProducerClosed,
+    kafka_errors.KafkaTimeoutError,
+)

@@ -1,0 +1,322 @@
+"""A batch: records of our partitions folded and stored in one transaction, each record exactly once.
+
+If the process dies before the commit, nothing of the batch happened: the next owner of the partitions reads from
+`next_offset`, which is still the old one. If it dies after the commit, everything happened, and what the outbox holds
+is published by the next owner. There is no third case, because rows, heads, outbox and `next_offset` are one commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncConnection, errors
+
+from frameledger import stored
+from frameledger.ids import ContextId
+from frameledger.record import DecodeError, Record, decode
+from frameledger_services.projector.cache import HeadCache
+from frameledger_services.projector.folding import (
+    Decoded,
+    Folding,
+    UnfoldableError,
+    decoded,
+    frame_uuid,
+    refold,
+)
+from frameledger_services.projector.head import Counters, Head
+from frameledger_services.projector.rows import OutboxRow, at
+from frameledger_services.projector.writing import write
+from frameledger_services.store import heads as head_statements
+from frameledger_services.store import projections
+from frameledger_services.store.heads import StoredHead
+from frameledger_services.store.projections import Progress
+
+Connection = AsyncConnection[Any]
+
+REFUSED_FOR_ITS_DATA = ("22", "23", "54")
+"""SQLSTATE classes that mean that these data will never be taken; all others pass."""
+
+Step = Callable[[str], Awaitable[None]]
+
+StoredIds = Mapping[tuple[str, UUID], bytes]
+"""Frames that are stored already, by context and id, with their payloads."""
+
+
+@dataclass(slots=True)
+class Owned:
+    """A partition that this projector owns, and how far it has read it."""
+
+    partition: int
+    epoch: int
+    next_offset: int
+    end_offset: int | None = None
+
+
+class FencedError(Exception):
+    """Somebody else owns these partitions by now: their state is to be dropped, and nothing of the batch happened."""
+
+    def __init__(self, partitions: set[int]) -> None:
+        super().__init__(f"partitions {sorted(partitions)} belong to another projector")
+        self.partitions = partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The names that a projector needs."""
+
+    frames: str
+    dead_letters: str
+    effects: Mapping[str, str]
+    partitions: int
+
+
+class Batches:
+    """Folds and stores batches over one connection, whose transactions are all its own.
+
+    `passing` is told the name of each step before and after it: tests kill the process there.
+    """
+
+    def __init__(
+        self, connection: Connection, topics: Topics, cache: HeadCache, passing: Step | None = None
+    ) -> None:
+        self._connection = connection
+        self._topics = topics
+        self._cache = cache
+        self._passing = passing or _pass
+
+    async def store(
+        self, records: Sequence[Record], owned: Mapping[int, Owned], positions: Mapping[int, int]
+    ) -> list[OutboxRow]:
+        """Store what lies between the partitions' `next_offset` and `positions`, and move them on.
+
+        Returns what is to be published now. Raises `FencedError` if a partition was lost, and psycopg's errors when
+        the database cannot be reached; then nothing was stored and the records have to be read again. A frame that
+        can never be folded or stored parks its conversation and is no error.
+        """
+        return await self._store_or_part(decoded(records), owned, positions, None)
+
+    async def park(self, record: Record, owned: Mapping[int, Owned], why: Exception) -> list[OutboxRow]:
+        """Store a record without folding it, and with it all that its conversation gets from here on."""
+        batch = decoded([record])
+        return await self._park(batch, owned, _positions_after(batch, owned), None, record, why)
+
+    async def _store_or_part(
+        self,
+        batch: Sequence[Decoded],
+        owned: Mapping[int, Owned],
+        positions: Mapping[int, int],
+        stored_ids: StoredIds | None,
+    ) -> list[OutboxRow]:
+        """Store a batch whole if that can be done, else in parts. Without `stored_ids` the usual path is tried first,
+        which asks no question; a unique violation leads to the slow one."""
+        try:
+            return await self._store(batch, owned, positions, stored_ids or {})
+        except UnfoldableError as error:
+            return await self._park(batch, owned, positions, stored_ids, error.record, error)
+        except errors.Error as error:
+            if isinstance(error, errors.UniqueViolation) and stored_ids is None:
+                return await self._store_or_part(batch, owned, positions, await self._stored_ids(batch))
+            if not _is_refused(error):
+                raise
+            return await self._halve(batch, owned, positions, stored_ids, error)
+
+    async def _store(
+        self,
+        batch: Sequence[Decoded],
+        owned: Mapping[int, Owned],
+        positions: Mapping[int, int],
+        stored_ids: StoredIds,
+        *,
+        parking: tuple[Record, str] | None = None,
+    ) -> list[OutboxRow]:
+        progress = [_progress(owned[partition], batch, end) for partition, end in positions.items()]
+        context_ids = {logged.context_id for _, logged in batch if not isinstance(logged, DecodeError)}
+        topic = self._topics.frames
+        try:
+            async with self._connection.transaction():
+                await self._passing("before lock")
+                held = await projections.lock(self._connection, topic, progress)
+                await self._passing("after lock")
+                lost = positions.keys() - held
+                if lost:
+                    raise FencedError(set(lost))
+                heads = await self._heads(context_ids)
+                await self._passing("after load")
+                folding = self._folding(heads, stored_ids)
+                if parking is not None:
+                    record, error = parking
+                    _park_head(folding, heads, record, error)
+                rows = folding.fold(batch)
+                await self._passing("before write")
+                await write(self._connection, rows, folding.touched.values())
+                await self._passing("after write")
+                await projections.advance(self._connection, topic, progress)
+                await self._passing("before commit")
+        except BaseException:
+            self._cache.drop(context_ids)
+            raise
+        await self._passing("after commit")
+        for head in folding.touched.values():
+            head.stored = True
+        self._cache.put(heads.values())
+        for one in progress:
+            owned[one.partition].next_offset = one.next_offset
+        return rows.outbox
+
+    async def _stored_ids(self, batch: Sequence[Decoded]) -> StoredIds:
+        """Which frames of the batch are stored already."""
+        pairs = [
+            (logged.context_id, frame_uuid(logged.frame_id))
+            for _, logged in batch
+            if not isinstance(logged, DecodeError)
+        ]
+        async with self._connection.transaction():
+            return await head_statements.recent_ids(self._connection, pairs)
+
+    async def _halve(
+        self,
+        batch: Sequence[Decoded],
+        owned: Mapping[int, Owned],
+        positions: Mapping[int, int],
+        stored_ids: StoredIds | None,
+        error: errors.Error,
+    ) -> list[OutboxRow]:
+        """The database refused the batch for its data: halve it until the record is found, and park its
+        conversation."""
+        if not batch:
+            raise error
+        if len(batch) == 1:
+            return await self._park(batch, owned, positions, stored_ids, batch[0][0], error)
+        first, second = batch[: len(batch) // 2], batch[len(batch) // 2 :]
+        outbox = await self._store_or_part(first, owned, _positions_after(first, owned), stored_ids)
+        return outbox + await self._store_or_part(second, owned, positions, stored_ids)
+
+    async def _park(
+        self,
+        batch: Sequence[Decoded],
+        owned: Mapping[int, Owned],
+        positions: Mapping[int, int],
+        stored_ids: StoredIds | None,
+        record: Record,
+        error: Exception,
+    ) -> list[OutboxRow]:
+        """Store what lies before the record, then park its conversation at it, then go on."""
+        index = next(index for index, (one, _) in enumerate(batch) if one is record)
+        before, here, after = batch[:index], batch[index : index + 1], batch[index + 1 :]
+        outbox: list[OutboxRow] = []
+        if before:
+            outbox += await self._store_or_part(before, owned, _positions_after(before, owned), stored_ids)
+        position = _positions_after(here, owned)
+        try:
+            outbox += await self._store(here, owned, position, stored_ids or {}, parking=(record, str(error)))
+        except errors.Error as refused:
+            if not _is_refused(refused):
+                raise
+            outbox += await self._set_aside(record, owned, position, refused)
+        return outbox + await self._store_or_part(after, owned, positions, stored_ids)
+
+    async def _set_aside(
+        self, record: Record, owned: Mapping[int, Owned], positions: Mapping[int, int], error: errors.Error
+    ) -> list[OutboxRow]:
+        """The database refuses even the bare row: the bytes are kept as a rejected frame, the conversation goes on."""
+        problem = DecodeError("not_json", f"the database refuses it: {error.diag.message_primary or error}")
+        return await self._store([(record, problem)], owned, positions, {})
+
+    def _folding(self, heads: Mapping[str, Head], stored_ids: StoredIds) -> Folding:
+        topics = self._topics
+        return Folding(heads, topics.partitions, topics.effects.__getitem__, topics.dead_letters, stored_ids)
+
+    async def _heads(self, context_ids: set[ContextId]) -> dict[str, Head]:
+        """The heads of these conversations: from memory, all others in one query."""
+        heads: dict[str, Head] = {}
+        missing = []
+        for context_id in context_ids:
+            head = self._cache.get(context_id)
+            if head is None:
+                missing.append(context_id)
+            else:
+                heads[context_id] = head
+        loaded = await head_statements.load(self._connection, missing)
+        for context_id in missing:
+            found = loaded.get(context_id)
+            heads[context_id] = Head.new(context_id) if found is None else loaded_head(context_id, found)
+        return heads
+
+
+async def _pass(_: str) -> None:
+    """Nobody listens."""
+
+
+def _progress(owned: Owned, batch: Sequence[Decoded], next_offset: int) -> Progress:
+    last = None
+    for record, _ in batch:
+        if record.partition == owned.partition:
+            last = record
+    return Progress(
+        partition=owned.partition,
+        epoch=owned.epoch,
+        expected=owned.next_offset,
+        next_offset=next_offset,
+        end_offset=owned.end_offset,
+        last_offset=None if last is None else last.offset,
+        last_hash=None if last is None else record_hash(last),
+        last_logged_at=None if last is None or last.timestamp_ms is None else at(last.timestamp_ms),
+    )
+
+
+def record_hash(record: Record) -> bytes:
+    """What is compared when a partition is taken over: is the last record that was read still the one we know?"""
+    parts = (record.key or b"", record.value or b"", str(record.timestamp_ms).encode())
+    return sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
+
+
+def _positions_after(batch: Sequence[Decoded], owned: Mapping[int, Owned]) -> dict[int, int]:
+    """Where the partitions stand after these records."""
+    return {record.partition: record.offset + 1 for record, _ in batch if record.partition in owned}
+
+
+def _park_head(folding: Folding, heads: Mapping[str, Head], record: Record, error: str) -> None:
+    key = (record.key or b"").decode("utf-8", "replace")
+    head = heads[key]
+    if head.parked_version is None:
+        head.park(error.replace("\x00", ""), datetime.now(UTC))
+
+
+def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
+    """A head as the database has it, with what its stored state does not know yet folded in."""
+    row = found.row
+    head = Head(
+        context_id,
+        stored.load(row["state"].encode()),
+        bytes(row["chain"]),
+        version=row["version"],
+        started_at=row["started_at"],
+        last_at=row["last_at"],
+        counters=Counters(
+            messages=row["message_count"],
+            runs=row["run_count"],
+            calls=row["call_count"],
+            open_calls=row["open_call_count"],
+            interruptions=row["interruption_count"],
+            unknown=row["unknown_count"],
+            duplicates=row["duplicate_count"],
+        ),
+        run_version=row["run_version"],
+        parked_version=row["parked_version"],
+        parked_error=row["parked_error"],
+        stored=True,
+    )
+    refold(head, (decode(payload) for payload in found.unfolded))
+    run = head.state.runs.open
+    if run is not None and row["open_run_texted"]:
+        head.texted_attempt = (run.run_id, int(run.attempt))
+    return head
+
+
+def _is_refused(error: errors.Error) -> bool:
+    return (error.sqlstate or "")[:2] in REFUSED_FOR_ITS_DATA

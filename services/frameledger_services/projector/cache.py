@@ -1,0 +1,53 @@
+"""The heads in memory: the least recently used go when they take too many bytes together."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from frameledger_services.projector.head import Head
+
+DEFAULT_BYTES = 256 * 1024 * 1024
+
+
+class HeadCache:
+    """Heads by context id, bounded in bytes (as `Head.weight` estimates them), not in number."""
+
+    def __init__(self, limit_bytes: int = DEFAULT_BYTES) -> None:
+        self._limit = limit_bytes
+        self._heads: OrderedDict[str, tuple[Head, int]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, context_id: str) -> Head | None:
+        found = self._heads.get(context_id)
+        if found is None:
+            return None
+        self._heads.move_to_end(context_id)
+        return found[0]
+
+    def put(self, heads: Iterable[Head]) -> None:
+        """Keep these heads as they are now, and let go of others if there is no room."""
+        for head in heads:
+            self._drop(head.context_id)
+            weight = head.weight()
+            self._heads[head.context_id] = head, weight
+            self._bytes += weight
+        while self._bytes > self._limit and len(self._heads) > 1:
+            self._drop(next(iter(self._heads)))
+
+    def drop(self, context_ids: Iterable[str]) -> None:
+        """Forget these heads: they may be ahead of the database, or somebody else's by now."""
+        for context_id in context_ids:
+            self._drop(context_id)
+
+    def clear(self) -> None:
+        self._heads.clear()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def _drop(self, context_id: str) -> None:
+        found = self._heads.pop(context_id, None)
+        if found is not None:
+            self._bytes -= found[1]

@@ -1,0 +1,139 @@
+"""What the outbox holds goes to Kafka, right after the commit that wrote it.
+
+If the process dies before a row was sent, or after that and before it was removed, the row is still there and the
+partition's next owner sends it, a second time perhaps. Effects have ids that follow from their cause, so asking twice
+asks once; a forwarded copy has its original's id, so it is folded once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+import structlog
+from psycopg import AsyncConnection
+
+from frameledger.record import Outgoing
+from frameledger_services.event_log.producer import Producer, TooLargeError
+from frameledger_services.projector.rows import OutboxRow
+from frameledger_services.store import batch as statements
+from frameledger_services.store import projections
+
+Send = Callable[[Sequence[OutboxRow]], Awaitable[list[OutboxRow]]]
+"""Publishes rows in their order; returns when the broker has acknowledged them, with those that no topic can take."""
+
+Connection = AsyncConnection[Any]
+
+_log = structlog.get_logger("projector")
+
+
+class Relay:
+    """Sends and removes rows in the background, in the order in which they were handed over."""
+
+    def __init__(self, connection: Connection, send: Send, passing: Callable[[str], Awaitable[None]]) -> None:
+        self._connection = connection
+        self._send = send
+        self._passing = passing
+        self._waiting: list[OutboxRow] = []
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def hand_over(self, rows: Iterable[OutboxRow]) -> None:
+        """A batch was committed: announce it, and publish what it left in the outbox. Never blocks."""
+        self._waiting += rows
+        self._idle.clear()
+        self._wake.set()
+
+    async def drained(self) -> None:
+        """Returns when everything that was handed over is sent and removed."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """Work until cancelled. Raises what the broker or the database raises; nothing is lost by that."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            rows, self._waiting = self._waiting, []
+            await self._connection.execute(f"NOTIFY {projections.CHANNEL}")
+            if rows:
+                await self._passing("before send")
+                too_large = await self._send(rows)
+                await self._passing("after send")
+                await self._remove(rows, too_large)
+                await self._passing("after removal")
+            if not self._waiting:
+                self._idle.set()
+
+    async def _remove(self, rows: Sequence[OutboxRow], too_large: Sequence[OutboxRow]) -> None:
+        """Remove what is on Kafka, and what can never be: that is kept among the rejected frames."""
+        places = [(row.topic, row.partition, row.offset, row.ordinal) for row in rows]
+        if not too_large:
+            await statements.delete_outbox(self._connection, places)
+            return
+        for row in too_large:
+            _log.error("too large to publish", kind=row.kind, to=row.to_topic, of=(row.partition, row.offset))
+        async with self._connection.transaction():
+            await statements.keep_unsendable(
+                self._connection,
+                [
+                    (one.topic, one.partition, one.offset, one.context_id, one.key, one.value)
+                    for one in too_large
+                ],
+            )
+            await statements.delete_outbox(self._connection, places)
+
+
+def sending(producer: Producer) -> Send:
+    """Sends rows with a producer. One that its topic cannot take does not hold the others up."""
+
+    async def send(rows: Sequence[OutboxRow]) -> list[OutboxRow]:
+        too_large: list[OutboxRow] = []
+        for topic, some in groupby(sorted(rows, key=_to_topic), key=_to_topic):
+            group = list(some)
+            try:
+                await producer.publish(topic, [_outgoing(row) for row in group])
+            except TooLargeError:
+                # Sending the others a second time asks for nothing twice; see above.
+                for row in group:
+                    try:
+                        await producer.publish(topic, [_outgoing(row)])
+                    except TooLargeError:
+                        too_large.append(row)
+        return too_large
+
+    return send
+
+
+def _outgoing(row: OutboxRow) -> Outgoing:
+    # A dead letter may have had no key or no value at all; `rejected_frames` knows.
+    return Outgoing(row.key or b"", row.value or b"", row.headers)
+
+
+async def left_behind(connection: Connection, topic: str, partitions: Sequence[int]) -> list[OutboxRow]:
+    """What a former owner of these partitions committed and did not remove, in the order of its causes."""
+    cursor = await connection.execute(
+        """
+        SELECT topic, partition, "offset", ordinal, kind, to_topic, context_id, key, value, headers
+        FROM outbox
+        WHERE topic = %s AND partition = ANY (%s)
+        ORDER BY partition, "offset", ordinal
+        """,
+        (topic, list(partitions)),
+    )
+    rows = await cursor.fetchall()
+    return [
+        OutboxRow(
+            **dict(zip(_COLUMNS, row, strict=True)) | {"headers": statements.headers_from_json(row[-1])}
+        )
+        for row in rows
+    ]
+
+
+def _to_topic(row: OutboxRow) -> str:
+    return row.to_topic
+
+
+_COLUMNS = tuple(OutboxRow.__dataclass_fields__)

@@ -1,0 +1,173 @@
+"""What a batch writes, table by table, gathered while it is folded and written at its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from frameledger.record import Record
+from frameledger_services.store.tables import FOR_EVER
+
+Key = tuple[Any, ...]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class FrameRow(NamedTuple):
+    """A row of `frames`: as a tuple it is written as it is."""
+
+    context_id: str
+    version: int
+    frame_id: UUID
+    logged_at: datetime
+    produced_at: datetime | None
+    offset: int
+    partition: int
+    type: str
+    outcome: str
+    reason: str | None
+    run_id: str | None
+    tool_call_id: str | None
+    source: str | None
+    trace_id: str | None
+    causation_id: str | None
+    chain: bytes
+    payload: bytes
+
+
+@dataclass(slots=True)
+class MessageRow:
+    """A row of `messages`. `inherits` says that its `run_id` is that of the row it replaces, written earlier."""
+
+    context_id: str
+    era: int
+    position: int
+    valid_from: int
+    valid_to: int
+    role: str | None
+    text: str | None
+    run_id: str | None
+    message: bytes
+    inherits: bool = False
+
+
+@dataclass(slots=True)
+class OutboxRow:
+    """A row of `outbox`: something to be published, in the place of what caused it."""
+
+    topic: str
+    partition: int
+    offset: int
+    ordinal: int
+    kind: str
+    to_topic: str
+    context_id: str | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(slots=True)
+class Rejection:
+    """A record that is set aside, and why: a row of `rejected_frames`."""
+
+    record: Record
+    code: str
+    error: str
+    context_id: str | None = None
+
+    @property
+    def logged_at(self) -> datetime | None:
+        return None if self.record.timestamp_ms is None else at(self.record.timestamp_ms)
+
+
+@dataclass(slots=True)
+class Rows:
+    """Everything that one transaction writes, in the order in which it was folded."""
+
+    frames: list[FrameRow] = field(default_factory=list)
+    written: list[MessageRow] = field(default_factory=list)
+    ended: list[tuple[str, int, int, int]] = field(default_factory=list)
+    """Messages of earlier batches that are valid no longer: context, era, position, the version."""
+
+    eras: list[tuple[str, int, int]] = field(default_factory=list)
+    settings: dict[tuple[str, str, int], bytes] = field(default_factory=dict)
+    new_runs: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    run_patches: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    new_calls: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    call_patches: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    outbox: list[OutboxRow] = field(default_factory=list)
+    rejections: list[Rejection] = field(default_factory=list)
+    _newest: dict[tuple[str, int, int], MessageRow] = field(default_factory=dict)
+
+    def write_message(self, row: MessageRow) -> None:
+        self.written.append(row)
+        self._newest[row.context_id, row.era, row.position] = row
+
+    def end_message(self, context_id: str, era: int, position: int, version: int) -> MessageRow | None:
+        """End what stands at a position; the row itself if this batch wrote it."""
+        row = self._newest.pop((context_id, era, position), None)
+        if row is None:
+            self.ended.append((context_id, era, position, version))
+        else:
+            row.valid_to = version
+        return row
+
+    def messages(self) -> list[MessageRow]:
+        """The rows to be inserted; what one frame wrote and took back again was never there."""
+        return [row for row in self.written if row.valid_from < row.valid_to]
+
+    def run(self, context_id: str, run_id: str) -> dict[str, Any]:
+        """The columns of a run that this batch changes."""
+        key = (context_id, run_id)
+        new = self.new_runs.get(key)
+        return new if new is not None else self.run_patches.setdefault(key, {})
+
+    def call(self, context_id: str, requested_version: int, ordinal: int) -> dict[str, Any]:
+        """The columns of a call that this batch changes."""
+        key = (context_id, requested_version, ordinal)
+        new = self.new_calls.get(key)
+        return new if new is not None else self.call_patches.setdefault(key, {})
+
+
+def at(timestamp_ms: int) -> datetime:
+    """A record's time as the database keeps it."""
+    return _EPOCH + timedelta(milliseconds=timestamp_ms)
+
+
+def open_row(
+    context_id: str, era: int, position: int, version: int, run_id: str | None, message: Any, encoded: bytes
+) -> MessageRow:
+    """The row of a message that is valid from this version on."""
+    role, text = readable(message)
+    return MessageRow(context_id, era, position, version, FOR_EVER, role, text, run_id, encoded)
+
+
+def readable(message: Any) -> tuple[str | None, str | None]:
+    """Who speaks, and what a person reads of a message: views show these two and never look into its JSON."""
+    if "llm" in message and "message" in message:
+        inner = message["message"]
+        text = inner.get("text") if isinstance(inner, dict) else None
+        return clean(str(message["llm"])), clean(text) if isinstance(text, str) else None
+    role, content = message.get("role"), message.get("content")
+    return clean(role) if isinstance(role, str) else None, _text(content, message.get("tool_calls"))
+
+
+def clean(text: str) -> str:
+    """Text that a `text` column takes: NUL is the one character of JSON that it does not."""
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}") if "\x00" in text else text
+
+
+def _text(content: Any, tool_calls: Any) -> str | None:
+    if isinstance(content, str):
+        return clean(content)
+    if isinstance(content, list):
+        texts = [part.get("text") for part in content if isinstance(part, dict)]
+        return clean(" ".join(text for text in texts if isinstance(text, str))) or None
+    if isinstance(tool_calls, list):
+        functions = [call.get("function") for call in tool_calls if isinstance(call, dict)]
+        called = [f"{one.get('name')}({one.get('arguments')})" for one in functions if isinstance(one, dict)]
+        return clean(", ".join(called)) or None
+    return None

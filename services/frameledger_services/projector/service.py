@@ -1,0 +1,323 @@
+"""The projector as a service: consumes the frames, stores them in batches, publishes what follows from them.
+
+The consumer group only deals out partitions; how far each was read stands in Postgres, moved in the transaction of
+each batch. A partition that the group gives us is paused until it is taken over (`partitions`), so no record is read
+before its place is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Container, Iterator, Sequence
+from contextlib import AsyncExitStack
+from random import random
+from typing import Any
+
+import psycopg
+import structlog
+from psycopg import AsyncConnection
+
+from frameledger.record import Record
+from frameledger_services import access
+from frameledger_services.event_log import broker, identity
+from frameledger_services.event_log.consumer import (
+    ConsumerRebalanceListener,
+    KafkaError,
+    NoOffsetForPartitionError,
+    TopicPartition,
+    consumer,
+    to_record,
+)
+from frameledger_services.event_log.looking import looking
+from frameledger_services.event_log.producer import Producer, PublishError
+from frameledger_services.event_log.topics import Topics as TopicNames
+from frameledger_services.projector import partitions
+from frameledger_services.projector.batches import Batches, FencedError, Owned, Step, Topics
+from frameledger_services.projector.cache import HeadCache
+from frameledger_services.projector.folding import effect_topics
+from frameledger_services.projector.relay import Relay, left_behind, sending
+from frameledger_services.projector.rows import OutboxRow
+from frameledger_services.settings import Settings
+from frameledger_services.store import copying, schema
+
+MAX_RECORDS = 1_000
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+"""A batch ends with the record that makes it larger than this; a single record may be as large as records get."""
+
+QUIET_MS = 500
+"""How long one look for new records takes when there are none; the first that comes ends it."""
+
+CAREFUL_AFTER = 3
+"""So many lives ended at one offset: from then on each record has a transaction of its own, and a deadline."""
+
+PARK_AFTER = 5
+"""So many lives ended at one offset, the last ones over one record: it is what kills, and is parked."""
+
+CAREFUL_SECONDS = 30
+"""How long a single record may take then. A fold that never returns ends its process, which counts as a life."""
+
+DRAIN_SECONDS = 10.0
+
+LONGEST_TRUCE = 0.5
+"""Seconds at most, by chance, before one who was fenced takes over again: whoever fenced it gets something done."""
+
+PASSING = (psycopg.errors.IdleInTransactionSessionTimeout, psycopg.errors.ReadOnlySqlTransaction)
+"""Errors that another connection mends and that psycopg does not call operational: after we were frozen for long, and
+while a server is a standby."""
+
+KEEPALIVE: dict[str, str | int] = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+    "options": "-c idle_in_transaction_session_timeout=10s",
+}
+
+_log = structlog.get_logger("projector")
+
+
+async def serve(settings: Settings, stopping: asyncio.Event, passing: Step | None = None) -> None:
+    """Project until `stopping` is set. What is away for a while is waited for, and said.
+
+    Raises what waiting does not mend: a database in another shape, a log that is not the one that was projected.
+    """
+    pause = 0.5
+    while not stopping.is_set():
+        try:
+            await _project(settings, stopping, passing or _pass)
+        except* (
+            psycopg.OperationalError,
+            *PASSING,
+            KafkaError,
+            broker.BrokerError,
+            PublishError,
+            TimeoutError,
+        ) as errors:
+            what = str(errors.exceptions[0]).strip() or type(errors.exceptions[0]).__name__
+            _log.warning("waiting", reason=what, again_in=pause)
+            await _sleep(stopping, pause)
+            pause = min(pause * 2, 10.0)
+        else:
+            pause = 0.5
+
+
+async def _project(settings: Settings, stopping: asyncio.Event, passing: Step) -> None:
+    names = TopicNames(settings.topic_prefix)
+    async with AsyncExitStack() as stack:
+        batches_connection = await stack.enter_async_context(await _connect(settings, "projector"))
+        relay_connection = await stack.enter_async_context(await _connect(settings, "projector relay"))
+        await schema.check(batches_connection)
+        async with broker.connect(settings) as brokers:
+            found = await brokers.describe([names.frames])
+        if names.frames not in found:
+            raise broker.BrokerError(f"The topic {names.frames} is not there: `frameledger topics --create`.")
+        async with batches_connection.transaction():
+            await identity.hold(batches_connection, found[names.frames])
+        producer = await stack.enter_async_context(Producer(settings, name="frameledger-projector"))
+        log = await stack.enter_async_context(looking(settings, names.frames))
+
+        topics = Topics(
+            frames=names.frames,
+            dead_letters=names.dead_letters,
+            effects=effect_topics(names),
+            partitions=found[names.frames].partitions,
+        )
+        client = consumer(settings, group=f"{settings.topic_prefix}projector", name="frameledger-projector")
+        relay = Relay(relay_connection, sending(producer), passing)
+        projector = _Projector(client, batches_connection, relay, log, topics, passing)
+        client.subscribe([names.frames], listener=projector)
+        await client.start()
+        stack.push_async_callback(client.stop)
+        async with asyncio.TaskGroup() as tasks:
+            relaying = tasks.create_task(relay.run())
+            await projector.run(stopping)
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await relay.drained()
+            relaying.cancel()
+
+
+class KillerError(Exception):
+    """Projectors died one after the other when this record was next."""
+
+    def __init__(self, lives: int) -> None:
+        super().__init__(
+            f"{lives - 1} projectors died when this frame was next; it is not folded until that is mended"
+        )
+
+
+class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
+    """One membership in the group, over one pair of connections."""
+
+    def __init__(
+        self,
+        client: Any,
+        connection: AsyncConnection[Any],
+        relay: Relay,
+        log: partitions.Log,
+        topics: Topics,
+        passing: Step,
+    ) -> None:
+        self._client = client
+        self._connection = connection
+        self._relay = relay
+        self._log = log
+        self._topics = topics
+        self._cache = HeadCache()
+        self._batches = Batches(connection, topics, self._cache, passing)
+        self._owner = f"{socket.gethostname()}/{os.getpid()}"
+        self._owned: dict[int, Owned] = {}
+        self._careful: dict[int, int] = {}
+        self._to_take: set[int] = set()
+        self._was_fenced = False
+        self._between_batches = asyncio.Lock()
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        while not stopping.is_set():
+            if self._was_fenced:
+                # Two who both believe that they own a partition would fence each other in step, for ever.
+                await _sleep(stopping, random() * LONGEST_TRUCE)
+                self._was_fenced = False
+            await self._take_over()
+            try:
+                found = await self._client.getmany(timeout_ms=QUIET_MS, max_records=MAX_RECORDS)
+            except NoOffsetForPartitionError:
+                # Said of a partition that was assigned a moment ago; it gets its offset when it is taken over.
+                continue
+            async with self._between_batches:
+                await self._store(found)
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """Called by the consumer before others get them: a batch under way is finished first."""
+        async with self._between_batches:
+            for place in revoked:
+                self._let_go(place.partition)
+            self._cache.clear()
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        if assigned:
+            self._client.pause(*assigned)
+        self._to_take = {place.partition for place in assigned}
+
+    async def _take_over(self) -> None:
+        for partition in sorted(self._to_take):
+            taken = await partitions.take_over(
+                self._connection, self._log, self._topics.frames, partition, self._owner
+            )
+            if partition not in self._to_take:
+                continue  # revoked meanwhile
+            self._to_take.discard(partition)
+            self._owned[partition] = taken.owned
+            if taken.lives > CAREFUL_AFTER:
+                self._careful[partition] = taken.lives
+                _log.warning(
+                    "careful", partition=partition, offset=taken.owned.next_offset, lives=taken.lives
+                )
+            place = TopicPartition(self._topics.frames, partition)
+            self._client.seek(place, taken.owned.next_offset)
+            self._client.resume(place)
+            left = await left_behind(self._connection, self._topics.frames, [partition])
+            if left:
+                self._relay.hand_over(left)
+
+    async def _store(self, found: dict[Any, list[Any]]) -> None:
+        records = [
+            to_record(received)
+            for place, some in found.items()
+            if place.partition in self._owned
+            for received in some
+        ]
+        ends = await self._positions()
+        for chunk, positions in _chunks(records, ends, self._careful):
+            try:
+                self._relay.hand_over(await self._store_chunk(chunk, positions))
+            except FencedError as fenced:
+                _log.warning("fenced", partitions=sorted(fenced.partitions))
+                # All of them: the consumer is past the records of the batches that do not come any more.
+                self._retreat(set(ends))
+                return
+        for partition in ends:
+            self._careful.pop(partition, None)
+
+    async def _store_chunk(self, chunk: Sequence[Record], positions: dict[int, int]) -> list[OutboxRow]:
+        partition = chunk[0].partition if chunk else None
+        if partition not in self._careful:
+            return await self._batches.store(chunk, self._owned, positions)
+        lives, self._careful[partition] = self._careful[partition], 0
+        if lives > PARK_AFTER:
+            parked = await self._batches.park(chunk[0], self._owned, KillerError(lives))
+            return parked + await self._batches.store([], self._owned, positions)
+        signal.alarm(CAREFUL_SECONDS)
+        try:
+            return await self._batches.store(chunk, self._owned, positions)
+        finally:
+            signal.alarm(0)
+
+    async def _positions(self) -> dict[int, int]:
+        """Where the consumer stands on the partitions that moved, also behind a transaction's marker."""
+        positions = {}
+        for partition, owned in self._owned.items():
+            place = TopicPartition(self._topics.frames, partition)
+            if place in self._client.assignment():
+                position = await self._client.position(place)
+                owned.end_offset = self._client.highwater(place) or owned.end_offset
+                if position > owned.next_offset:
+                    positions[partition] = position
+        return positions
+
+    def _retreat(self, moved: set[int]) -> None:
+        """After a fence nothing in memory can be trusted: take over anew what the group still gives us."""
+        self._was_fenced = True
+        self._cache.clear()
+        for partition in moved:
+            self._let_go(partition)
+            place = TopicPartition(self._topics.frames, partition)
+            if place in self._client.assignment():
+                self._client.pause(place)
+                self._to_take.add(partition)
+
+    def _let_go(self, partition: int) -> None:
+        self._owned.pop(partition, None)
+        self._to_take.discard(partition)
+        self._careful.pop(partition, None)
+
+
+def _chunks(
+    records: Sequence[Record], ends: dict[int, int], careful: Container[int]
+) -> Iterator[tuple[Sequence[Record], dict[int, int]]]:
+    """Batches of bounded size, each with where its partitions stand after it; the last brings all to their ends.
+
+    A record of a partition that needs care is a batch by itself.
+    """
+    chunk: list[Record] = []
+    size = 0
+    for record in records:
+        alone = record.partition in careful
+        if chunk and (alone or chunk[-1].partition in careful or size >= MAX_BATCH_BYTES):
+            yield chunk, {one.partition: one.offset + 1 for one in chunk}
+            chunk, size = [], 0
+        chunk.append(record)
+        size += len(record.value or b"")
+    if ends:
+        yield chunk, ends
+
+
+async def _connect(settings: Settings, name: str) -> AsyncConnection[Any]:
+    address = access.database_address(settings, application_name=f"frameledger {name}", **KEEPALIVE)
+    connection = await AsyncConnection.connect(address, autocommit=True)
+    copying.prepare(connection)
+    return connection
+
+
+async def _sleep(stopping: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await stopping.wait()
+    except TimeoutError:
+        return
+
+
+async def _pass(_: str) -> None:
+    """Nobody listens."""

@@ -1,0 +1,237 @@
+"""From a step of the fold to rows: what each change means for the tables."""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from pydantic_core import to_json
+
+from frameledger.evolve import Step
+from frameledger.evolve.changes import (
+    CallAnnounced,
+    CallDispatched,
+    CallKey,
+    CallProgressed,
+    CallSettled,
+    CallStarted,
+    CallWaiting,
+    Change,
+    EraBegan,
+    MessageAppended,
+    MessageEnded,
+    MessageReplaced,
+    RunClosed,
+    RunOpened,
+    RunRequested,
+    RunStarted,
+    SettingChanged,
+)
+from frameledger.evolve.state import State
+from frameledger.frames import (
+    AnyFrame,
+    ErrorFrame,
+    InterruptionFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    TextFrame,
+)
+from frameledger_services.projector.head import Head
+from frameledger_services.projector.rows import Rows, clean, open_row
+
+Row = dict[str, Any]
+
+
+def write_step(rows: Rows, head: Head, frame: AnyFrame, step: Step, before: State, logged_at: Any) -> None:
+    """Add what this step changed to the rows of the batch, and to the head's counters.
+
+    `head` still has the version before; `step` has the next one.
+    """
+    writing = _Writing(rows, head, frame, step.state.version, logged_at, era=before.place.era)
+    for change in step.changes:
+        writing.write(change)
+    if step.outcome == "applied":
+        writing.notice(before, step.state)
+    if isinstance(frame, InterruptionFrame):
+        head.counters.interruptions += 1
+
+
+class _Writing:
+    """One step being written."""
+
+    def __init__(
+        self, rows: Rows, head: Head, frame: AnyFrame, version: int, logged_at: Any, *, era: int
+    ) -> None:
+        self.rows = rows
+        self.head = head
+        self.frame = frame
+        self.version = version
+        self.logged_at = logged_at
+        self.era = era
+        self.context_id = head.context_id
+
+    def write(self, change: Change) -> None:
+        counters = self.head.counters
+        match change:
+            case MessageAppended():
+                counters.messages += 1
+                self._open(change.position, change.message, change.run_id)
+            case MessageReplaced():
+                replaced = self.rows.end_message(self.context_id, self.era, change.position, self.version)
+                self._open(change.position, change.message, replaced.run_id if replaced else None)
+                self.rows.written[-1].inherits = replaced is None
+            case MessageEnded():
+                counters.messages -= 1
+                self.rows.end_message(self.context_id, self.era, change.position, self.version)
+            case EraBegan():
+                counters.messages = 0
+                self.era = change.era
+                self.rows.eras.append((self.context_id, self.version, change.era))
+            case SettingChanged():
+                self.rows.settings[self.context_id, change.name, self.version] = to_json(change.value)
+            case RunRequested() | RunOpened() | RunStarted() | RunClosed():
+                self._write_run(change)
+            case (
+                CallAnnounced()
+                | CallDispatched()
+                | CallStarted()
+                | CallWaiting()
+                | CallProgressed()
+                | CallSettled()
+            ):
+                self._write_call(change)
+            case _:
+                assert_never(change)
+
+    def notice(self, before: State, after: State) -> None:
+        """What no change says: the first text of an attempt, an error that closed nothing, a run that was dropped."""
+        frame, run = self.frame, before.runs.open
+        if isinstance(frame, TextFrame) and run is not None and run.run_id == _answered_run(after):
+            attempt = (run.run_id, int(run.attempt))
+            if self.head.texted_attempt != attempt and frame.text:
+                self.head.texted_attempt = attempt
+                self._run(run.run_id)["first_text_at"] = self.logged_at
+        elif isinstance(frame, ErrorFrame) and run is not None and frame.run_id in (None, run.run_id):
+            self._run(run.run_id).update(error=clean(frame.message), error_code=_clean(frame.code))
+        wanted = before.runs.wanted
+        if wanted is not None and after.runs.wanted is None:
+            opened = after.runs.open is not None and after.runs.open.run_id == wanted.run_id
+            row = self._run(wanted.run_id)
+            if not opened and row.get("status") not in ("open", "ended"):
+                row.update(status="dropped", closed_version=self.version, closed_at=self.logged_at)
+
+    def _open(self, position: int, message: Any, run_id: str | None) -> None:
+        row = open_row(self.context_id, self.era, position, self.version, run_id, message, to_json(message))
+        self.rows.write_message(row)
+
+    def _run(self, run_id: str) -> Row:
+        return self.rows.run(self.context_id, run_id)
+
+    def _write_run(self, change: RunRequested | RunOpened | RunStarted | RunClosed) -> None:
+        match change:
+            case RunRequested():
+                if change.first:
+                    self._new_run(change.run_id)
+            case RunOpened():
+                self.head.run_version = self.version
+                self._run(change.run_id).update(
+                    status="open", opened_version=self.version, opened_at=self.logged_at
+                )
+            case RunStarted():
+                row = self._run(change.run_id)
+                row.update(attempt=change.attempt, started_at=self.logged_at, first_text_at=None)
+                if isinstance(self.frame, LLMFullResponseStartFrame):
+                    row.update(
+                        worker=self.frame.worker,
+                        provider=_clean(self.frame.provider),
+                        model=_clean(self.frame.model),
+                        request_sha256=_clean(self.frame.request_sha256),
+                    )
+            case RunClosed():
+                row = self._run(change.run_id)
+                row.update(status=change.end, closed_version=self.version, closed_at=self.logged_at)
+                if isinstance(self.frame, LLMFullResponseEndFrame):
+                    row["finish_reason"] = self.frame.finish_reason
+                    usage = self.frame.usage
+                    if usage is not None:
+                        row.update({name: getattr(usage, name) for name in _TOKENS})
+
+    def _new_run(self, run_id: str) -> None:
+        self.head.counters.runs += 1
+        self.rows.new_runs[self.context_id, run_id] = {
+            "context_id": self.context_id,
+            "run_id": run_id,
+            "requested_version": self.version,
+            "requested_at": self.logged_at,
+            "trigger": self.frame.type,
+            "status": "noted" if self.head.state.terms.recording else "requested",
+        }
+
+    def _write_call(
+        self,
+        change: CallAnnounced | CallDispatched | CallStarted | CallWaiting | CallProgressed | CallSettled,
+    ) -> None:
+        match change:
+            case CallAnnounced():
+                row = self._new_call(change.key, change.tool_call_id, change.function_name, change.arguments)
+                row.update(status="announced", run_id=change.run_id, group_id=change.group_id)
+            case CallDispatched():
+                self._call(change.key).update(status="dispatched", dispatched_at=self.logged_at)
+            case CallStarted():
+                self._write_start(change)
+            case CallWaiting():
+                self._call(change.key)["status"] = "waiting"
+            case CallProgressed():
+                row = self._call(change.key)
+                row["progress_count"] = row.get("progress_count", 0) + 1
+            case CallSettled():
+                self.head.counters.open_calls -= 1
+                self._call(change.key).update(
+                    status=change.end, settled_version=self.version, settled_at=self.logged_at
+                )
+                if change.result is not None:
+                    self._call(change.key)["result"] = to_json(change.result)
+
+    def _write_start(self, change: CallStarted) -> None:
+        if change.key.requested_version == self.version and not change.again:
+            row = self._new_call(change.key, change.tool_call_id, change.function_name, change.arguments)
+        else:
+            row = self._call(change.key)
+        if not change.again:
+            row.update(started_version=self.version, started_at=self.logged_at)
+        row.update(
+            status="running",
+            worker=change.worker,
+            attempt=change.call_attempt or 0,
+            synchronous=change.synchronous,
+        )
+        if change.group_id is not None:
+            row["group_id"] = change.group_id
+
+    def _call(self, key: CallKey) -> Row:
+        return self.rows.call(self.context_id, key.requested_version, key.ordinal)
+
+    def _new_call(self, key: CallKey, tool_call_id: str, function_name: str, arguments: Any) -> Row:
+        self.head.counters.calls += 1
+        self.head.counters.open_calls += 1
+        row: Row = {
+            "context_id": self.context_id,
+            "requested_version": key.requested_version,
+            "ordinal": key.ordinal,
+            "requested_at": self.logged_at,
+            "tool_call_id": tool_call_id,
+            "function_name": clean(function_name),
+            "arguments": to_json(arguments),
+        }
+        self.rows.new_calls[self.context_id, key.requested_version, key.ordinal] = row
+        return row
+
+
+_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+
+
+def _answered_run(state: State) -> str | None:
+    return None if state.speech.response is None else state.speech.response.run_id
+
+
+def _clean(text: str | None) -> str | None:
+    return None if text is None else clean(text)

@@ -1,0 +1,283 @@
+"""Unparking: what stopped a conversation is mended, and its frames are folded after all, in their order.
+
+Done beside running projectors, in transactions of bounded size. Each holds the partition, folds the next parked
+frames and moves the conversation on, and fences the partition's owner, whose memory of it is out of date by then. A
+process that dies in between leaves a conversation that is parked from a later version on.
+
+What the folded frames ask for is asked for now if it is young, and closed by a frame of its own if it is old: nobody
+waits for the answer to a question of yesterday.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid5
+
+from psycopg import AsyncConnection, errors
+
+from frameledger.decoding import decode
+from frameledger.effects import CallFunction, Cancel, Effect, RunInference
+from frameledger.evolve import evolve
+from frameledger.evolve.state import State
+from frameledger.frames import ErrorFrame, FunctionCallCancelFrame
+from frameledger.ids import ContextId
+from frameledger.react import react
+from frameledger.record import Outgoing, Place, outgoing
+from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.event_log.producer import PublishError
+from frameledger_services.event_log.topics import Topics
+from frameledger_services.projector.batches import REFUSED_FOR_ITS_DATA, loaded_head
+from frameledger_services.projector.folding import effect_row, effect_topics
+from frameledger_services.projector.head import Head
+from frameledger_services.projector.relay import Send
+from frameledger_services.projector.rows import OutboxRow, Rows, clean
+from frameledger_services.projector.step_rows import write_step
+from frameledger_services.projector.writing import write
+from frameledger_services.settings import SettingsError
+from frameledger_services.store import batch as statements
+from frameledger_services.store import heads as head_statements
+from frameledger_services.store import parking, projections
+from frameledger_services.store.parking import ParkedFrame, Settled
+
+Connection = AsyncConnection[Any]
+
+FRAMES_AT_ONCE = 2_000
+BYTES_AT_ONCE = 8 * 1024 * 1024
+"""What one transaction folds: a projector that wants the partition meanwhile waits for a second, not for an hour."""
+
+YOUNG = timedelta(minutes=5)
+"""Work that was asked for longer ago than this is not begun any more."""
+
+SOURCE = "frameledger/unpark"
+
+CLOSING_IDS = UUID("5d8e2f0b-94c7-5a16-b3e0-7c41a96f2d18")
+"""The namespace of the ids of frames that close old work. It never changes: stored ids came from it."""
+
+
+class NotParkedError(LookupError):
+    """The conversation is not parked, or not there at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unparked:
+    """What came of it. With an `error` the conversation is still parked, from `parked_version` on."""
+
+    folded: int
+    parked_version: int | None = None
+    error: str | None = None
+    asked: int = 0
+    """Effects and closing frames that followed."""
+
+    unsent: str | None = None
+    """Why those are not on Kafka yet: they are in the outbox, for the partition's next owner."""
+
+
+async def unpark(connection: Connection, names: Topics, context_id: str, why: str, send: Send) -> Unparked:
+    """Fold what is parked of a conversation, up to the first frame that cannot be folded still.
+
+    The connection is the caller's, in autocommit, prepared for `copy_in`. `why` stays with every frame whose outcome
+    changes. Called twice at once, one waits for the other. Raises `NotParkedError`, `StoredStateError` for a state of
+    a newer release, and psycopg's errors: what was folded by then stays so.
+    """
+    done = Unparked(0)
+    while True:
+        part = _Part(connection, names, ContextId(context_id), why)
+        is_over = await part.run(is_first=done.folded == 0)
+        unsent = done.unsent
+        if part.outbox and unsent is None:
+            unsent = await _publish(connection, part.outbox, send)
+        done = Unparked(
+            done.folded + part.folded, part.parked_version, part.error, done.asked + len(part.outbox), unsent
+        )
+        if is_over:
+            return done
+
+
+async def _publish(connection: Connection, rows: Sequence[OutboxRow], send: Send) -> str | None:
+    """Send what was committed and remove it; why it could not be sent."""
+    try:
+        await send(rows)
+    except (BrokerError, PublishError, SettingsError) as error:
+        return str(error)
+    places = [(row.topic, row.partition, row.offset, row.ordinal) for row in rows]
+    await statements.delete_outbox(connection, places)
+    return None
+
+
+class _UnfoldableError(Exception):
+    """A frame makes the fold raise."""
+
+
+class _StillParkedError(Exception):
+    """This one frame cannot be folded, or what it says cannot be stored."""
+
+    def __init__(self, version: int, error: str) -> None:
+        super().__init__(error)
+        self.version = version
+
+
+class _Part:
+    """One transaction's share of a conversation."""
+
+    def __init__(self, connection: Connection, names: Topics, context_id: ContextId, why: str) -> None:
+        self._connection = connection
+        self._names = names
+        self._context_id = context_id
+        self._why = why
+        self._caused: list[tuple[ParkedFrame, Effect]] = []
+        self._head = Head.new(context_id)
+        self.folded = 0
+        self.parked_version: int | None = None
+        self.error: str | None = None
+        self.outbox: list[OutboxRow] = []
+
+    async def run(self, *, is_first: bool) -> bool:
+        """Fold and commit; whether there is nothing more to be done."""
+        connection, context_id = self._connection, self._context_id
+        partition = await parking.partition_of(connection, context_id)
+        if partition is None:
+            raise NotParkedError(context_id)
+        async with connection.transaction():
+            await parking.fence(connection, self._names.frames, partition)
+            now = await parking.hold(connection, context_id)
+            if now is None:
+                if is_first:
+                    raise NotParkedError(context_id)
+                return True  # somebody else did the rest
+            stored = (await head_statements.load(connection, [context_id]))[context_id]
+            self._head = loaded_head(context_id, stored)
+            before, newest = self._head.state, self._head.version
+            first = int(stored.row["parked_version"])
+            frames = await parking.next_frames(
+                connection, context_id, first, limit=FRAMES_AT_ONCE, limit_bytes=BYTES_AT_ONCE
+            )
+            reached = await self._fold_all(frames)
+            self.folded = reached - first + 1
+            self.outbox = list(self._outbox(before, now))
+            await self._write_end(newest, reached)
+            await connection.execute(f"NOTIFY {projections.CHANNEL}")
+        return self.error is not None or self.parked_version is None
+
+    async def _fold_all(self, frames: Sequence[ParkedFrame]) -> int:
+        """Fold what can be folded; the version that was reached."""
+        try:
+            await self._fold(frames)
+        except _StillParkedError as still:
+            self.error = str(still)
+            return still.version - 1
+        return frames[-1].version
+
+    async def _fold(self, frames: Sequence[ParkedFrame]) -> None:
+        """Fold and write frames; if that fails they are halved until the one is found that cannot be."""
+        before = replace(self._head, counters=replace(self._head.counters))
+        caused = len(self._caused)
+        try:
+            async with self._connection.transaction():
+                rows, settled = self._folded(frames)
+                await write(self._connection, rows, ())
+                await parking.settle(self._connection, self._context_id, settled, self._why)
+        except (_UnfoldableError, errors.Error) as error:
+            if isinstance(error, errors.Error) and (error.sqlstate or "")[:2] not in REFUSED_FOR_ITS_DATA:
+                raise
+            self._head = before
+            del self._caused[caused:]
+            if len(frames) == 1:
+                raise _StillParkedError(frames[0].version, clean(str(error).strip())) from error
+            half = len(frames) // 2
+            await self._fold(frames[:half])
+            await self._fold(frames[half:])
+
+    def _folded(self, frames: Sequence[ParkedFrame]) -> tuple[Rows, list[Settled]]:
+        rows, settled = Rows(), []
+        head = self._head
+        for one in frames:
+            before = head.state
+            try:
+                frame = decode(one.payload)
+                step = evolve(before, frame)
+                effects = react(before, frame, step.state)
+                write_step(rows, head, frame, step, before, one.logged_at)
+            except Exception as error:
+                raise _UnfoldableError(f"{type(error).__name__}: {error}") from error
+            head.state = step.state
+            if step.outcome == "unknown":
+                head.counters.unknown += 1
+            settled.append(Settled(one.version, step.outcome, step.reason))
+            self._caused += [(one, effect) for effect in effects]
+        return rows, settled
+
+    async def _write_end(self, newest: int, reached: int) -> None:
+        """The head as it is now, what follows from it, and from where on it is parked, if it still is."""
+        rows = Rows(outbox=self.outbox)
+        # A loaded head writes no parked columns: they are written here.
+        await write(self._connection, rows, [self._head])
+        if reached == newest:
+            await parking.release(self._connection, self._context_id)
+        else:
+            self.parked_version = reached + 1
+            await parking.park_from(self._connection, self._context_id, reached + 1, self.error)
+
+    def _outbox(self, before: State, now: datetime) -> Iterator[OutboxRow]:
+        """What the folded frames asked for and nothing has answered yet, in their order."""
+        topics = effect_topics(self._names)
+        after = self._head.state
+        for ordinal, (cause, effect) in enumerate(self._caused):
+            if not _is_due(effect, before, after):
+                continue
+            place = Place(self._names.frames, cause.partition, cause.offset)
+            if isinstance(effect, Cancel) or now - cause.logged_at < YOUNG:
+                yield effect_row(effect, place, ordinal, topics[effect.effect])
+            else:
+                yield _frame_row(_closing(effect), effect, place, ordinal)
+
+
+def _is_due(effect: Effect, before: State, after: State) -> bool:
+    """Whether a worker has to be told: to begin what is still open, or to stop what it may have begun before."""
+    match effect:
+        case RunInference():
+            run = after.runs.open
+            return run is not None and run.run_id == effect.run_id and run.untouched
+        case CallFunction():
+            call = after.calls.open.get(effect.tool_call_id)
+            return (
+                call is not None
+                and (call.requested_version, call.ordinal) == (effect.requested_version, effect.ordinal)
+                and call.stage == "dispatched"
+            )
+        case Cancel():
+            run = before.runs.open
+            return (run is not None and run.run_id == effect.run_id) or (
+                effect.tool_call_id is not None and effect.tool_call_id in before.calls.open
+            )
+
+
+def _closing(effect: RunInference | CallFunction) -> Outgoing:
+    """The frame that closes what an old effect would have asked for. Its id follows from the effect's, so that
+    publishing it twice says it once."""
+    frame_id = str(uuid5(CLOSING_IDS, effect.id))
+    frame: ErrorFrame | FunctionCallCancelFrame
+    if isinstance(effect, RunInference):
+        frame = ErrorFrame(
+            id=frame_id,
+            run_id=effect.run_id,
+            fatal=True,
+            code="parked",
+            message="The conversation was parked when this run was asked for, and unparked too late to begin it.",
+        )
+    else:
+        frame = FunctionCallCancelFrame(
+            id=frame_id, tool_call_id=effect.tool_call_id, function_name=effect.function_name
+        )
+    return outgoing(frame, effect.context_id, source=SOURCE)
+
+
+def _frame_row(frame: Outgoing, effect: Effect, cause: Place, ordinal: int) -> OutboxRow:
+    return replace(
+        effect_row(effect, cause, ordinal, cause.topic),
+        key=frame.key,
+        value=frame.value,
+        headers=tuple(frame.headers),
+    )

@@ -1,0 +1,117 @@
+"""The heads of conversations: reading many in one query, and writing what a batch made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from frameledger_services.store import tables
+from frameledger_services.store.batch import Connection, Row, insert, patch
+
+
+@dataclass(frozen=True, slots=True)
+class StoredHead:
+    """A row of `contexts`, and the payloads of the frames that its state does not know yet, in order."""
+
+    row: Mapping[str, Any]
+    unfolded: tuple[bytes, ...] = ()
+
+
+async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, StoredHead]:
+    """The heads of those contexts that have one: two statements for any number of them."""
+    if not context_ids:
+        return {}
+    cursor = await connection.execute(
+        f"""
+        SELECT {", ".join(_COLUMNS)}, state::text, EXISTS (
+            SELECT FROM runs
+            WHERE runs.context_id = contexts.context_id AND runs.run_id = contexts.open_run_id
+                AND runs.first_text_at IS NOT NULL
+        )
+        FROM contexts
+        WHERE context_id = ANY (%s)
+        """,
+        (list(context_ids),),
+    )
+    names = (*_COLUMNS, "state", "open_run_texted")
+    rows = [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
+    behind = {row["context_id"] for row in rows if _is_behind(row)}
+    unfolded = await _unfolded(connection, behind) if behind else {}
+    return {row["context_id"]: StoredHead(row, tuple(unfolded.get(row["context_id"], ()))) for row in rows}
+
+
+async def insert_new(connection: Connection, rows: Sequence[Row]) -> None:
+    """The heads of conversations that have none yet."""
+    await insert(connection, tables.contexts, rows)
+
+
+async def update(connection: Connection, rows: Sequence[Row]) -> None:
+    """Change heads that are there; a row without `state` leaves the stored state as it is."""
+    await patch(connection, tables.contexts, ("context_id",), rows)
+
+
+async def recent_ids(
+    connection: Connection, pairs: Sequence[tuple[str, Any]]
+) -> dict[tuple[str, Any], bytes]:
+    """Which of these frames, given as context and frame id, are stored already, with their payloads."""
+    if not pairs:
+        return {}
+    cursor = await connection.execute(
+        """
+        SELECT frames.context_id, frames.frame_id, frames.payload::text
+        FROM unnest(%s::text[], %s::uuid[]) AS asked (context_id, frame_id)
+        JOIN frames USING (context_id, frame_id)
+        """,
+        tuple(map(list, zip(*pairs, strict=True))),
+    )
+    return {(row[0], row[1]): row[2].encode() for row in await cursor.fetchall()}
+
+
+_COLUMNS = (
+    "context_id",
+    "version",
+    "state_version",
+    "run_version",
+    "parked_version",
+    "parked_error",
+    "started_at",
+    "last_at",
+    "message_count",
+    "run_count",
+    "call_count",
+    "open_call_count",
+    "interruption_count",
+    "unknown_count",
+    "duplicate_count",
+    "chain",
+)
+
+
+def _is_behind(row: Mapping[str, Any]) -> bool:
+    return bool(row["state_version"] < _folded_version(row))
+
+
+def _folded_version(row: Mapping[str, Any]) -> int:
+    """The last version that was folded: what is parked was not."""
+    parked = row["parked_version"]
+    return int(row["version"] if parked is None else parked - 1)
+
+
+async def _unfolded(connection: Connection, context_ids: set[str]) -> dict[str, list[bytes]]:
+    cursor = await connection.execute(
+        """
+        SELECT frames.context_id, frames.payload::text
+        FROM contexts
+        JOIN frames ON frames.context_id = contexts.context_id
+            AND frames.version > contexts.state_version
+            AND frames.version < coalesce(contexts.parked_version, contexts.version + 1)
+        WHERE contexts.context_id = ANY (%s)
+        ORDER BY frames.context_id, frames.version
+        """,
+        (list(context_ids),),
+    )
+    payloads: dict[str, list[bytes]] = {}
+    for context_id, payload in await cursor.fetchall():
+        payloads.setdefault(context_id, []).append(payload.encode())
+    return payloads

@@ -1,0 +1,138 @@
+"""The statements of unparking: each function runs one, in the caller's transaction, and none commits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+from frameledger_services.store.projections import PROJECTION
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedFrame:
+    """A frame that is stored and not folded."""
+
+    version: int
+    logged_at: datetime
+    partition: int
+    offset: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a parked frame turned out to be."""
+
+    version: int
+    outcome: str
+    reason: str | None
+
+
+async def partition_of(connection: Connection, context_id: str) -> int | None:
+    """The partition in which a conversation's frames lie; None for one that is not there."""
+    cursor = await connection.execute(
+        "SELECT partition FROM frames WHERE context_id = %s ORDER BY version DESC LIMIT 1", (context_id,)
+    )
+    row = await cursor.fetchone()
+    return None if row is None else int(row[0])
+
+
+async def fence(connection: Connection, topic: str, partition: int) -> None:
+    """Hold a partition until the transaction ends, and fence its owner: the heads that it remembers are of no use
+    any more. It notices with its next batch, drops them, and takes the partition over again."""
+    await connection.execute(
+        """
+        UPDATE projections SET epoch = epoch + 1
+        WHERE projection = %s AND topic = %s AND generation = 1 AND partition = %s
+        """,
+        (PROJECTION, topic, partition),
+    )
+
+
+async def hold(connection: Connection, context_id: str) -> datetime | None:
+    """Hold a conversation that is parked, and say what time it is; None if it is not parked, or not there."""
+    cursor = await connection.execute(
+        """
+        SELECT clock_timestamp() FROM contexts
+        WHERE context_id = %s AND parked_version IS NOT NULL
+        FOR NO KEY UPDATE
+        """,
+        (context_id,),
+    )
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
+
+
+async def next_frames(
+    connection: Connection, context_id: str, version: int, *, limit: int, limit_bytes: int
+) -> list[ParkedFrame]:
+    """The frames of a conversation from a version on, in order: `limit` at most, and ended by the one that brings
+    them beyond `limit_bytes`."""
+    async with connection.cursor(row_factory=class_row(ParkedFrame)) as cursor:
+        await cursor.execute(
+            """
+            SELECT version, logged_at, partition, "offset", convert_to(payload, 'UTF8') AS payload
+            FROM (
+                SELECT
+                    version, logged_at, partition, "offset", payload,
+                    sum(octet_length(payload)) OVER (ORDER BY version) - octet_length(payload) AS bytes_before
+                FROM (
+                    SELECT version, logged_at, partition, "offset", payload::text AS payload
+                    FROM frames
+                    WHERE context_id = %s AND version >= %s
+                    ORDER BY version
+                    LIMIT %s
+                ) AS next
+            ) AS counted
+            WHERE bytes_before <= %s
+            ORDER BY version
+            """,
+            (context_id, version, limit, limit_bytes),
+        )
+        return await cursor.fetchall()
+
+
+async def settle(connection: Connection, context_id: str, settled: Sequence[Settled], why: str) -> None:
+    """Give these frames their outcomes; `outcome_changes` keeps who did it, and why."""
+    await connection.execute(
+        """
+        SELECT count(settle_outcome(%s, settled.version, settled.outcome, settled.reason, %s))
+        FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS settled (version, outcome, reason)
+        """,
+        (
+            context_id,
+            why,
+            [one.version for one in settled],
+            [one.outcome for one in settled],
+            [one.reason for one in settled],
+        ),
+    )
+
+
+async def park_from(connection: Connection, context_id: str, version: int, error: str | None) -> None:
+    """A conversation stays parked from this version on: with a new error, or with the one that it had."""
+    await connection.execute(
+        """
+        UPDATE contexts SET
+            parked_version = %s,
+            parked_error = coalesce(%s, parked_error),
+            parked_at = CASE WHEN %s THEN clock_timestamp() ELSE parked_at END
+        WHERE context_id = %s
+        """,
+        (version, error, error is not None, context_id),
+    )
+
+
+async def release(connection: Connection, context_id: str) -> None:
+    """A conversation is parked no longer."""
+    await connection.execute(
+        "UPDATE contexts SET parked_version = NULL, parked_at = NULL, parked_error = NULL WHERE context_id = %s",
+        (context_id,),
+    )

@@ -1,0 +1,160 @@
+"""How far each partition was read, and by whom: the rows that fence one projector off from another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg import AsyncConnection
+
+Connection = AsyncConnection[Any]
+
+PROJECTION = "contexts"
+"""The projection that the tables of this database are."""
+
+CHANNEL = "frameledger_projected"
+"""What is notified once after each batch, when it can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A partition in its new owner's hands, and where it goes on."""
+
+    partition: int
+    epoch: int
+    next_offset: int
+    last_offset: int | None
+    last_hash: bytes | None
+    idle_assignments: int
+    """How often it was assigned since `next_offset` last moved, this time included: a projector that dies at one
+    offset again and again shows here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a batch moves in a partition's row; `epoch` and `expected` are what the row has to say before."""
+
+    partition: int
+    epoch: int
+    expected: int
+    next_offset: int
+    end_offset: int | None
+    last_offset: int | None = None
+    last_hash: bytes | None = None
+    last_logged_at: datetime | None = None
+
+
+async def assign(connection: Connection, topic: str, partition: int, owner: str) -> Assignment:
+    """Take a partition over: one statement, which raises its epoch and so fences whoever owned it.
+
+    Waits for the owner's transaction, as long as the session's `lock_timeout` allows (`LockNotAvailable`). Called
+    twice it raises the epoch twice.
+    """
+    cursor = await connection.execute(
+        """
+        INSERT INTO projections AS p
+            (projection, topic, partition, epoch, owner, owner_pid, owner_started_at, idle_assignments)
+        SELECT %s, %s, %s, 1, %s, session.pid, session.backend_start, 1
+        FROM pg_stat_get_activity(pg_backend_pid()) AS session
+        ON CONFLICT (projection, topic, generation, partition) DO UPDATE SET
+            epoch = p.epoch + 1,
+            owner = excluded.owner,
+            owner_pid = excluded.owner_pid,
+            owner_started_at = excluded.owner_started_at,
+            idle_assignments = p.idle_assignments + 1,
+            updated_at = clock_timestamp()
+        RETURNING epoch, next_offset, last_offset, last_hash, idle_assignments
+        """,
+        (PROJECTION, topic, partition, owner),
+    )
+    row = await cursor.fetchone()
+    assert row is not None, "INSERT ... ON CONFLICT DO UPDATE returns its row"
+    return Assignment(partition, *row)
+
+
+async def rest(connection: Connection, topic: str, partition: int, epoch: int) -> None:
+    """Nothing is to be read: whoever owns the partition next did not come after one who died of a record."""
+    await connection.execute(
+        """
+        UPDATE projections SET idle_assignments = 0
+        WHERE projection = %s AND topic = %s AND generation = 1 AND partition = %s AND epoch = %s
+        """,
+        (PROJECTION, topic, partition, epoch),
+    )
+
+
+async def end_owner(connection: Connection, topic: str, partition: int) -> bool:
+    """End the session that owns a partition and does not let go of it; whether there was one to be ended.
+
+    No timeout of PostgreSQL frees a session whose client froze in the middle of a COPY. Its pid may have been given
+    to another session since: it is ended only if it also began when the owner's did.
+    """
+    cursor = await connection.execute(
+        """
+        SELECT pg_terminate_backend(session.pid)
+        FROM projections AS p
+        JOIN pg_stat_get_activity(NULL) AS session
+            ON session.pid = p.owner_pid AND session.backend_start = p.owner_started_at
+        WHERE p.projection = %s AND p.topic = %s AND p.generation = 1 AND p.partition = %s
+            AND session.pid <> pg_backend_pid()
+        """,
+        (PROJECTION, topic, partition),
+    )
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+async def lock(connection: Connection, topic: str, batch: Sequence[Progress]) -> set[int]:
+    """Begin a batch: lock the rows of its partitions that still have the epoch and offset that it expects.
+
+    A partition that is missing in the answer belongs to somebody else: its projector is fenced.
+    """
+    cursor = await connection.execute(
+        """
+        SELECT p.partition
+        FROM unnest(%s::int[], %s::bigint[], %s::bigint[]) AS mine (partition, epoch, next_offset)
+        JOIN projections AS p USING (partition, epoch, next_offset)
+        WHERE p.projection = %s AND p.topic = %s AND p.generation = 1
+        ORDER BY p.partition
+        FOR NO KEY UPDATE OF p
+        """,
+        (
+            [one.partition for one in batch],
+            [one.epoch for one in batch],
+            [one.expected for one in batch],
+            PROJECTION,
+            topic,
+        ),
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def advance(connection: Connection, topic: str, batch: Sequence[Progress]) -> None:
+    """End a batch: move its partitions on, in the transaction that stores what lay between."""
+    await connection.execute(
+        """
+        UPDATE projections AS p SET
+            next_offset = b.next_offset,
+            end_offset = b.end_offset,
+            last_offset = coalesce(b.last_offset, p.last_offset),
+            last_hash = coalesce(b.last_hash, p.last_hash),
+            last_logged_at = coalesce(b.last_logged_at, p.last_logged_at),
+            idle_assignments = 0,
+            updated_at = clock_timestamp()
+        FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[], %s::timestamptz[])
+            AS b (partition, next_offset, end_offset, last_offset, last_hash, last_logged_at)
+        WHERE p.projection = %s AND p.topic = %s AND p.generation = 1 AND p.partition = b.partition
+        """,
+        (
+            [one.partition for one in batch],
+            [one.next_offset for one in batch],
+            [one.end_offset for one in batch],
+            [one.last_offset for one in batch],
+            [one.last_hash for one in batch],
+            [one.last_logged_at for one in batch],
+            PROJECTION,
+            topic,
+        ),
+    )

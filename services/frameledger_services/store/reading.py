@@ -1,0 +1,298 @@
+"""What people and operators ask the tables: a conversation at a moment, what is parked or rejected, how far it got.
+
+Each function runs one statement on the caller's connection and changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+from frameledger.record import Place
+from frameledger_services.store.projections import PROJECTION
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A version of a conversation, and what its newest version is waiting for."""
+
+    context_id: str
+    version: int
+    newest: int
+    logged_at: datetime | None
+    """When the frame was logged that made the version; None for version 0."""
+
+    recording: bool
+    ended: bool
+    open_run_id: str | None
+    open_call_count: int
+    parked_version: int | None
+    parked_error: str | None
+
+    @property
+    def exists(self) -> bool:
+        """Whether the conversation has this version."""
+        return 0 <= self.version <= self.newest
+
+
+@dataclass(frozen=True, slots=True)
+class ContextAt:
+    """A context as a model gets it, and the positions of its messages."""
+
+    positions: Sequence[int]
+    messages: Sequence[Any]
+    tools: Sequence[Any]
+    tool_choice: Any
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message of a transcript. `new`: no run had seen it by then."""
+
+    position: int
+    version: int
+    logged_at: datetime
+    who: str | None
+    text: str | None
+    new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A conversation of which `waiting` frames, from version `since` on, are stored and not folded."""
+
+    context_id: str
+    since: int
+    waiting: int
+    parked_at: datetime
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that was set aside."""
+
+    topic: str
+    partition: int
+    offset: int
+    logged_at: datetime | None
+    recorded_at: datetime
+    retried_at: datetime | None
+    code: str
+    error: str
+    context_id: str | None
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Sequence[Any]]
+    """As `store.batch.headers_as_json` wrote them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a partition was read."""
+
+    partition: int
+    next_offset: int
+    gap: int | None
+    """Records behind, as of when the owner last looked; None before it ever did."""
+
+    lag_seconds: float | None
+    """How old the newest record is that was read, if there is a gap; else 0. None like `gap`."""
+
+    owner: str | None
+    is_owned: bool
+    """Whether the owner's session lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What waits for somebody."""
+
+    parked: int
+    rejected: int
+    """Rejected frames that were not published again."""
+
+    outbox: int
+    outbox_seconds: float
+    """How long its oldest row has been there; 0 when it is empty."""
+
+
+async def moment(
+    connection: Connection, context_id: str, *, version: int | None = None, time: datetime | None = None
+) -> Moment | None:
+    """A conversation at a version or at a time of the broker's, else as it is now; None if it is not there.
+
+    The version is the one asked for even if the conversation has none such, see `Moment.exists`.
+    """
+    async with connection.cursor(row_factory=class_row(Moment)) as cursor:
+        await cursor.execute(
+            """
+            SELECT
+                head.context_id, at.version, head.version AS newest, frames.logged_at, head.recording, head.ended,
+                head.open_run_id, head.open_call_count, head.parked_version, head.parked_error
+            FROM contexts AS head
+            CROSS JOIN LATERAL (
+                SELECT coalesce(
+                    %(version)s::bigint, version_at(head.context_id, %(time)s::timestamptz), head.version
+                ) AS version
+            ) AS at
+            LEFT JOIN frames ON frames.context_id = head.context_id AND frames.version = at.version
+            WHERE head.context_id = %(id)s
+            """,
+            {"id": context_id, "version": version, "time": time},
+        )
+        return await cursor.fetchone()
+
+
+async def context_at(connection: Connection, context_id: str, version: int) -> ContextAt:
+    """The context at a version that it has."""
+    cursor = await connection.execute(
+        """
+        SELECT
+            context_at(%(id)s, %(version)s)::text,
+            ARRAY(SELECT position FROM messages_at(%(id)s, %(version)s))
+        """,
+        {"id": context_id, "version": version},
+    )
+    row = await cursor.fetchone()
+    assert row is not None, "a SELECT without FROM has one row"
+    # Not with the connection's own JSON: a message may hold half of a surrogate pair, and not every reader takes it.
+    return ContextAt(positions=row[1], **json.loads(row[0]))
+
+
+async def transcript(connection: Connection, context_id: str, version: int) -> list[Said]:
+    """What was in a conversation at a version that it has, message by message."""
+    async with connection.cursor(row_factory=class_row(Said)) as cursor:
+        await cursor.execute(
+            """
+            SELECT
+                said.position, said.valid_from AS version, frames.logged_at, said.role AS who, said.text,
+                said.valid_from > seen.version AND NOT coalesce(seen.recording, false) AS new
+            FROM messages_at(%(id)s, %(version)s) AS said
+            INNER JOIN frames ON frames.context_id = said.context_id AND frames.version = said.valid_from
+            CROSS JOIN (
+                SELECT
+                    coalesce(max(runs.opened_version), 0) AS version,
+                    setting_at(%(id)s, 'recording', %(version)s)::text::boolean AS recording
+                FROM runs
+                WHERE runs.context_id = %(id)s AND runs.opened_version <= %(version)s
+            ) AS seen
+            ORDER BY said.position
+            """,
+            {"id": context_id, "version": version},
+        )
+        return await cursor.fetchall()
+
+
+async def parked(connection: Connection) -> list[Parked]:
+    """The parked conversations, in the order in which that happened."""
+    async with connection.cursor(row_factory=class_row(Parked)) as cursor:
+        await cursor.execute(
+            """
+            SELECT
+                context_id, parked_version AS since, version - parked_version + 1 AS waiting, parked_at,
+                parked_error AS error
+            FROM contexts
+            WHERE parked_version IS NOT NULL
+            ORDER BY contexts.parked_at, context_id
+            """
+        )
+        return await cursor.fetchall()
+
+
+async def rejected(connection: Connection, topic: str, limit: int) -> list[Rejected]:
+    """The rejected frames of a topic, the newest first."""
+    async with connection.cursor(row_factory=class_row(Rejected)) as cursor:
+        await cursor.execute(
+            _REJECTED + 'ORDER BY recorded_at DESC, partition, "offset" DESC LIMIT %s', (topic, limit)
+        )
+        return await cursor.fetchall()
+
+
+async def rejected_at(connection: Connection, places: Sequence[Place]) -> list[Rejected]:
+    """The rejected frames that lie at these places, in their order; a place that has none is passed over."""
+    async with connection.cursor(row_factory=class_row(Rejected)) as cursor:
+        await cursor.execute(
+            _REJECTED_AT,
+            (
+                [place.topic for place in places],
+                [place.partition for place in places],
+                [place.offset for place in places],
+            ),
+        )
+        return await cursor.fetchall()
+
+
+async def rejected_not_retried(connection: Connection, topic: str) -> list[Rejected]:
+    """The rejected frames of a topic that were not published again, in the order in which they were rejected."""
+    async with connection.cursor(row_factory=class_row(Rejected)) as cursor:
+        await cursor.execute(
+            _REJECTED + 'AND retried_at IS NULL ORDER BY recorded_at, partition, "offset"', (topic,)
+        )
+        return await cursor.fetchall()
+
+
+async def reach(connection: Connection, topic: str) -> list[Reach]:
+    """How far each partition of a topic was read, as far as one ever was, and whether somebody reads it now."""
+    async with connection.cursor(row_factory=class_row(Reach)) as cursor:
+        await cursor.execute(
+            """
+            SELECT
+                p.partition, p.next_offset, greatest(p.end_offset - p.next_offset, 0) AS gap,
+                CASE
+                    WHEN p.next_offset < p.end_offset
+                        THEN greatest(extract(epoch FROM clock_timestamp() - p.last_logged_at), 0)::float8
+                    WHEN p.end_offset IS NOT NULL THEN 0::float8
+                END AS lag_seconds,
+                p.owner, session.pid IS NOT NULL AS is_owned
+            FROM projections AS p
+            LEFT JOIN pg_stat_get_activity(NULL) AS session
+                -- Who may not look at others' sessions sees their pids and nothing else.
+                ON session.pid = p.owner_pid AND coalesce(session.backend_start = p.owner_started_at, true)
+            WHERE p.projection = %s AND p.topic = %s AND p.generation = 1
+            ORDER BY p.partition
+            """,
+            (PROJECTION, topic),
+        )
+        return await cursor.fetchall()
+
+
+async def left(connection: Connection) -> Left:
+    """What waits for somebody."""
+    async with connection.cursor(row_factory=class_row(Left)) as cursor:
+        await cursor.execute(
+            """
+            SELECT
+                (SELECT count(*) FROM contexts WHERE parked_version IS NOT NULL) AS parked,
+                (SELECT count(*) FROM rejected_frames WHERE retried_at IS NULL) AS rejected,
+                count(*) AS outbox,
+                coalesce(extract(epoch FROM clock_timestamp() - min(recorded_at)), 0)::float8 AS outbox_seconds
+            FROM outbox
+            """
+        )
+        found = await cursor.fetchone()
+    assert found is not None, "an aggregate has one row"
+    return found
+
+
+_COLUMNS = """
+    topic, partition, "offset", logged_at, recorded_at, retried_at, code, error, context_id, key, value, headers
+"""
+
+_REJECTED = f"SELECT {_COLUMNS} FROM rejected_frames WHERE topic = %s "
+
+_REJECTED_AT = f"""
+    SELECT {_COLUMNS}
+    FROM unnest(%s::text[], %s::int[], %s::bigint[]) WITH ORDINALITY AS asked (topic, partition, "offset", number)
+    INNER JOIN rejected_frames USING (topic, partition, "offset")
+    ORDER BY asked.number
+"""

@@ -1,0 +1,69 @@
+"""Pairs of faults, many times over: run by `make chaos`, not by `make test`.
+
+Each round draws two projectors and what befalls them, from a seed that is printed with the schedule: CHAOS_SEED=...
+plays the same rounds again, CHAOS_ROUNDS=... sets how many there are.
+"""
+
+import os
+import random
+import signal
+
+import psycopg
+from tests.integration.killable import Plan, projector
+from tests.integration.road import histories, mixed, road_of_its_own  # noqa: F401  # a fixture
+from tests.integration.test_fights import OWNER
+from tests.integration.test_kills import FEW, STEPS
+
+SEED = int(os.environ.get("CHAOS_SEED", random.SystemRandom().randrange(1 << 32)))
+ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "30"))
+CHECK_EVERY = 2
+
+POINTS = (
+    *STEPS,
+    *(f"before COPY {table}" for table in ("frames", "messages", "contexts", "runs", "outbox")),
+    *(f"in the middle of COPY {table}" for table in ("frames", "messages", "contexts", "runs", "outbox")),
+    *("UPDATE messages", "UPDATE contexts", "UPDATE projections", "DELETE FROM outbox"),
+)
+
+
+def test_pairs_of_faults_change_nothing(road):
+    draw = random.Random(SEED)
+    print(f"\nCHAOS_SEED={SEED} CHAOS_ROUNDS={ROUNDS}")
+    for number in range(1, ROUNDS + 1):
+        plans = [
+            Plan(
+                point=draw.choice(POINTS),
+                signal=draw.choice([signal.SIGKILL, signal.SIGSTOP]),
+                group=draw.choice([None, "another"]),
+            )
+            for _ in range(2)
+        ]
+        drops = draw.random() < 0.3
+        said = [f"{plan.signal.name} {plan.point} ({plan.group or 'its group'})" for plan in plans]
+        print(f"{number}: {'; '.join(said)}{'; the connection drops' if drops else ''}", flush=True)
+        _round(road, number, plans, drops)
+        if number % CHECK_EVERY == 0 or number == ROUNDS:
+            road.check(every=20)
+
+
+def _round(road, number, plans, drops):
+    """Both are armed from the start. A third one finishes what they leave; then those who were frozen come back."""
+    with (
+        projector(road.settings, plans[0]) as first,
+        projector(road.settings, plans[1]) as second,
+    ):
+        for one in (first, second):
+            one.arm()
+        records = mixed(str(number), FEW)
+        road.publish(records[: len(records) // 2])
+        if drops:
+            with psycopg.connect(road.address, autocommit=True) as connection:
+                connection.execute(f"SELECT pg_terminate_backend(({OWNER}))")
+        with projector(road.settings) as third:
+            road.publish(records[len(records) // 2 :])
+            road.until_idle(third)
+            for one, plan in ((first, plans[0]), (second, plans[1])):
+                if one.is_alive() and plan.signal == signal.SIGSTOP:
+                    one.send(signal.SIGCONT)
+            road.publish(histories(f"{number}-after", FEW[:1]))
+            road.until_idle(third)

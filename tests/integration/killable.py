@@ -1,0 +1,215 @@
+"""The projector in a process of its own that kills or freezes itself at a chosen point, or is told to by the test.
+
+A point is each step that the projector names, each statement before it is sent, each COPY once it has begun, and each
+record before it is given to Kafka. Nothing of that is known to the code under test: the connection, the consumer and
+the producer are wrapped here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import re
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+from aiokafka import AIOKafkaProducer
+from psycopg import AsyncConnection, AsyncCursor
+
+from frameledger_services.event_log.consumer import consumer
+from frameledger_services.projector import service
+from frameledger_services.settings import Settings
+
+# Children are forked from a process that has imported this module and runs nothing: they start at once.
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload([__name__])
+
+DEADLINE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What happens when a projector that is armed first comes to `point`: it sends itself `signal`."""
+
+    point: str | None = None
+    signal: signal.Signals = signal.SIGKILL
+    group: str | None = None
+    """Another consumer group than the one of the settings: then nobody takes partitions away from it."""
+
+    session_ms: int = 1_000
+    member: str | None = None
+    """A name by which the group knows the process again, so that nobody waits for the one that was killed."""
+
+    tell: bool = False
+    """Say the name of every point instead of doing something at one."""
+
+    then: str | None = None
+    """SQL that is executed on the projector's connection at the point, before the signal."""
+
+
+class Projector:
+    """A projector's process, seen from the test."""
+
+    def __init__(self, settings: Settings, plan: Plan) -> None:
+        self._armed = _processes.Event()
+        self._heard, said = _processes.Pipe(duplex=False)
+        self._process = _processes.Process(target=_project, args=(settings, plan, self._armed, said))
+        self._process.start()
+        said.close()
+        self.pid: int = self._process.pid or 0
+
+    def arm(self) -> None:
+        """From the next batch on, points count."""
+        self._armed.set()
+
+    def reached(self) -> str:
+        """Wait until the process is at its point; the point's name."""
+        assert self._heard.poll(DEADLINE), "the projector did not come to its point"
+        name: str = self._heard.recv()
+        return name
+
+    def points(self) -> list[str]:
+        """All points that it told of by now, each once."""
+        found: dict[str, None] = {}
+        while self._heard.poll(0):
+            found[self._heard.recv()] = None
+        return list(found)
+
+    def frozen(self) -> str:
+        """Wait until the process has stopped itself at its point; the point's name."""
+        name = self.reached()
+        process = psutil.Process(self.pid)
+        until = time.monotonic() + DEADLINE
+        while process.status() != psutil.STATUS_STOPPED:
+            assert time.monotonic() < until, process.status()
+        return name
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def ended(self) -> int:
+        """Wait for its end; its exit code, below zero for a signal."""
+        self._process.join(DEADLINE)
+        assert self._process.exitcode is not None, "the projector does not end"
+        return self._process.exitcode
+
+    def stop(self) -> int:
+        """Ask it to end, as `frameledger down` does; its exit code."""
+        if self.is_alive():
+            self.send(signal.SIGTERM)
+        return self.ended()
+
+    def kill(self) -> None:
+        """Whatever became of it: nothing is left."""
+        self._process.kill()
+        self._process.join()
+
+
+@contextmanager
+def projector(settings: Settings, plan: Plan | None = None):
+    """A projector's process for as long as the block lasts."""
+    started = Projector(settings, plan or Plan())
+    try:
+        yield started
+    finally:
+        started.kill()
+
+
+class _Points:
+    """Counts the points and does what is planned at one of them."""
+
+    def __init__(self, plan: Plan, armed: Any, say: Callable[[str], None]) -> None:
+        self._plan = plan
+        self._armed = armed
+        self._say = say
+        self._counting = False
+        self.connection: Any = None
+
+    async def passing(self, step: str) -> None:
+        if step == "before lock" and self._armed.is_set():
+            self._counting = True
+        await self.reach(step)
+
+    async def reach(self, name: str) -> None:
+        if not self._counting:
+            return
+        if self._plan.tell:
+            self._say(name)
+        elif self._plan.point == name:
+            self._counting = False
+            self._armed.clear()
+            if self._plan.then is not None:
+                await AsyncConnection.execute(self.connection, self._plan.then)
+            self._say(name)
+            os.kill(os.getpid(), self._plan.signal)
+
+
+def _project(settings: Settings, plan: Plan, armed: Any, said: Any) -> None:
+    points = _Points(plan, armed, said.send)
+    _wrap(points, plan)
+
+    async def life() -> None:
+        stopping = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+        await service.serve(settings, stopping, points.passing)
+
+    asyncio.run(life())
+
+
+def _wrap(points: _Points, plan: Plan) -> None:
+    class Cursor(AsyncCursor[Any]):
+        async def execute(self, query: Any, *args: Any, **options: Any) -> Any:
+            await points.reach(_named(query, self.connection))
+            return await super().execute(query, *args, **options)
+
+        @asynccontextmanager
+        async def copy(self, statement: Any, *args: Any, **options: Any) -> AsyncIterator[Any]:
+            await points.reach("before " + _named(statement, self.connection))
+            async with super().copy(statement, *args, **options) as copy:
+                # The server has begun and waits for rows.
+                await points.reach("in the middle of " + _named(statement, self.connection))
+                yield copy
+
+    class Connection(AsyncConnection[Any]):
+        @classmethod
+        async def connect(cls, *args: Any, **options: Any) -> Any:
+            connection = await super().connect(*args, **options)
+            connection.cursor_factory = Cursor
+            if points.connection is None:
+                points.connection = connection
+            return connection
+
+    sent = AIOKafkaProducer.send
+
+    async def send(self: Any, topic: str, *args: Any, **options: Any) -> Any:
+        await points.reach(f"send to {topic}")
+        return await sent(self, topic, *args, **options)
+
+    options: dict[str, Any] = {"session_timeout_ms": plan.session_ms, "heartbeat_interval_ms": 100}
+    if plan.member is not None:
+        options["group_instance_id"] = plan.member
+
+    def grouped(settings: Settings, *, group: str, name: str) -> Any:
+        return consumer(settings, group=plan.group or group, name=name, **options)
+
+    AIOKafkaProducer.send = send
+    for name, wrapped in {"AsyncConnection": Connection, "consumer": grouped}.items():
+        setattr(service, name, wrapped)
+
+
+def _named(statement: Any, connection: Any) -> str:
+    """What a statement does, and to what: all updates of one table are alike."""
+    text = re.sub(r"\s+", " ", statement if isinstance(statement, str) else statement.as_string(connection))
+    words = text.strip().replace('"', "").split(" ")
+    return " ".join(words[:3] if words[0] == "DELETE" else words[:2]) + (
+        f" {text.split(' FROM ')[1].split(' ')[0]}" if words[0] == "SELECT" else ""
+    )

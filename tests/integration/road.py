@@ -1,0 +1,402 @@
+"""The whole road in tests: raw records onto the topic, waiting for them, and what must be true in the end.
+
+In the end the tables equal an offline fold of the topic, row by row, and each effect is on its topic under one id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import psycopg
+import pytest
+from aiokafka import TopicPartition
+from tests.integration.test_batches import HISTORIES, dump, rows_of, value_of
+
+from frameledger.effects import to_wire
+from frameledger.fold import Conversation, Folding
+from frameledger.partition import partition_for
+from frameledger.react import react
+from frameledger.record import DecodeError, LoggedFrame, Record, read
+from frameledger_services.event_log import broker
+from frameledger_services.event_log.consumer import consumer, to_record
+from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, Topics, wanted
+from frameledger_services.projector.batches import Batches, Owned
+from frameledger_services.projector.batches import Topics as ProjectorTopics
+from frameledger_services.projector.cache import HeadCache
+from frameledger_services.projector.folding import frame_uuid
+from frameledger_services.settings import Settings
+from frameledger_services.store import copying, projections
+from frameledger_services.store.projections import CHANNEL
+
+DEADLINE = 60.0
+PARTITIONS = 4
+LOOK_AGAIN = 0.05
+
+_prefixes = itertools.count(1)
+
+
+@pytest.fixture(name="road")
+def road_of_its_own(kafka, database, make_database, migrated_template):
+    """Topics and a database of this test's own."""
+    with made(
+        kafka.bootstrap_servers, database, lambda: make_database(template=migrated_template)
+    ) as made_road:
+        yield made_road
+
+
+@contextmanager
+def made(bootstrap_servers, database, another_database):
+    """A road on these servers, with its topics."""
+    settings = Settings(
+        kafka_bootstrap_servers=bootstrap_servers,
+        database_url=database,
+        topic_prefix=f"chaos{next(_prefixes)}.",
+        topic_partitions=PARTITIONS,
+    )
+    road = Road(settings, another_database)
+    road.make_topics()
+    try:
+        yield road
+    finally:
+        road.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A record as a foreign client may send it; without a partition it goes where its key belongs."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    partition: int | None = None
+
+
+class Road:
+    """One prefix of topics and one database, for synchronous tests."""
+
+    def __init__(self, settings: Settings, another_database: Any) -> None:
+        self.settings = settings
+        self.names = Topics(settings.topic_prefix)
+        self.address: str = settings.database_url.get_secret_value()
+        self._another_database = another_database
+        self._watermarks = confluent_kafka.Consumer(
+            {"bootstrap.servers": settings.kafka_bootstrap_servers, "group.id": "watermarks", "log_level": 0}
+        )
+
+    def close(self) -> None:
+        self._watermarks.close()
+
+    def make_topics(self) -> None:
+        async def make():
+            async with broker.connect(self.settings) as brokers:
+                await brokers.create_missing(wanted(self.settings))
+
+        asyncio.run(make())
+
+    def publish(self, records: Iterable[Raw]) -> list[tuple[int, int]]:
+        """Send records as they are; partition and offset of each."""
+        places: dict[int, tuple[int, int]] = {}
+
+        def delivered(number, error, message):
+            assert error is None, error
+            places[number] = message.partition(), message.offset()
+
+        client = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": self.settings.kafka_bootstrap_servers,
+                "message.max.bytes": MAX_DEAD_LETTER_BYTES,
+                "max.in.flight.requests.per.connection": 1,
+                # So that a burst is one batch, and is there all at once.
+                "linger.ms": 20,
+                "log_level": 0,
+            }
+        )
+        for number, raw in enumerate(records):
+            home = partition_for(raw.key or b"", PARTITIONS)
+            client.produce(
+                self.names.frames,
+                raw.value,
+                raw.key,
+                partition=home if raw.partition is None else raw.partition,
+                headers=list(raw.headers),
+                on_delivery=partial(delivered, number),
+            )
+        assert client.flush(DEADLINE) == 0
+        return [places[number] for number in range(len(places))]
+
+    def until_idle(self, *projectors: Any) -> None:
+        """Wait until all of the topic is projected and the outbox is empty, while these processes live."""
+        until = time.monotonic() + DEADLINE
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            connection.execute(f"LISTEN {CHANNEL}")
+            while not self._is_idle(connection):
+                for one in projectors:
+                    assert one.is_alive(), "the projector died"
+                assert time.monotonic() < until, self.progress(connection)
+                for _ in connection.notifies(timeout=LOOK_AGAIN, stop_after=1):
+                    pass
+
+    def until_idle_or_dead(self, projector: Any) -> bool:
+        """Wait until this process has projected everything, or has died; whether it died."""
+        until = time.monotonic() + DEADLINE
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            connection.execute(f"LISTEN {CHANNEL}")
+            while projector.is_alive():
+                if self._is_idle(connection):
+                    return False
+                assert time.monotonic() < until, self.progress(connection)
+                for _ in connection.notifies(timeout=LOOK_AGAIN, stop_after=1):
+                    pass
+        return True
+
+    def until(self, question: str, *parameters: Any) -> None:
+        """Wait until the database answers a question with true."""
+        until = time.monotonic() + DEADLINE
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            connection.execute(f"LISTEN {CHANNEL}")
+            while not value_of(connection, question, *parameters):
+                assert time.monotonic() < until, (question, self.progress(connection))
+                for _ in connection.notifies(timeout=LOOK_AGAIN, stop_after=1):
+                    pass
+
+    def progress(self, connection: Any) -> Any:
+        """How far everything is, to be read by a person."""
+        return {
+            "ends": self.ends(),
+            "next": connection.execute(
+                "SELECT partition, next_offset, epoch, idle_assignments FROM projections ORDER BY 1"
+            ).fetchall(),
+            "outbox": connection.execute("SELECT kind, count(*) FROM outbox GROUP BY 1").fetchall(),
+        }
+
+    def _is_idle(self, connection: Any) -> bool:
+        ends = self.ends()
+        query = (
+            "SELECT json_object_agg(partition, next_offset), (SELECT count(*) FROM outbox) FROM projections"
+        )
+        reached, waiting = connection.execute(query).fetchone()
+        # A copy that was forwarded between the two looks would be on the topic now.
+        return (
+            reached is not None
+            and waiting == 0
+            and all(reached.get(str(partition), 0) >= end for partition, end in ends.items())
+            and self.ends() == ends
+        )
+
+    def ends(self) -> dict[int, int]:
+        """Where each partition of the frames ends, markers of transactions included."""
+        return {partition: self._end(partition) for partition in range(PARTITIONS)}
+
+    def _end(self, partition: int) -> int:
+        place = confluent_kafka.TopicPartition(self.names.frames, partition)
+        until = time.monotonic() + DEADLINE
+        while True:
+            try:
+                end: int = self._watermarks.get_watermark_offsets(place, timeout=5)[1]
+                return end
+            except confluent_kafka.KafkaException:
+                # The partition has no leader: it was just made, or the broker is away.
+                assert time.monotonic() < until, "the broker does not answer"
+
+    def records(self, topic: str | None = None) -> list[Record]:
+        """All that a topic has by now and that was committed, partition by partition."""
+        return asyncio.run(_all_records(self.settings, topic or self.names.frames))
+
+    def check(self, *, every: int = 7) -> Told:
+        """Tables, effects and outbox are what the topic says. Contexts are compared at every so-manieth version, and
+        at their last."""
+        records = self.records()
+        told = tell(records, every=every)
+        with psycopg.connect(self.address) as connection:
+            assert value_of(connection, "SELECT count(*) FROM outbox") == 0
+            frames = connection.execute(
+                "SELECT context_id, version, frame_id, outcome, reason, payload::text FROM frames"
+            ).fetchall()
+            stored_only, told_only = set(frames) - set(told.frames), set(told.frames) - set(frames)
+            assert len(frames) == len(told.frames), (len(frames), len(told.frames), stored_only, told_only)
+            assert not stored_only, (stored_only, told_only)
+            for (context_id, version), context in told.contexts.items():
+                stored = value_of(connection, "SELECT context_at(%s, %s)", context_id, version)
+                assert stored == context, (context_id, version)
+            broken = connection.execute(
+                "SELECT context_id FROM contexts WHERE NOT (SELECT intact FROM verify_chain(context_id))"
+            ).fetchall()
+            assert broken == []
+            rejected = rows_of(connection, "rejected_frames")
+            stored_rows = dump(self.address)
+        reference = self._another_database()
+        self._fold_offline(reference, records)
+        with psycopg.connect(reference) as connection:
+            assert rejected == rows_of(connection, "rejected_frames")
+        for table, rows in dump(reference).items():
+            assert stored_rows[table] == rows, table
+        self._check_effects(told)
+        self._check_dead_letters(told)
+        return told
+
+    def _fold_offline(self, address: str, records: Sequence[Record]) -> None:
+        """Everything in one go into an empty database, with nothing in the way."""
+
+        names = self.names
+        topics = ProjectorTopics(names.frames, names.dead_letters, dict(_effect_topics(names)), PARTITIONS)
+
+        async def run():
+            async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
+                copying.prepare(connection)
+                owned = {}
+                for partition in range(PARTITIONS):
+                    taken = await projections.assign(connection, names.frames, partition, "offline")
+                    owned[partition] = Owned(partition, taken.epoch, taken.next_offset)
+                batches = Batches(connection, topics, HeadCache())
+                for start in range(0, len(records), 1_000):
+                    some = records[start : start + 1_000]
+                    await batches.store(some, owned, {one.partition: one.offset + 1 for one in some})
+
+        asyncio.run(run())
+
+    def _check_effects(self, told: Told) -> None:
+        found: dict[str, Any] = {}
+        for effect, topic in _effect_topics(self.names):
+            for record in self.records(topic):
+                value = json.loads(record.value or b"")
+                assert value["effect"] == effect
+                assert dict(record.headers)["ce_id"] == value["id"].encode()
+                assert found.setdefault(value["id"], value) == value
+                assert record.key == value["context_id"].encode()
+        assert found == told.effects
+
+    def _check_dead_letters(self, told: Told) -> None:
+        places = {
+            (dict(record.headers)["fl_partition"], dict(record.headers)["fl_offset"])
+            for record in self.records(self.names.dead_letters)
+        }
+        assert places == {(b"%d" % partition, b"%d" % offset) for partition, offset in told.no_frames}
+
+
+@dataclass(slots=True)
+class Told:
+    """What a topic says."""
+
+    frames: list[tuple[Any, ...]] = field(default_factory=list)
+    """Context, version, id, outcome, reason and payload of each frame."""
+
+    contexts: dict[tuple[str, int], Any] = field(default_factory=dict)
+    """Contexts at some of their versions, and at their last."""
+
+    effects: dict[str, Any] = field(default_factory=dict)
+    no_frames: list[tuple[int, int]] = field(default_factory=list)
+    repeated: int = 0
+
+
+def tell(records: Iterable[Record], *, every: int = 7) -> Told:
+    """Fold a topic by the pure fold alone, frame by frame."""
+    told = Told()
+    foldings: dict[str, Folding] = {}
+    seen: dict[tuple[str, Any], bytes] = {}
+    for record in records:
+        logged = _logged(record)
+        if logged is None:
+            told.no_frames.append((record.partition, record.offset))
+        elif partition_for(record.key or b"", PARTITIONS) == record.partition:
+            value = record.value or b""
+            key = logged.context_id, frame_uuid(logged.frame_id)
+            if (before := seen.setdefault(key, value)) is not value:
+                if before == value:
+                    told.repeated += 1
+                else:
+                    told.no_frames.append((record.partition, record.offset))
+                continue
+            folding = foldings.setdefault(logged.context_id, Folding(Conversation.new(logged.context_id)))
+            _step(told, folding, logged, value.decode(), every)
+    for context_id, folding in foldings.items():
+        conversation = folding.conversation()
+        told.contexts[context_id, conversation.state.version] = conversation.context.to_wire()
+    return told
+
+
+def _step(told: Told, folding: Folding, logged: LoggedFrame, payload: str, every: int) -> None:
+    before = folding.state
+    step = folding.step(logged.frame)
+    assert step is not None
+    version = int(step.state.version)
+    told.frames.append(
+        (logged.context_id, version, frame_uuid(logged.frame_id), step.outcome, step.reason, payload)
+    )
+    for effect in react(before, logged.frame, step.state):
+        told.effects[effect.id] = to_wire(effect)
+    if version % every == 0:
+        told.contexts[logged.context_id, version] = folding.conversation().context.to_wire()
+
+
+def histories(suffix: str, names: Iterable[str] | None = None) -> list[Raw]:
+    """Recorded conversations under names of their own, a frame of each in turn."""
+    chosen = [path for path in HISTORIES if names is None or path.stem in set(names)]
+    lines = [
+        [(f"{path.stem}-{suffix}".encode(), line) for line in Path(path).read_bytes().splitlines()]
+        for path in chosen
+    ]
+    return [Raw(*one) for turn in itertools.zip_longest(*lines) for one in turn if one is not None]
+
+
+def mixed(suffix: str, names: Iterable[str] | None = None) -> list[Raw]:
+    """Recorded conversations with everything between them that can befall a topic: a frame in a foreign partition, a
+    repetition, an id that is used twice, and bytes that are no frame."""
+    records = histories(suffix, names)
+    key = f"between-{suffix}".encode()
+    home = partition_for(key, PARTITIONS)
+    run = b'{"type":"LLMRunFrame","id":"%s"}'
+    between = [
+        Raw(key, run % b"a"),
+        Raw(key, run % b"b", partition=(home + 1) % PARTITIONS),
+        Raw(key, b"no frame"),
+        Raw(key, run % b"a"),
+        Raw(key, b'{"type":"LLMTextFrame","text":"x","id":"a"}'),
+        Raw(None, run % b"c"),
+    ]
+    for number, one in enumerate(between):
+        records.insert((number + 1) * len(records) // (len(between) + 1), one)
+    return records
+
+
+def _logged(record: Record) -> LoggedFrame | None:
+    try:
+        return read(record)
+    except DecodeError:
+        return None
+
+
+def _effect_topics(names: Topics) -> list[tuple[str, str]]:
+    return [
+        ("run_inference", names.inference),
+        ("call_function", names.function_calls),
+        ("cancel", names.cancellations),
+    ]
+
+
+async def _all_records(settings: Settings, topic: str) -> list[Record]:
+    places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    client = consumer(settings)
+    await client.start()
+    try:
+        async with asyncio.timeout(DEADLINE):
+            ends = await client.end_offsets(places)
+            client.assign(places)
+            for place in places:
+                client.seek(place, 0)
+            found: dict[Any, list[Record]] = {place: [] for place in places}
+            while any([await client.position(place) < ends[place] for place in places]):
+                for place, some in (await client.getmany(timeout_ms=100)).items():
+                    found[place] += map(to_record, some)
+    finally:
+        await client.stop()
+    return [record for place in places for record in found[place]]

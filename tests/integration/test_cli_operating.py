@@ -1,0 +1,194 @@
+"""`doctor`, `status`, `dlq retry` and `unpark` on the whole road: real servers, a running projector."""
+
+import asyncio
+import json
+
+import psycopg
+import pytest
+from aiokafka import AIOKafkaProducer
+from tests.integration.test_batches import value_of
+from tests.integration.test_projector import make_topics, projecting, settings, until_projected  # noqa: F401
+from typer.testing import CliRunner
+
+from frameledger.evolve import evolve
+from frameledger.frames import LLMMessagesAppendFrame, LLMRunFrame, encode_frame
+from frameledger.partition import partition_for
+from frameledger.record import Outgoing, Place
+from frameledger_services.cli import application, doctor_checks
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.topics import Topics
+from frameledger_services.projector import folding
+
+HI = encode_frame(LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Hi"}]))
+
+
+@pytest.fixture
+def command(settings, monkeypatch, tmp_path):  # noqa: F811  # the fixture
+    """Run a command with the settings of this test's road."""
+    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
+    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
+    monkeypatch.setenv("FRAMELEDGER_TOPIC_PARTITIONS", str(settings.topic_partitions))
+    monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
+    return lambda *words: CliRunner().invoke(application(), list(words))
+
+
+def lines(result, exit_code=0):
+    assert result.exit_code == exit_code, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def states(result, exit_code=0):
+    return {one["check"]: one["state"] for one in lines(result, exit_code)}
+
+
+async def publish(settings, *values, key=b"ctx"):  # noqa: F811
+    async with Producer(settings) as producer:
+        return await producer.publish(
+            Topics(settings.topic_prefix).frames, [Outgoing(key, value, ()) for value in values]
+        )
+
+
+def database_of(settings):  # noqa: F811
+    return psycopg.connect(settings.database_url.get_secret_value(), autocommit=True)
+
+
+def test_doctor_is_content_with_a_road_that_works(settings, command):  # noqa: F811
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            await until_projected(settings, await publish(settings, HI))
+            return await asyncio.to_thread(command, "doctor", "--json")
+
+    found = states(asyncio.run(run()))
+    assert set(found) == {
+        *("settings", "broker", "topics", "database", "schema", "projector", "gap", "parked", "dead letters"),
+        *("outbox", "forwarding"),
+    }
+    assert set(found.values()) == {"ok"}
+
+
+def test_doctor_says_what_is_set_aside_forwarded_and_not_read(settings, command, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(doctor_checks, "PATIENCE", 0.0)
+    foreign = next(f"c{n}".encode() for n in range(99) if partition_for(f"c{n}".encode(), 4) != 0)
+
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            await until_projected(settings, await publish(settings, HI, b"no frame"))
+        await publish(settings, HI)
+        async with AIOKafkaProducer(bootstrap_servers=settings.kafka_bootstrap_servers) as other:
+            await other.send_and_wait(Topics(settings.topic_prefix).frames, HI, key=foreign, partition=0)
+
+    asyncio.run(run())
+    result = command("doctor", "--json")
+    found = states(result, exit_code=1)
+    assert {check: state for check, state in found.items() if state != "ok"} == {
+        "projector": "fail",
+        "gap": "fail",
+        "dead letters": "warn",
+        "forwarding": "warn",
+    }
+    assert all(one["remedy"] for one in lines(result, exit_code=1) if one["state"] != "ok")
+    page = command("doctor")
+    assert "murmur2_random" in page.stdout
+    assert "frameledger run projector" in " ".join(page.stdout.split())
+
+
+def test_doctor_goes_on_without_a_broker_or_a_database(settings, command, monkeypatch):  # noqa: F811
+    with monkeypatch.context() as away:
+        away.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", "localhost:1")
+        found = states(command("doctor", "--json"), exit_code=1)
+        assert (found["broker"], found["database"]) == ("fail", "ok")
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", "postgresql://localhost:1/none")
+    found = states(command("doctor", "--json"), exit_code=1)
+    assert (found["broker"], found["topics"], found["database"]) == ("ok", "fail", "fail")
+    monkeypatch.setenv("FRAMELEDGER_NO_SETTING", "1")
+    assert states(command("doctor", "--json"), exit_code=1) == {"settings": "fail"}
+
+
+def test_status_says_how_far_each_partition_was_read_and_by_whom(settings, command):  # noqa: F811
+    def partitions():
+        return json.loads(command("status", "--json").stdout)["partitions"]
+
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            places = await publish(settings, HI, HI)
+            await until_projected(settings, places)
+            return places[0].partition, await asyncio.to_thread(partitions)
+
+    assert partitions() == []
+    partition, found = asyncio.run(run())
+    (one,) = [row for row in found if row["partition"] == partition]
+    assert (one["next_offset"], one["gap"], one["is_owned"]) == (2, 0, True)
+    assert not any(row["is_owned"] for row in partitions())
+    assert "nobody" in command("status").stdout
+
+
+def test_a_retried_dead_letter_is_folded_once_it_can_be(settings, command):  # noqa: F811
+    topic = Topics(settings.topic_prefix).frames
+
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            # The second one stands for what a release refused that its successor can read.
+            (bad,) = await publish(settings, b"no frame")
+            await until_projected(settings, [bad])
+            with database_of(settings) as connection:
+                connection.execute(
+                    "INSERT INTO rejected_frames "
+                    "SELECT topic, partition, %s, logged_at, recorded_at, retried_at, code, error, context_id, key, "
+                    "%s, headers FROM rejected_frames",
+                    (999, HI),
+                )
+            retried = await asyncio.to_thread(command, "dlq", "retry", "--all")
+            again = await asyncio.to_thread(command, "dlq", "retry", f"{bad.partition}:999")
+            await until_projected(settings, [Place(topic, bad.partition, 2)])
+        return bad, retried, again
+
+    bad, retried, again = asyncio.run(run())
+    assert retried.exit_code == 0, retried.output
+    assert [line.partition(" ")[0] for line in retried.stdout.splitlines()] == [
+        f"{bad.partition}:0",
+        f"{bad.partition}:999",
+    ]
+    assert again.exit_code == 1
+    assert "--again" in again.stderr
+    with database_of(settings) as connection:
+        assert connection.execute("SELECT context_id, version FROM contexts").fetchall() == [("ctx", 1)]
+        assert connection.execute(
+            "SELECT count(*) FROM rejected_frames WHERE retried_at IS NULL"
+        ).fetchone() == (1,)
+
+
+def test_unpark_beside_a_running_projector_loses_nothing(settings, command, monkeypatch):  # noqa: F811
+    broken = {"fold": True}
+
+    def failing(state, frame):
+        if broken["fold"] and state.context_id == "ctx" and state.version == 1:
+            raise ValueError("cannot fold")
+        return evolve(state, frame)
+
+    monkeypatch.setattr(folding, "evolve", failing)
+
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            places = await publish(settings, HI, HI, encode_frame(LLMRunFrame()))
+            await until_projected(settings, places)
+            assert "cannot fold" in (await asyncio.to_thread(command, "parked")).stdout
+            broken["fold"] = False
+            result = await asyncio.to_thread(command, "unpark", "ctx", "--json")
+            places = await publish(settings, HI) + await publish(settings, HI, HI, key=b"other")
+            await until_projected(settings, places)
+        return result
+
+    (done,) = lines(asyncio.run(run()))
+    assert (done["folded"], done["error"], done["published"], done["unsent"]) == (2, None, 1, None)
+    with database_of(settings) as connection:
+        assert len(value_of(connection, "SELECT context_at('ctx')")["messages"]) == 3
+        assert len(value_of(connection, "SELECT context_at('other')")["messages"]) == 2
+        assert connection.execute("SELECT count(*) FROM parked").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM outbox").fetchone() == (0,)
+        assert connection.execute("SELECT count(DISTINCT outcome) FROM frames").fetchone() == (1,)

@@ -1,0 +1,219 @@
+"""`show`, `transcript`, `parked`, `unpark`, `sql` and `dlq list|show` on a database that holds every history."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from tests.integration.databases import made
+from tests.integration.test_batches import HISTORIES, Log, folded, histories_interleaved, project
+from typer.testing import CliRunner
+
+from frameledger.frames import LLMMessagesAppendFrame, LLMRunFrame, encode_frame
+from frameledger_services.cli import application
+from frameledger_services.cli.context_page import LAST, LONG
+from frameledger_services.projector import folding
+
+HOSTILE = "\x1b[2Jclear\u202e"
+BARGE_IN = next(path for path in HISTORIES if path.stem == "barge-in")
+
+
+@pytest.fixture(scope="module")
+def filled(database_server, migrated_template) -> Iterator[str]:
+    """A database with all histories, which these tests only read."""
+    with made(database_server, template=migrated_template) as (_, address):
+        project(address, histories_interleaved(), sizes=(500,))
+        yield address
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Run a command against a database."""
+
+    def run(address, *words):
+        monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", address)
+        monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
+        return CliRunner().invoke(application(), [str(word) for word in words])
+
+    return run
+
+
+def succeeded(result):
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(result, *words):
+    assert result.exit_code == 1, result.output
+    for word in words:
+        assert word in result.stderr
+    return result.stderr
+
+
+@pytest.mark.parametrize("path", HISTORIES[::4], ids=lambda path: path.stem)
+def test_show_gives_the_context_at_every_version(filled, command, path):
+    contexts, _ = folded(path)
+    for version in {0, 1, len(contexts) // 2, len(contexts) - 1}:
+        shown = json.loads(succeeded(command(filled, "show", path.stem, "--at", version, "--json")))
+        assert (shown["version"], shown["newest"]) == (version, len(contexts) - 1)
+        assert {name: shown[name] for name in contexts[version]} == contexts[version]
+
+
+def test_show_without_a_moment_is_the_context_now_for_people(filled, command):
+    page = succeeded(command(filled, "show", BARGE_IN.stem))
+    contexts, _ = folded(BARGE_IN)
+    assert page.startswith(f"{BARGE_IN.stem} at version {len(contexts) - 1}: ")
+    for message in contexts[-1]["messages"]:
+        if isinstance(message.get("content"), str):
+            assert message["content"][:20] in " ".join(page.split())
+
+
+def test_a_time_names_the_version_that_was_there_by_then(filled, command):
+    with psycopg.connect(filled) as connection:
+        row = connection.execute(
+            "SELECT version, logged_at FROM frames WHERE context_id = %s AND version = 5", (BARGE_IN.stem,)
+        ).fetchone()
+    for written in (row[1].isoformat(), row[1].isoformat().replace("+00:00", "Z")):
+        shown = json.loads(succeeded(command(filled, "show", BARGE_IN.stem, "--at", written, "--json")))
+        assert shown["version"] == 5
+    shown = json.loads(succeeded(command(filled, "show", BARGE_IN.stem, "--at", "1999-01-01", "--json")))
+    assert (shown["version"], shown["messages"]) == (0, [])
+
+
+def test_what_is_not_there_is_said_with_what_to_do(filled, command):
+    for name in ("show", "transcript"):
+        refused(command(filled, name, "nobody"), "no context 'nobody'", "conversations")
+        refused(command(filled, name, BARGE_IN.stem, "--at", 10**6), "no version 1000000", "It has 0 to")
+        assert command(filled, name, BARGE_IN.stem, "--at", "yesterday").exit_code == 2
+    refused(command(filled, "unpark", "nobody"), "not parked", "frameledger parked")
+    refused(command(filled, "dlq", "show", "0:99"), "No dead letter", "dlq list")
+    assert command(filled, "dlq", "show", "here").exit_code == 2
+
+
+def test_a_database_that_is_away_or_empty_is_said(empty_database, command):
+    refused(command(empty_database, "show", "ctx"), "frameledger migrate")
+    refused(command("postgresql://localhost:1/none?connect_timeout=2", "parked"), "localhost")
+
+
+def test_a_transcript_has_who_said_what_and_what_no_run_has_seen(database, command):
+    log = Log()
+    for content in ("Hi", "there"):
+        frame = LLMMessagesAppendFrame(
+            messages=[{"role": "user", "content": content}], run_llm=content == "Hi"
+        )
+        log.add("ctx", encode_frame(frame))
+    project(database, log.records)
+    lines = [
+        json.loads(line) for line in succeeded(command(database, "transcript", "ctx", "--json")).splitlines()
+    ]
+    assert [(line["version"], line["who"], line["text"], line["new"]) for line in lines] == [
+        (1, "user", "Hi", False),
+        (2, "user", "there", True),
+    ]
+    page = succeeded(command(database, "transcript", "ctx")).splitlines()
+    assert [line.split() for line in page[1:]] == [
+        ["02:40:00", "user", "Hi"],
+        ["02:40:00", "user", "*", "there"],
+    ]
+    earlier = succeeded(command(database, "transcript", "ctx", "--at", 1, "--json")).splitlines()
+    assert len(earlier) == 1
+
+
+def test_of_a_long_context_only_the_last_messages_are_shown(database, command):
+    log = Log()
+    messages = [{"role": "user", "content": f"word-{number}"} for number in range(LONG + 1)]
+    log.add("ctx", encode_frame(LLMMessagesAppendFrame(messages=messages)))
+    project(database, log.records)
+    for name in ("show", "transcript"):
+        assert succeeded(command(database, name, "ctx")).count("word-") == LAST
+        assert succeeded(command(database, name, "ctx", "--all")).count("word-") == LONG + 1
+
+
+def test_no_message_can_control_the_terminal_or_fail_the_command(database, command):
+    log = Log()
+    hostile = [{"role": HOSTILE, "content": HOSTILE + "\x00"}]
+    log.add("ctx", encode_frame(LLMMessagesAppendFrame(messages=hostile)))
+    log.add("ctx", b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"half \\ud83d"}]}')
+    log.add(b"\xff" + HOSTILE.encode(), HOSTILE.encode() + b"\x00\xff")
+    log.add("ctx", HOSTILE.encode())
+    project(database, log.records)
+    rejected = json.loads(succeeded(command(database, "dlq", "list", "--json")).splitlines()[0])
+    for words in (
+        ("show", "ctx"),
+        ("show", "ctx", "--json"),
+        ("transcript", "ctx"),
+        ("dlq", "list"),
+        ("dlq", "show", rejected["where"]),
+    ):
+        printed = succeeded(command(database, *words))
+        assert not {"\x1b", "\x00", "\u202e"} & set(printed), words
+
+
+def test_parked_lists_them_and_unpark_folds_them(database, command, monkeypatch):
+    def failing(state, frame):
+        raise ValueError("cannot fold")
+
+    assert "No conversation" in succeeded(command(database, "parked"))
+    log = Log()
+    for _ in range(3):
+        log.add("ctx", encode_frame(LLMRunFrame()))
+    with monkeypatch.context() as broken:
+        broken.setattr(folding, "evolve", failing)
+        project(database, log.records)
+    (line,) = succeeded(command(database, "parked", "--json")).splitlines()
+    listed = json.loads(line)
+    assert (listed["context_id"], listed["since"], listed["waiting"]) == ("ctx", 1, 3)
+    assert "cannot fold" in succeeded(command(database, "parked"))
+    assert "parked" in succeeded(command(database, "show", "ctx"))
+
+    result = command(database, "unpark", "ctx", "--why", "mended", "--json")
+    done = json.loads(succeeded(result))
+    assert (done["folded"], done["parked_since"], done["error"]) == (3, None, None)
+    # There is no broker here: what follows waits, and that is said.
+    assert done["published"] == 1
+    assert "outbox" in result.stderr
+    assert "No conversation" in succeeded(command(database, "parked"))
+    refused(command(database, "unpark", "ctx"), "not parked")
+
+
+def test_a_dead_letter_is_shown_to_the_byte(database, command):
+    log = Log()
+    values = [b"no frame", b"\x00\xff binary", b'{"type":"LLMTextFrame"}']
+    for value in values:
+        log.add("ctx", value, headers=(("trace", b"\xfe"), ("who", b"me")))
+    project(database, log.records)
+    listed = [json.loads(line) for line in succeeded(command(database, "dlq", "list", "--json")).splitlines()]
+    assert [one["bytes"] for one in reversed(listed)] == [len(value) for value in values]
+    for one, value in zip(reversed(listed), values, strict=True):
+        whole = json.loads(succeeded(command(database, "dlq", "show", one["where"], "--json")))
+        assert base64.b64decode(whole["value_base64"]) == value
+        assert command(database, "dlq", "show", one["where"], "--raw").stdout_bytes == value
+    page = succeeded(command(database, "dlq", "show", listed[1]["where"]))
+    assert "00 ff 20 62" in page
+    assert "trace: hex fe" in page
+
+
+def test_sql_is_psql_with_the_address_out_of_sight(filled, tmp_path):
+    environment = {**os.environ, "FRAMELEDGER_DATABASE_URL": filled, "FRAMELEDGER_DATA_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "frameledger_services",
+            "sql",
+            "-X",
+            "-At",
+            "-c",
+            "SELECT count(*) FROM contexts",
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.returncode) == (str(len(HISTORIES)), 0), done.stderr

@@ -1,0 +1,437 @@
+"""The client on a real broker and a real database. The tables are filled by hand: a projector is another thing."""
+
+import asyncio
+import json
+import threading
+from contextlib import asynccontextmanager, suppress
+from uuid import uuid4
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+from tests.integration import rows
+from tests.integration.logs import frames_topic, read, reading
+from typer.testing import CliRunner
+
+from frameledger.context import LLMContext
+from frameledger.frames import LLMRunFrame, LLMTextFrame, LLMUpdateSettingsFrame
+from frameledger.record import MAX_VALUE_BYTES, decode
+from frameledger_services.cli import application
+from frameledger_services.client import (
+    Client,
+    DatabaseError,
+    NoSuchContextError,
+    NoSuchVersionError,
+    NotPublishedError,
+    NotVisibleError,
+    SyncClient,
+)
+from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.settings import Settings
+from frameledger_services.store.projections import CHANNEL, PROJECTION
+from frameledger_services.store.schema import TooOldError
+
+TALK = [
+    {"type": "LLMContextFrame", "context": {"messages": [{"role": "system", "content": "Be brief."}]}},
+    {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": "One?"}], "run_llm": True},
+    {"type": "LLMFullResponseStartFrame"},
+    {"type": "LLMTextFrame", "text": "One."},
+    {"type": "LLMFullResponseEndFrame", "finish_reason": "stop"},
+    {"type": "LLMTextFrame", "text": "late"},
+    {"type": "LLMUpdateSettingsFrame", "settings": {"temperature": 0.5, "seed": 2**70}},
+    {"type": "LLMMessagesUpdateFrame", "messages": [{"role": "user", "content": "Anew"}]},
+]
+VALUES = [json.dumps(value).encode() for value in TALK]
+
+
+@pytest.fixture
+def settings(log, database):
+    """Settings for the broker and a database of this test's own."""
+    return log.model_copy(update={"database_url": SecretStr(database)})
+
+
+@pytest.fixture
+def readable(database):
+    """Settings for a database only."""
+    return Settings(database_url=SecretStr(database))
+
+
+def fill(database, context_id="ctx-1", values=VALUES):
+    with psycopg.connect(database) as connection:
+        return rows.write(connection, context_id, values)
+
+
+def with_client(settings, work):
+    async def connected():
+        async with asyncio.timeout(60), Client(settings) as client:
+            return await work(client)
+
+    return asyncio.run(connected())
+
+
+@asynccontextmanager
+async def projector(settings, database, context_id, *, notifies=True):
+    """What a projector does, for one conversation: it reads the log, fills the tables, and says so."""
+
+    async def run():
+        async with reading(settings, frames_topic(settings)) as reader:
+            version = 0
+            while True:
+                for record in await read(reader, 1):
+                    version += 1
+                    await asyncio.to_thread(store, record, version)
+
+    def store(record, version):
+        with psycopg.connect(database) as connection:
+            with connection.cursor() as cursor:
+                rows.insert(
+                    cursor,
+                    "frames",
+                    context_id=context_id,
+                    version=version,
+                    frame_id=uuid4(),
+                    logged_at=rows.BEGINNING,
+                    offset=record.offset,
+                    partition=record.partition,
+                    type=decode(record.value).type,
+                    outcome="applied",
+                    chain=bytes(32),
+                    payload=record.value.decode(),
+                )
+            connection.execute(
+                "INSERT INTO contexts (context_id, version, state_version, started_at, last_at, fold_version, "
+                "chain, state) VALUES (%s, %s, 0, now(), now(), 1, sha256(''), '{}') "
+                "ON CONFLICT (context_id) DO UPDATE SET version = excluded.version",
+                (context_id, version),
+            )
+            connection.execute(
+                "INSERT INTO projections (projection, topic, partition, next_offset) VALUES (%s, %s, %s, %s) "
+                "ON CONFLICT (projection, topic, generation, partition) DO UPDATE "
+                "SET next_offset = excluded.next_offset",
+                (PROJECTION, record.topic, record.partition, record.offset + 1),
+            )
+        if notifies:
+            with psycopg.connect(database, autocommit=True) as connection:
+                connection.execute(f"NOTIFY {CHANNEL}")
+
+    task = asyncio.create_task(run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def test_what_is_published_lies_on_the_log_in_order_with_ids_times_and_headers(settings):
+    frames = [LLMTextFrame(text=str(number)) for number in range(20)]
+
+    async def scenario(client):
+        places = await client.publish("ctx-1", *frames, source="test/a", traceparent="00-" + "a" * 32)
+        async with reading(settings, frames_topic(settings)) as reader:
+            return places, await read(reader, 20)
+
+    places, records = with_client(settings, scenario)
+    assert [(record.partition, record.offset) for record in records] == [
+        (place.partition, place.offset) for place in places
+    ]
+    read_frames = [decode(record.value) for record in records]
+    assert [frame.text for frame in read_frames] == [frame.text for frame in frames]
+    assert len({frame.id for frame in read_frames} - {None}) == 20
+    assert all(frame.produced_at for frame in read_frames)
+    headers = dict(records[0].headers)
+    assert headers["ce_id"].decode() == read_frames[0].id
+    assert headers["ce_source"] == b"test/a"
+    assert headers["ce_time"].decode() == read_frames[0].produced_at
+    assert headers["traceparent"] == b"00-" + b"a" * 32
+
+
+def test_to_publish_nothing_is_nothing(settings):
+    assert with_client(settings, lambda client: client.publish("ctx-1", wait=True)) == ()
+
+
+@pytest.mark.parametrize(
+    ("context_id", "frame"),
+    [
+        ("", LLMRunFrame()),
+        ("x" * 256, LLMRunFrame()),
+        ("a\x00b", LLMRunFrame()),
+        ("ctx-1", LLMUpdateSettingsFrame(settings={"temperature": float("nan")})),
+        ("ctx-1", LLMTextFrame(text="x" * MAX_VALUE_BYTES)),
+    ],
+    ids=["no key", "long key", "NUL", "NaN", "too large"],
+)
+def test_what_nobody_could_read_is_refused_before_anything_is_published(settings, context_id, frame):
+    async def scenario(client):
+        with pytest.raises(ValueError, match=r"."):
+            await client.publish(context_id, LLMRunFrame(), frame)
+        await client.publish("ctx-2", LLMRunFrame())
+        async with reading(settings, frames_topic(settings)) as reader:
+            return await read(reader, 1)
+
+    assert [record.key for record in with_client(settings, scenario)] == [b"ctx-2"]
+
+
+def test_who_does_not_wait_long_enough_gets_the_frames_to_publish_them_again(settings):
+    async def scenario(client):
+        with pytest.raises(NotPublishedError) as late:
+            await client.publish("ctx-1", LLMTextFrame(text="a"), LLMTextFrame(text="b"), within=1e-9)
+        assert [frame.text for frame in late.value.frames] == ["a", "b"]
+        assert None not in {frame.id for frame in late.value.frames}
+        return await client.publish("ctx-1", *late.value.frames)
+
+    assert len(with_client(settings, scenario)) == 2
+
+
+def test_no_broker_and_no_database_are_errors_that_say_where_they_were_looked_for():
+    nowhere = Settings(
+        kafka_bootstrap_servers="127.0.0.1:1",
+        database_url=SecretStr("postgresql://me:hush@127.0.0.1:1/x"),
+    )
+
+    async def scenario(client):
+        with pytest.raises(BrokerError, match=r"127\.0\.0\.1:1"):
+            await client.publish("ctx-1", LLMRunFrame())
+        with pytest.raises(DatabaseError, match=r"host=127\.0\.0\.1 port=1") as unreached:
+            await client.context("ctx-1")
+        assert "hush" not in str(unreached.value)
+
+    with_client(nowhere, scenario)
+
+
+def test_a_database_without_tables_is_an_error_with_its_remedy(empty_database):
+    with pytest.raises(TooOldError, match="frameledger migrate"):
+        with_client(Settings(database_url=SecretStr(empty_database)), lambda client: client.context("ctx-1"))
+
+
+def test_an_error_of_the_caller_passes_through_as_it_is(readable):
+    async def scenario(client):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        with_client(readable, scenario)
+
+
+def test_a_context_reads_at_every_version_as_the_fold_has_it(readable, database):
+    expected = fill(database)
+    fill(database, "ctx-2", VALUES[:3])
+
+    async def scenario(client):
+        return await client.context("ctx-1"), [
+            await client.context("ctx-1", at) for at in range(len(expected))
+        ]
+
+    newest, versions = with_client(readable, scenario)
+    assert [stored.version for stored in versions] == list(range(len(expected)))
+    assert [stored.context.to_wire() for stored in versions] == expected
+    assert newest == versions[-1]
+    assert versions[0].context == LLMContext()
+    assert versions[-1].context.settings["seed"] == 2**70
+
+
+def test_a_context_or_version_that_is_not_there_is_an_error_of_its_own(readable, database):
+    fill(database)
+
+    async def scenario(client):
+        with pytest.raises(NoSuchContextError, match="no context 'nobody'"):
+            await client.context("nobody")
+        for version in (-1, 9):
+            with pytest.raises(NoSuchVersionError, match="it has 0 to 8"):
+                await client.context("ctx-1", version)
+        assert await client.newest_version("ctx-1") == 8
+        assert await client.newest_version("nobody") == 0
+
+    with_client(readable, scenario)
+
+
+def test_many_may_read_at_once(readable, database):
+    expected = fill(database)
+
+    async def scenario(client):
+        return await asyncio.gather(*(client.context("ctx-1", number % 9) for number in range(90)))
+
+    found = with_client(readable, scenario)
+    assert [stored.context.to_wire() for stored in found] == expected * 10
+
+
+def test_reading_goes_on_after_the_database_ended_every_connection(readable, database):
+    fill(database)
+
+    async def scenario(client):
+        await asyncio.gather(*(client.context("ctx-1") for _ in range(8)))
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        return await client.context("ctx-1")
+
+    assert with_client(readable, scenario).version == 8
+
+
+def test_stored_frames_tell_what_became_of_them(readable, database):
+    fill(database)
+
+    async def scenario(client):
+        return [frame async for frame in client.frames("ctx-1", 4)]
+
+    frames = with_client(readable, scenario)
+    assert [(frame.version, frame.outcome, frame.reason) for frame in frames] == [
+        (5, "applied", None),
+        (6, "ignored", "no_open_response"),
+        (7, "applied", None),
+        (8, "applied", None),
+    ]
+    assert [frame.payload for frame in frames] == VALUES[4:]
+    assert frames[1].frame == decode(VALUES[5])
+    assert frames[1].source == "test/5"
+
+
+@pytest.mark.parametrize("notifies", [True, False], ids=["notified", "nobody notifies"])
+def test_who_waits_sees_what_was_published_in_the_tables(settings, database, notifies):
+    async def scenario(client):
+        async with projector(settings, database, "ctx-1", notifies=notifies):
+            for number in range(3):
+                await client.publish("ctx-1", LLMRunFrame(), *map(decode, VALUES[:2]), wait=True)
+                assert (await client.context("ctx-1")).version == 3 * (number + 1)
+
+    with_client(settings, scenario)
+
+
+def test_who_waits_in_vain_is_told_how_far_the_tables_are(settings, database):
+    async def scenario(client):
+        with pytest.raises(NotVisibleError, match="no projector has ever read") as never:
+            await client.publish("ctx-1", LLMRunFrame(), wait=True, within=1)
+        (place,) = never.value.places
+        with psycopg.connect(database) as connection:
+            connection.execute(
+                "INSERT INTO projections (projection, topic, partition, next_offset) VALUES (%s, %s, %s, 1)",
+                (PROJECTION, place.topic, place.partition),
+            )
+        with pytest.raises(NotVisibleError, match="has come to offset 1, 2 records before"):
+            await client.publish("ctx-1", LLMRunFrame(), LLMRunFrame(), wait=True, within=1)
+
+    with_client(settings, scenario)
+
+
+def test_who_follows_gets_each_frame_once_as_it_is_stored(settings, database):
+    async def scenario(client):
+        seen = []
+        async with projector(settings, database, "ctx-1"):
+            followed = client.follow("ctx-1")
+            for value in VALUES:
+                await client.publish("ctx-1", decode(value))
+                seen.append(await anext(followed))
+            await followed.aclose()
+        assert [frame.version for frame in seen] == list(range(1, 9))
+        assert [frame.type for frame in seen] == [value["type"] for value in TALK]
+
+    with_client(settings, scenario)
+
+
+def test_who_follows_from_a_version_gets_what_comes_after_it(readable, database):
+    fill(database)
+
+    async def scenario(client):
+        followed = client.follow("ctx-1", 6)
+        assert [(await anext(followed)).version, (await anext(followed)).version] == [7, 8]
+        await followed.aclose()
+
+    with_client(readable, scenario)
+
+
+def test_the_synchronous_client_does_the_same(settings, database):
+    expected = fill(database)
+    with SyncClient(settings) as client:
+        (place,) = client.publish("ctx-2", LLMRunFrame())
+        assert place.topic == frames_topic(settings)
+        assert client.context("ctx-1", 3).context.to_wire() == expected[3]
+        assert [frame.version for frame in client.frames("ctx-1")] == list(range(1, 9))
+        assert client.newest_version("ctx-1") == 8
+        followed = client.follow("ctx-1", 7)
+        assert next(followed).version == 8
+        followed.close()
+        with pytest.raises(NoSuchContextError):
+            client.context("nobody")
+    client.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        client.context("ctx-1")
+    assert "frameledger-client" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_the_synchronous_client_works_where_a_loop_runs_already(readable, database):
+    fill(database)
+
+    async def in_a_notebook():
+        with SyncClient(readable) as client:
+            return client.context("ctx-1").version
+
+    assert asyncio.run(in_a_notebook()) == 8
+
+
+@pytest.fixture
+def run(settings, monkeypatch):
+    """Runs `frameledger`, on this test's topics and database."""
+    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
+    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
+    return lambda *arguments, **options: CliRunner().invoke(application(), arguments, **options)
+
+
+def json_lines(result):
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_the_command_publishes_arguments_files_and_standard_input(run, tmp_path):
+    (tmp_path / "one.json").write_text(json.dumps({"type": "LLMTextFrame", "text": "1"}, indent=2))
+    (tmp_path / "more.jsonl").write_bytes(b"\n".join(VALUES[:2]) + b"\n\n")
+    first = run("publish", "ctx-1", '{"type":"LLMRunFrame","id":"a"}', str(tmp_path / "one.json"), "--json")
+    assert [(line["type"], line["offset"]) for line in json_lines(first)] == [
+        ("LLMRunFrame", 0),
+        ("LLMTextFrame", 1),
+    ]
+    assert json_lines(first)[0]["id"] == "a"
+    second = run("publish", "ctx-1", str(tmp_path / "more.jsonl"))
+    assert "Published 2 frames to ctx-1" in second.stdout
+    third = run("publish", "ctx-1", "-", input=b"\n".join(VALUES[2:]))
+    assert "Published 6 frames to ctx-1" in third.stdout
+
+    log = json_lines(run("tail", "--json", "-n", "100"))
+    assert [line["offset"] for line in log] == list(range(10))
+    assert [line["frame"]["type"] for line in log[2:]] == [value["type"] for value in TALK]
+    assert "Be brief." in run("tail").stdout
+
+
+def test_a_frame_that_is_none_stops_the_command_before_it_publishes(run):
+    result = run("publish", "ctx-1", '{"type":"LLMRunFrame"}', '{"no":"type"}')
+    assert result.exit_code == 1
+    assert "no_type" in result.stderr
+    assert run("tail", "--json").stdout == ""
+
+
+def test_of_standard_input_what_comes_before_such_a_line_is_published(run):
+    result = run("publish", "ctx-1", input=b'{"type":"LLMRunFrame"}\nnonsense\n{"type":"LLMRunFrame"}\n')
+    assert result.exit_code == 1
+    assert "line 2 of standard input is no frame: not_json" in result.stderr
+    assert len(json_lines(run("tail", "--json"))) == 1
+
+
+def test_the_command_says_when_the_frames_are_not_in_the_tables(run):
+    result = run("publish", "ctx-1", '{"type":"LLMRunFrame"}', "--wait", "--within", "0.5")
+    assert result.exit_code == 1
+    assert "no projector has ever read" in result.stderr
+
+
+def test_the_command_shows_the_last_frames_of_a_conversation_with_their_outcome(run, database):
+    fill(database)
+    lines = run("tail", "ctx-1", "-n", "3").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["6", "7", "8"]
+    assert "no_open_response" in lines[0]
+    assert "late" in lines[0]
+    found = json_lines(run("tail", "ctx-1", "--json"))
+    assert [line["frame"] for line in found] == TALK
+    assert [line["outcome"] for line in found].count("ignored") == 1
+    unknown = run("tail", "nobody")
+    assert unknown.exit_code == 1
+    assert "no context nobody" in unknown.stderr

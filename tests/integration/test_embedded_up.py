@@ -1,0 +1,288 @@
+"""`frameledger up`, `down`, `status` and `config` as a person runs them, in folders of their own."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from frameledger_services.embedded import directory, kafka, postgres_remains
+from frameledger_services.embedded.program import EmbeddedError
+
+DEADLINE = 60
+
+
+class Folder:
+    """A folder in which somebody works: the command line in it, as processes."""
+
+    def __init__(self, path: Path, **environment: str) -> None:
+        self.path = path
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FRAMELEDGER_")}
+        self.environment = inherited | environment
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(self.command(*words), timeout=DEADLINE, **self.options(capture_output=True))
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command(*words), **self.options(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        )
+
+    def command(self, *words):
+        return [sys.executable, "-m", "frameledger_services", *words]
+
+    def options(self, **options):
+        return {"cwd": self.path, "env": self.environment, "text": True, **options}
+
+    def status(self):
+        return json.loads(self.run("status", "--json").stdout)
+
+    def processes(self):
+        return {process["name"]: process for process in self.status()["processes"]}
+
+    def until(self, wanted):
+        """The status as soon as it is as wanted."""
+        deadline = time.monotonic() + DEADLINE
+        while not wanted(status := self.status()):
+            assert time.monotonic() < deadline, status
+        return status
+
+    def database(self) -> psycopg.Connection:
+        config = json.loads(self.run("config", "--json").stdout)
+        return psycopg.connect(config["FRAMELEDGER_DATABASE_URL"]["value"], autocommit=True)
+
+    def living(self) -> list[psutil.Process]:
+        """Every process that works somewhere below this folder."""
+        below = []
+        for process in psutil.process_iter():
+            try:
+                if Path(process.cwd()).is_relative_to(self.path):
+                    below.append(process)
+            except psutil.Error:
+                continue
+        return below
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = Folder(tmp_path)
+    yield made
+    made.run("down")
+    assert made.living() == []
+
+
+def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_without_a_trace(folder):
+    before = segments()
+    up = folder.run("up", "--detach")
+    assert up.returncode == 0, up.stdout + up.stderr
+    processes = folder.processes()
+    assert folder.status()["running"]
+    assert all(processes[name]["address"] in up.stdout for name in ("postgres", "kafka"))
+    assert kafka.answers(*split(processes["kafka"]["address"]))
+
+    config = json.loads(folder.run("config", "--json").stdout)
+    assert config["FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS"]["value"] == processes["kafka"]["address"]
+    assert config["FRAMELEDGER_DATABASE_URL"]["source"] == "frameledger up"
+    with folder.database() as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 1 AS number")
+
+    again = folder.run("up")
+    assert again.returncode == 1
+    assert "already runs" in again.stderr
+    assert "frameledger down" in again.stderr
+
+    pids = [folder.status()["supervisor"], *(process["pid"] for process in processes.values())]
+    for pid in filter(None, pids):
+        psutil.Process(pid).kill()
+    folder.until(lambda status: status["supervisor"] is None)
+    left = folder.run("status")
+    assert left.returncode == 1
+    assert "frameledger down" in left.stdout
+
+    assert folder.run("up", "--detach").returncode == 0
+    assert {name: process["address"] for name, process in folder.processes().items()} == {
+        name: process["address"] for name, process in processes.items()
+    }
+    with folder.database() as connection:
+        assert connection.execute("SELECT number FROM kept").fetchone() == (1,)
+
+    down = folder.run("down")
+    assert (down.returncode, folder.living()) == (0, [])
+    assert segments() <= before
+    assert sorted(path.name for path in (folder.path / ".frameledger" / "run").iterdir()) == [
+        "kafka.port",
+        "lock",
+        "postgres.port",
+    ]
+    assert folder.run("down").returncode == 0
+    assert folder.run("status").returncode == 1
+
+
+def test_what_a_killed_up_left_behind_is_ended_by_down_even_if_it_is_frozen(folder):
+    assert folder.run("up", "--detach").returncode == 0
+    processes = folder.processes()
+    frozen = psutil.Process(processes["kafka"]["pid"])
+    frozen.suspend()
+    psutil.Process(folder.status()["supervisor"]).kill()
+    folder.until(lambda status: status["supervisor"] is None)
+    assert frozen.is_running()
+    down = folder.run("down")
+    assert down.returncode == 0
+    assert "kafka" in down.stdout
+    assert not frozen.is_running()
+    assert folder.living() == []
+
+
+def test_in_the_foreground_it_says_what_it_restarts_and_ctrl_c_stops_it_beside_another_one(
+    folder, tmp_path_factory
+):
+    other = Folder(tmp_path_factory.mktemp("other"))
+    assert other.run("up", "--detach").returncode == 0
+    try:
+        up = folder.start("up")
+        lines = iter(up.stdout.readline, "")
+        assert any("Stop: Ctrl-C" in line for line in lines)
+        here, there = folder.processes(), other.processes()
+        assert len({found[name]["address"] for found in (here, there) for name in ("postgres", "kafka")}) == 4
+
+        psutil.Process(here["postgres"]["pid"]).kill()
+        folder.until(
+            lambda status: (
+                status["running"] and folder.processes()["postgres"]["pid"] != here["postgres"]["pid"]
+            )
+        )
+        assert folder.processes()["postgres"]["restarts"] == 1
+        with folder.database() as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+
+        up.send_signal(signal.SIGINT)
+        rest, _ = up.communicate(timeout=DEADLINE)
+        assert up.returncode == 0
+        assert folder.status()["processes"] == []
+        assert "postgres: backing off, ended with signal 9; again in 0.5 s" in rest
+        assert folder.living() == []
+        assert other.status()["running"]
+    finally:
+        assert other.run("down").returncode == 0
+    assert other.living() == []
+
+
+def test_servers_that_are_set_are_used_and_not_started(tmp_path, kafka, empty_database):
+    folder = Folder(
+        tmp_path,
+        FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers,
+        FRAMELEDGER_DATABASE_URL=empty_database,
+    )
+    for words in (["up"], ["up", "--detach"]):
+        up = folder.start(*words)
+        assert any("Stop: " in line for line in iter(up.stdout.readline, ""))
+        servers = [folder.processes()[name] for name in ("kafka", "postgres")]
+        assert [(server["state"], server["pid"]) for server in servers] == [("external", None)] * 2
+        assert folder.status()["running"]
+        assert folder.run("down").returncode == 0
+        up.communicate(timeout=DEADLINE)
+        assert up.returncode == 0
+    assert folder.living() == []
+
+
+def test_no_command_shows_a_password(tmp_path):
+    folder = Folder(
+        tmp_path,
+        FRAMELEDGER_KAFKA_SASL_PASSWORD="hush",
+        FRAMELEDGER_DATABASE_URL="postgresql://me:hush@db/x",
+    )
+    for words in (["config"], ["config", "--json"]):
+        shown = folder.run(*words)
+        assert shown.returncode == 0
+        assert "user=me" in shown.stdout
+        assert "hush" not in shown.stdout
+
+
+@pytest.mark.parametrize("name", ["KAFKA", "POSTGRES"])
+def test_a_busy_port_that_was_asked_for_is_an_error_with_its_remedy(tmp_path, name):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        folder = Folder(tmp_path, **{f"FRAMELEDGER_{name}_PORT": str(port)})
+        for words in (["up"], ["up", "--detach"]):
+            up = folder.run(*words)
+            assert up.returncode == 1
+            assert f"Port {port} on 127.0.0.1 is in use" in up.stderr
+            assert f"FRAMELEDGER_{name}_PORT" in up.stderr
+    assert folder.living() == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "problem"),
+    [
+        ("FRAMELEDGER_DATA_DIR", "a file", "cannot be made"),
+        ("FRAMELEDGER_JAVA", "no java", "There is no Java at no java"),
+        ("FRAMELEDGER_KAFKA_HOME", ".", "is no Kafka"),
+        ("FRAMELEDGER_KAFKA_PROT", "1", "Did you mean FRAMELEDGER_KAFKA_PORT?"),
+    ],
+)
+def test_what_keeps_it_from_starting_is_said_with_exit_code_1(tmp_path, variable, value, problem):
+    (tmp_path / "a file").write_bytes(b"")
+    folder = Folder(tmp_path, **{variable: value})
+    up = folder.run("up")
+    assert (up.returncode, problem in up.stderr) == (1, True), up.stderr
+    assert "Traceback" not in up.stderr
+    assert folder.living() == []
+
+
+def test_nobody_else_can_read_what_is_kept(tmp_path):
+    with directory.claimed(tmp_path / "data"):
+        pass
+    modes = {
+        path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "data").iterdir() if path.is_dir()
+    }
+    assert modes == {"run": 0o700, "logs": 0o700}
+    assert (tmp_path / "data").stat().st_mode & 0o006 == 0
+
+
+def test_a_directory_of_another_user_is_an_error_with_its_remedy(tmp_path, monkeypatch):
+    with directory.claimed(tmp_path):
+        assert directory.is_claimed(tmp_path)
+    assert not directory.is_claimed(tmp_path)
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied", str(tmp_path))
+
+    # Root is refused nothing, so the refusal is made up.
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(EmbeddedError, match="belongs to another user"):
+        directory.is_claimed(tmp_path)
+    with (
+        pytest.raises(EmbeddedError, match="Permission denied") as caught,
+        directory.claimed(tmp_path),
+    ):
+        pytest.fail("it is closed")
+    assert "--data-dir" in caught.value.remedy
+
+
+def test_a_full_disk_is_an_error_before_anything_is_written(tmp_path):
+    with (
+        pytest.raises(EmbeddedError, match="MB are free") as caught,
+        directory.claimed(tmp_path, least_space=2**80),
+    ):
+        pytest.fail("a disk with that much space")
+    assert "--data-dir" in caught.value.remedy
+
+
+def split(address):
+    host, _, port = address.partition(":")
+    return host, int(port)
+
+
+def segments():
+    """The machine's segments of shared memory, by number; none where that cannot be known."""
+    if not postgres_remains.SEGMENTS.exists():
+        return set()
+    rows = postgres_remains.SEGMENTS.read_text(encoding="ascii").splitlines()[1:]
+    return {int(row.split()[1]) for row in rows}

@@ -1,0 +1,262 @@
+"""Two projectors at one partition, frozen ones that come back, and servers that go away: each frame once."""
+
+import asyncio
+import signal
+from contextlib import ExitStack
+from types import SimpleNamespace
+
+import psycopg
+import pytest
+from aiokafka import TopicPartition
+from tests.integration.killable import Plan, projector
+from tests.integration.road import PARTITIONS, made, mixed, road_of_its_own  # noqa: F401  # a fixture
+from tests.integration.test_batches import TOPIC, TOPICS, Log, value_of
+
+from frameledger_services.embedded import kafka as embedded_kafka
+from frameledger_services.embedded import postgres as embedded_postgres
+from frameledger_services.embedded.ports import choose
+from frameledger_services.projector import service
+from frameledger_services.projector.relay import Relay
+from frameledger_services.store import copying, projections, schema
+
+FEW = ("barge-in", "parallel-tools", "tool-changes", "old-names")
+OWNER = "SELECT owner_pid FROM projections WHERE epoch > 0 LIMIT 1"
+
+
+def test_processes_of_one_group_come_and_go_and_each_frame_counts_once(road):
+    with projector(road.settings) as first:
+        road.publish(mixed("1", FEW))
+        with projector(road.settings) as second:
+            for number in range(2, 6):
+                road.publish(mixed(str(number), FEW))
+            road.until_idle(first, second)
+            first.send(signal.SIGKILL)
+            road.publish(mixed("6", FEW))
+            road.until_idle(second)
+            with projector(road.settings) as third:
+                road.publish(mixed("7", FEW))
+                assert second.stop() == 0
+                road.publish(mixed("8", FEW))
+                road.until_idle(third)
+    road.check()
+
+
+def test_two_who_both_believe_that_they_own_everything_fence_each_other_and_each_frame_counts_once(road):
+    with (
+        projector(road.settings, Plan(group="one")) as first,
+        projector(road.settings, Plan(group="another")) as second,
+    ):
+        for number in range(12):
+            road.publish(mixed(str(number), FEW[:2]))
+        road.until_idle(first, second)
+        assert first.stop() == second.stop() == 0
+    road.check()
+
+
+@pytest.mark.parametrize(
+    ("point", "group"),
+    [("before COPY messages", None), ("in the middle of COPY messages", "another")],
+    ids=["between two statements", "in the middle of a COPY"],
+)
+def test_a_frozen_projector_is_ended_by_the_next_owner_and_comes_back_as_one_who_owns_nothing(
+    road, point, group
+):
+    with projector(road.settings, Plan(point=point, signal=signal.SIGSTOP)) as frozen:
+        road.until_idle(frozen)
+        frozen.arm()
+        road.publish(mixed("1", FEW))
+        assert frozen.frozen() == point
+        with projector(road.settings, Plan(group=group)) as other:
+            road.until_idle(other)
+            frozen.send(signal.SIGCONT)
+            road.publish(mixed("2", FEW))
+            road.until_idle(frozen, other)
+            assert other.stop() == 0
+        road.publish(mixed("3", FEW))
+        road.until_idle(frozen)
+        assert frozen.stop() == 0
+    road.check()
+
+
+def test_a_connection_that_drops_in_the_middle_of_a_copy_is_made_again(road):
+    plan = Plan(point="in the middle of COPY messages", signal=signal.SIGSTOP)
+    with projector(road.settings, plan) as running:
+        road.until_idle(running)
+        running.arm()
+        road.publish(mixed("1", FEW))
+        running.frozen()
+        with psycopg.connect(road.address, autocommit=True) as connection:
+            connection.execute(f"SELECT pg_terminate_backend(({OWNER}), 10000)")
+        running.send(signal.SIGCONT)
+        road.until_idle(running)
+        assert running.stop() == 0
+    road.check()
+
+
+def test_who_was_frozen_until_the_database_gave_up_on_its_transaction_goes_on(road):
+    plan = Plan(
+        point="before write",
+        signal=signal.SIGSTOP,
+        then="SET LOCAL idle_in_transaction_session_timeout = 1",
+    )
+    with projector(road.settings, plan) as running:
+        road.until_idle(running)
+        running.arm()
+        road.publish(mixed("1", FEW))
+        running.frozen()
+        road.until(f"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = ({OWNER}))")
+        running.send(signal.SIGCONT)
+        road.until_idle(running)
+        assert running.stop() == 0
+    road.check()
+
+
+def test_a_database_and_a_broker_that_start_again_are_waited_for(tmp_path):
+    with ExitStack() as kept:
+        ports = choose(0), choose(0)
+
+        def start_postgres():
+            stack = ExitStack()
+            server = stack.enter_context(
+                embedded_postgres.running(tmp_path / "p", port=ports[0], settings={"fsync": "off"})
+            )
+            kept.push(stack)
+            return stack, server
+
+        def start_kafka():
+            stack = ExitStack()
+            server = stack.enter_context(embedded_kafka.running(tmp_path / "k", port=ports[1]))
+            kept.push(stack)
+            return stack, server
+
+        stop_postgres, postgres = start_postgres()
+        stop_kafka, kafka = start_kafka()
+        schema.migrate(postgres.dsn)
+        with psycopg.connect(postgres.dsn, autocommit=True) as connection:
+            connection.execute("CREATE DATABASE offline TEMPLATE frameledger")
+        offline = postgres.dsn_of("offline")
+        road = kept.enter_context(made(kafka.bootstrap_servers, postgres.dsn, lambda: offline))
+        with projector(road.settings) as running:
+            road.publish(mixed("1", FEW))
+            road.until_idle(running)
+            stop_postgres.close()
+            road.publish(mixed("2", FEW))
+            start_postgres()
+            road.until_idle(running)
+            stop_kafka.close()
+            start_kafka()
+            road.publish(mixed("3", FEW))
+            road.until_idle(running)
+            assert running.stop() == 0
+        road.check()
+
+
+def test_a_fence_in_the_first_of_several_batches_takes_no_record_of_the_others_with_it(database, monkeypatch):
+    """One look at the log brings more than a batch holds, and somebody else takes the first partition meanwhile."""
+    monkeypatch.setattr(service, "MAX_BATCH_BYTES", 1)
+    log = Log()
+    for number in range(3 * PARTITIONS):
+        log.add(f"ctx-{number}", b'{"type":"LLMRunFrame"}')
+    assert {record.partition for record in log.records} == set(range(PARTITIONS))
+
+    fences = [log.records[0].partition]
+
+    async def passing(step):
+        if step == "before lock" and fences:
+            with psycopg.connect(database) as other:
+                other.execute(
+                    "UPDATE projections SET epoch = epoch + 1 WHERE partition = %s", (fences.pop(),)
+                )
+
+    asyncio.run(project_in_memory(database, log, passing, looks=3))
+    with psycopg.connect(database) as connection:
+        assert value_of(connection, "SELECT count(*) FROM frames") == len(log.records)
+
+
+def test_where_three_lives_ended_at_one_offset_each_record_has_a_transaction_of_its_own(database):
+    log = Log()
+    for _ in range(10):
+        log.add("ctx", b'{"type":"LLMRunFrame"}')
+    commits = []
+
+    async def passing(step):
+        if step == "after commit":
+            commits.append(step)
+
+    async def die(times):
+        async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
+            for _ in range(times):
+                await projections.assign(connection, TOPIC, log.records[0].partition, "who died")
+
+    asyncio.run(die(2))
+    asyncio.run(project_in_memory(database, log, passing, looks=0))
+    assert commits == []
+    asyncio.run(project_in_memory(database, log, passing, looks=1))
+    assert len(commits) == len(log.records)
+
+
+async def project_in_memory(database, log, passing, *, looks):
+    """One life of a projector over a log in memory, ended after so many looks at it."""
+
+    async def send(_):
+        return []
+
+    async with (
+        await psycopg.AsyncConnection.connect(database, autocommit=True) as connection,
+        await psycopg.AsyncConnection.connect(database, autocommit=True) as relaying,
+    ):
+        copying.prepare(connection)
+        client = Consumer(log.records)
+        relay = Relay(relaying, send, passing)
+        projector = service._Projector(client, connection, relay, client, TOPICS, passing)
+        await projector.on_partitions_assigned(client.assignment())
+        await projector._take_over()
+        for _ in range(looks):
+            await projector._store(await client.getmany())
+            await projector._take_over()
+
+
+class Consumer:
+    """What the projector needs of a consumer, over a log in memory: each look brings all that there is."""
+
+    def __init__(self, records):
+        self._records = records
+        self._positions = {TopicPartition(TOPIC, partition): None for partition in range(PARTITIONS)}
+
+    def assignment(self):
+        return set(self._positions)
+
+    def pause(self, *places):
+        """Partitions are read once they have a position."""
+        for place in places:
+            self._positions[place] = None
+
+    def resume(self, place):
+        assert self._positions[place] is not None
+
+    def seek(self, place, offset):
+        self._positions[place] = offset
+
+    async def position(self, place):
+        return self._positions[place]
+
+    def highwater(self, place):
+        return sum(record.partition == place.partition for record in self._records)
+
+    async def getmany(self):
+        found: dict[TopicPartition, list[SimpleNamespace]] = {}
+        for record in self._records:
+            place = TopicPartition(record.topic, record.partition)
+            position = self._positions[place]
+            if position is not None and record.offset >= position:
+                names = ("topic", "partition", "offset", "key", "value", "headers")
+                received = {name: getattr(record, name) for name in names}
+                found.setdefault(place, []).append(SimpleNamespace(**received, timestamp=record.timestamp_ms))
+                self._positions[place] = record.offset + 1
+        return found
+
+    async def offsets(self, partition):
+        return 0, self.highwater(TopicPartition(TOPIC, partition))
+
+    async def record_at(self, partition, offset):
+        return next(one for one in self._records if (one.partition, one.offset) == (partition, offset))

@@ -1,0 +1,104 @@
+"""Clients that are not ours: their partitioners, their compression, and the plainest of them on a command line."""
+
+import shutil
+import subprocess
+
+import confluent_kafka
+import psycopg
+import pytest
+from tests.integration.killable import projector
+from tests.integration.road import (  # noqa: F401  # a fixture
+    DEADLINE,
+    PARTITIONS,
+    histories,
+    road_of_its_own,
+)
+from tests.integration.test_batches import value_of
+
+from frameledger.partition import librdkafka_default, partition_for
+
+FEW = ("barge-in", "parallel-tools", "plain-client", "recording", "tool-changes")
+
+
+def produce(road, records, **settings):
+    """Publish with librdkafka as it comes, which finds partitions in its own way; how many went astray."""
+    astray = []
+
+    def delivered(error, message):
+        assert error is None, error
+        if message.partition() != partition_for(message.key(), PARTITIONS):
+            assert message.partition() == librdkafka_default(message.key(), PARTITIONS)
+            astray.append(message)
+
+    client = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": road.settings.kafka_bootstrap_servers,
+            "enable.idempotence": True,
+            "log_level": 0,
+            **settings,
+        }
+    )
+    for raw in records:
+        client.produce(road.names.frames, raw.value, raw.key, on_delivery=delivered)
+    assert client.flush(DEADLINE) == 0
+    return len(astray)
+
+
+def test_what_librdkafka_puts_elsewhere_is_forwarded_in_order_and_folded_once(road):
+    records = histories("foreign", FEW)
+    with projector(road.settings) as running:
+        astray = produce(road, records)
+        road.until_idle(running)
+        assert running.stop() == 0
+    assert astray > 20
+    road.check()
+    with psycopg.connect(road.address) as connection:
+        for key in {raw.key for raw in records}:
+            payloads = connection.execute(
+                "SELECT payload::text FROM frames WHERE context_id = %s ORDER BY version", (key.decode(),)
+            ).fetchall()
+            sent = [raw.value.decode() for raw in records if raw.key == key]
+            assert [payload for (payload,) in payloads] == sent
+
+
+def test_clients_of_both_partitioners_may_write_at_once(road):
+    with projector(road.settings) as running:
+        for number in range(2):
+            records = histories(str(number), FEW[:3])
+            produce(road, records[: len(records) // 2], partitioner="consistent")
+            produce(road, records[len(records) // 2 :], partitioner="murmur2_random")
+        road.until_idle(running)
+        assert running.stop() == 0
+    road.check()
+
+
+def test_every_compression_of_kafka_is_read(road):
+    with projector(road.settings) as running:
+        for compression in ("gzip", "snappy", "lz4", "zstd"):
+            packed = {"compression.type": compression, "linger.ms": 50}
+            produce(road, histories(compression, FEW[:1]), **packed)
+        road.until_idle(running)
+        assert running.stop() == 0
+    assert len(road.check().frames) == 4 * len(histories("any", FEW[:1]))
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_a_line_of_kcat_is_a_frame(road):
+    with projector(road.settings) as running:
+        subprocess.run(
+            [
+                *("kcat", "-P", "-b", road.settings.kafka_bootstrap_servers, "-t", road.names.frames),
+                "-K:",
+            ],
+            input=b'ctx-1:{"type":"LLMRunFrame"}\nctx-2:{"type":"LLMRunFrame"}\n',
+            check=True,
+            timeout=DEADLINE,
+        )
+        road.until_idle(running)
+        assert running.stop() == 0
+    road.check(every=1)
+    with psycopg.connect(road.address) as connection:
+        assert value_of(connection, "SELECT json_agg(context_id ORDER BY 1) FROM frames") == [
+            "ctx-1",
+            "ctx-2",
+        ]

@@ -1,0 +1,71 @@
+"""The projector is killed at every point of a batch: whatever was under way happens once."""
+
+import itertools
+import signal
+
+from tests.integration.killable import Plan, projector
+from tests.integration.road import Raw, mixed, road_of_its_own  # noqa: F401  # a fixture
+
+STEPS = (
+    "before lock",
+    "after lock",
+    "after load",
+    "before write",
+    "after write",
+    "before commit",
+    "after commit",
+    "before send",
+    "after send",
+    "after removal",
+)
+
+FEW = ("barge-in", "slow-research", "sequential-tools", "tool-changes", "history-replaced", "failed-runs")
+"""Conversations that need every statement there is, and few frames."""
+
+
+def test_whatever_step_it_is_killed_at_each_frame_counts_once_and_each_effect_has_one_id(road):
+    """Each process first finishes what its predecessor left, and is then killed in a batch of its own."""
+    for step in STEPS:
+        with projector(road.settings, Plan(point=step, member="it")) as running:
+            road.until_idle(running)
+            running.arm()
+            road.publish(mixed(step.replace(" ", "-")))
+            assert running.ended() == -signal.SIGKILL, step
+    with projector(road.settings, Plan(member="it")) as running:
+        road.until_idle(running)
+        assert running.stop() == 0
+    road.check()
+
+
+def test_whatever_statement_or_send_it_is_killed_at_each_frame_counts_once_and_each_effect_has_one_id(road):
+    """The points are those that a process which lives comes to. Each round brings the beginning of conversations, and
+    the end of those that the round before began: rows are made and changed."""
+    bursts = _halves()
+    with projector(road.settings, Plan(tell=True, member="it")) as running:
+        road.publish(next(bursts))
+        road.until_idle(running)
+        running.arm()
+        road.publish(next(bursts))
+        road.until_idle(running)
+        points = [point for point in running.points() if point not in STEPS]
+        assert running.stop() == 0
+    assert len(points) > 25, points
+    for point in points:
+        with projector(road.settings, Plan(point=point, member="it")) as running:
+            road.until_idle(running)
+            running.arm()
+            road.publish(next(bursts))
+            assert running.ended() == -signal.SIGKILL, point
+    with projector(road.settings, Plan(member="it")) as running:
+        road.publish(next(bursts))
+        road.until_idle(running)
+    road.check()
+
+
+def _halves():
+    left: list[Raw] = []
+    for number in itertools.count(1):
+        records = mixed(str(number), FEW)
+        middle = len(records) // 2
+        yield left + records[:middle]
+        left = records[middle:]

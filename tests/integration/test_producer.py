@@ -1,0 +1,240 @@
+"""Publishing to a real broker, by us and by a client of another family, and reading it back."""
+
+import asyncio
+import base64
+import random
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import OffsetOutOfRangeError
+from confluent_kafka import Producer as LibrdkafkaProducer
+from tests.integration.logs import BadName, frames_topic, read, reading, send_raw
+
+from frameledger.partition import librdkafka_default, partition_for
+from frameledger.record import MAX_VALUE_BYTES, Outgoing, Place
+from frameledger_services.event_log import broker, producer
+from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.event_log.browse import last_records
+from frameledger_services.event_log.producer import Producer, PublishError, RefusedError
+from frameledger_services.event_log.topics import Wanted
+from frameledger_services.settings import Settings
+
+KEYS = ["ctx-1", "Zürich ☂", "a", "x" * 255, *(f"conversation/{number}" for number in range(60))]
+
+
+def record(key, value, *headers):
+    return Outgoing(key.encode(), value, headers)
+
+
+def publish(settings, records, topic=None):
+    async def published():
+        async with Producer(settings) as ours:
+            return await ours.publish(topic or frames_topic(settings), records)
+
+    return asyncio.run(published())
+
+
+def read_back(settings, how_many, topic=None, **options):
+    async def all_of_it():
+        async with reading(settings, topic or frames_topic(settings), **options) as reader:
+            return await read(reader, how_many)
+
+    return asyncio.run(all_of_it())
+
+
+def incompressible(size):
+    """So many bytes of text that hardly become fewer: base64 carries six bits in eight."""
+    return base64.b64encode(random.Random(size).randbytes(size * 3 // 4 + 3))[:size]
+
+
+def test_a_record_comes_back_as_it_was_sent_with_the_time_of_the_broker(log):
+    sent = record("ctx-1", b'{"type":"LLMRunFrame"}', ("ce_id", b"1"), ("null", None), ("ce_id", b"\xff"))
+    (place,) = publish(log, [sent])
+    (received,) = read_back(log, 1)
+    assert (received.key, received.value, received.headers) == (sent.key, sent.value, sent.headers)
+    assert Place(received.topic, received.partition, received.offset) == place
+    assert received.timestamp_ms > 1_700_000_000_000
+
+
+def test_each_key_lies_where_it_belongs(log):
+    places = publish(log, [record(key, b"1") for key in KEYS])
+    assert [place.partition for place in places] == [
+        partition_for(key.encode(), log.topic_partitions) for key in KEYS
+    ]
+    assert len({place.partition for place in places}) == log.topic_partitions
+
+
+@pytest.mark.parametrize(
+    ("options", "partition"),
+    [({}, librdkafka_default), ({"partitioner": "murmur2_random"}, partition_for)],
+    ids=["by default", "with murmur2_random"],
+)
+def test_librdkafka_puts_a_key_elsewhere_unless_told(log, options, partition):
+    theirs = LibrdkafkaProducer({"bootstrap.servers": log.kafka_bootstrap_servers, **options})
+    for key in KEYS:
+        theirs.produce(frames_topic(log), key=key, value=b"1")
+    assert theirs.flush(30) == 0
+    found = {received.key.decode(): received.partition for received in read_back(log, len(KEYS))}
+    assert found == {key: partition(key.encode(), log.topic_partitions) for key in KEYS}
+
+
+def test_what_is_given_in_order_lies_in_order_whoever_else_publishes(log):
+    async def scenario():
+        async with Producer(log) as ours:
+            await asyncio.gather(
+                *(
+                    ours.publish(
+                        frames_topic(log),
+                        [record(key, b"%s %d" % (key.encode(), number)) for number in range(300)],
+                    )
+                    for key in KEYS[:10]
+                )
+            )
+
+    asyncio.run(scenario())
+    by_key: dict[str, list[bytes]] = {}
+    for received in read_back(log, 3_000):
+        by_key.setdefault(received.key.decode(), []).append(received.value)
+    assert by_key == {key: [b"%s %d" % (key.encode(), number) for number in range(300)] for key in KEYS[:10]}
+
+
+def test_the_largest_frame_there_can_be_is_taken_and_comes_back(log):
+    largest = record("k" * 255, incompressible(MAX_VALUE_BYTES), ("ce_source", b"x" * 500))
+    # Others lie in the same partition and in every other one, more than a fetch takes of one of them.
+    others = [record(key, incompressible(300_000)) for key in KEYS[:20]]
+    publish(log, [*others, largest, *others])
+    received = read_back(log, 41)
+    assert [one.value for one in received if one.key == largest.key] == [largest.value]
+
+
+def test_more_than_may_be_under_way_at_once_is_published_all_the_same(log):
+    large = [record(f"ctx-{number}", b"a" * MAX_VALUE_BYTES) for number in range(6)]
+    assert sum(len(one.value) for one in large) > producer.BYTES_ON_THE_WAY
+    assert len(publish(log, large)) == 6
+
+
+def test_a_refused_record_is_told_and_spoils_nothing_for_others(log_settings):
+    """aiokafka alone would refuse everything that follows in the same partition."""
+    topic = f"{log_settings.topic_prefix}small"
+
+    async def scenario():
+        async with broker.connect(log_settings) as connection:
+            await connection.create_missing([Wanted(topic, 1, 1, {"max.message.bytes": "100000"})])
+        async with Producer(log_settings) as ours:
+            too_large = [record("a", b"before"), record("a", incompressible(200_000)), record("a", b"after")]
+            others = [
+                ours.publish(topic, [record(f"other-{number}", b"1"), record(f"other-{number}", b"2")])
+                for number in range(20)
+            ]
+            results = await asyncio.gather(ours.publish(topic, too_large), *others, return_exceptions=True)
+            await ours.publish(topic, [record("a", b"later")])
+            return results
+
+    refused, *fine = asyncio.run(scenario())
+    assert isinstance(refused, RefusedError)
+    assert "max.message.bytes" in str(refused)
+    assert refused.places[0] is not None
+    assert refused.places[1:] == (None, None)
+    assert [len(places) for places in fine] == [2] * 20
+
+    values: dict[str, list[bytes]] = {}
+    for received in read_back(log_settings, 42, topic):
+        values.setdefault(received.key.decode(), []).append(received.value)
+    assert values.pop("a") == [b"before", b"later"]
+    assert set(map(tuple, values.values())) == {(b"1", b"2")}
+
+
+def test_a_record_beyond_all_limits_is_refused_before_anything_is_sent(log):
+    beyond = record("a", bytes(producer.BYTES_ON_THE_WAY + 1))
+    with pytest.raises(RefusedError, match="nothing was published"):
+        publish(log, [record("a", b"1"), beyond])
+    publish(log, [record("a", b"2")])
+    assert [received.value for received in read_back(log, 1)] == [b"2"]
+
+
+def test_who_does_not_wait_long_enough_is_told_and_may_go_on(log):
+    async def scenario():
+        async with Producer(log) as ours:
+            with pytest.raises(PublishError, match=r"1 of 1 records .* within 1e-09 s") as late:
+                await ours.publish(frames_topic(log), [record("a", b"1")], within=1e-9)
+            assert late.value.places == (None,)
+            return await ours.publish(frames_topic(log), [record("a", b"2")])
+
+    assert len(asyncio.run(scenario())) == 1
+
+
+def test_nothing_is_published_to_a_topic_that_is_not_there(log_settings):
+    with pytest.raises(BrokerError, match="frameledger topics --create"):
+        publish(log_settings, [record("a", b"1")])
+
+
+def test_no_broker_is_told_at_once():
+    with pytest.raises(BrokerError, match="No Kafka answers"):
+        publish(Settings(kafka_bootstrap_servers="127.0.0.1:1"), [record("a", b"1")])
+
+
+def test_a_header_whose_name_is_no_utf8_stops_nobody(log):
+    bad = (b"ctx-1", b'{"type":"LLMRunFrame"}', [(BadName("name"), b"x")])
+    asyncio.run(send_raw(log, frames_topic(log), 0, [(b"ctx-1", b"1", []), bad, (b"ctx-1", b"3", [])]))
+    first, second, third = read_back(log, 3)
+    assert (first.value, third.value) == (b"1", b"3")
+    assert second.value == bad[1]
+    assert second.headers == (("\N{REPLACEMENT CHARACTER}" * 2, b"x"),)
+
+
+def test_what_was_not_committed_is_not_read(log):
+    async def transactions():
+        theirs = AIOKafkaProducer(
+            bootstrap_servers=log.kafka_bootstrap_servers, transactional_id=f"{log.topic_prefix}writer"
+        )
+        await theirs.start()
+        try:
+            for value, commits in [(b"1", True), (b"2", False), (b"3", True)]:
+                await theirs.begin_transaction()
+                await theirs.send_and_wait(frames_topic(log), value, key=b"a", partition=0)
+                await (theirs.commit_transaction() if commits else theirs.abort_transaction())
+        finally:
+            await theirs.stop()
+
+    asyncio.run(transactions())
+    assert [received.value for received in read_back(log, 2)] == [b"1", b"3"]
+    assert [received.value for received in last(log, 10)] == [b"1", b"3"]
+
+
+def test_an_offset_that_the_log_does_not_have_is_an_error_and_no_leap(log):
+    async def scenario():
+        async with reading(log, frames_topic(log)) as reader:
+            for partition in reader.assignment():
+                reader.seek(partition, 1_000)
+            await read(reader, 1)
+
+    with pytest.raises(OffsetOutOfRangeError):
+        asyncio.run(scenario())
+
+
+def last(settings, count):
+    async def read_them():
+        return [one async for one in last_records(settings, frames_topic(settings), count)]
+
+    return asyncio.run(read_them())
+
+
+def test_the_last_records_of_a_topic_are_over_all_partitions(log):
+    for number in range(6):
+        publish(log, [record(KEYS[number], b"%d" % number)])
+    assert [received.value for received in last(log, 4)] == [b"2", b"3", b"4", b"5"]
+    assert last(log, 0) == []
+    assert len(last(log, 100)) == 6
+
+
+def test_who_follows_gets_what_comes(log):
+    async def scenario():
+        records = last_records(log, frames_topic(log), 10, follow=True)
+        async with asyncio.timeout(30), Producer(log) as ours:
+            await ours.publish(frames_topic(log), [record("a", b"before")])
+            assert (await anext(records)).value == b"before"
+            await ours.publish(frames_topic(log), [record("b", b"after")])
+            assert (await anext(records)).value == b"after"
+        await records.aclose()
+
+    asyncio.run(scenario())

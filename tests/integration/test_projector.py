@@ -1,0 +1,136 @@
+"""The whole road, on the real Kafka and the real PostgreSQL: published frames are in SQL, each once."""
+
+import asyncio
+import itertools
+import json
+from contextlib import asynccontextmanager
+
+import psycopg
+import pytest
+from tests.integration.test_batches import HISTORIES, folded, rows_of, value_of
+
+from frameledger.record import Outgoing
+from frameledger_services.event_log import broker
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.topics import Topics, wanted
+from frameledger_services.projector import service
+from frameledger_services.settings import Settings
+from frameledger_services.store import projections
+from frameledger_services.store.projections import CHANNEL
+
+DEADLINE = 60.0
+_prefixes = itertools.count(1)
+
+
+@pytest.fixture
+def settings(kafka, database):
+    """A broker's topics and a database of this test's own."""
+    return Settings(
+        kafka_bootstrap_servers=kafka.bootstrap_servers,
+        database_url=database,
+        topic_prefix=f"road{next(_prefixes)}.",
+        topic_partitions=4,
+    )
+
+
+async def make_topics(settings):
+    async with broker.connect(settings) as brokers:
+        await brokers.create_missing(wanted(settings))
+
+
+@asynccontextmanager
+async def projecting(settings):
+    stopping = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(service.serve(settings, stopping))
+        yield running
+        stopping.set()
+
+
+async def until_projected(settings, places):
+    """Wait until every place on the log is behind its partition's next offset."""
+    ends: dict[int, int] = {}
+    for place in places:
+        ends[place.partition] = max(ends.get(place.partition, 0), place.offset + 1)
+    async with (
+        asyncio.timeout(DEADLINE),
+        await psycopg.AsyncConnection.connect(
+            settings.database_url.get_secret_value(), autocommit=True
+        ) as seen,
+    ):
+        await seen.execute(f"LISTEN {CHANNEL}")
+        while True:
+            cursor = await seen.execute("SELECT partition, next_offset FROM projections")
+            reached: dict[int, int] = dict(await cursor.fetchall())
+            if all(reached.get(partition, 0) >= end for partition, end in ends.items()):
+                return
+            async for _ in seen.notifies(timeout=1.0, stop_after=1):
+                pass
+
+
+def histories_in_turn():
+    lines = [[(path.stem, line) for line in path.read_bytes().splitlines()] for path in HISTORIES]
+    return [one for turn in itertools.zip_longest(*lines) for one in turn if one is not None]
+
+
+def test_every_history_that_is_published_reads_back_as_it_folds(settings):
+    async def run():
+        await make_topics(settings)
+        records = [Outgoing(key.encode(), value, ()) for key, value in histories_in_turn()]
+        async with Producer(settings) as producer, projecting(settings):
+            places = await producer.publish(Topics(settings.topic_prefix).frames, records)
+            await until_projected(settings, places)
+
+    asyncio.run(run())
+    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
+        for path in HISTORIES:
+            contexts, _ = folded(path)
+            stored = value_of(connection, "SELECT context_at(%s)", path.stem)
+            assert stored == contexts[-1], path.stem
+
+
+def test_a_projector_that_starts_again_goes_on_where_it_stopped(settings):
+    async def run():
+        await make_topics(settings)
+        topic = Topics(settings.topic_prefix).frames
+        records = [Outgoing(key.encode(), value, ()) for key, value in histories_in_turn()]
+        async with Producer(settings) as producer:
+            for some in (records[:100], records[100:101], records[101:]):
+                places = await producer.publish(topic, some)
+                async with projecting(settings):
+                    await until_projected(settings, places)
+
+    asyncio.run(run())
+    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
+        assert {json.loads(row)["context_id"] for row in rows_of(connection, "contexts")} == {
+            path.stem for path in HISTORIES
+        }
+        for path in HISTORIES:
+            contexts, _ = folded(path)
+            stored = value_of(connection, "SELECT context_at(%s)", path.stem)
+            assert stored == contexts[-1], path.stem
+        assert connection.execute("SELECT count(*) FROM outbox").fetchone() == (0,)
+
+
+def test_a_record_over_which_projectors_die_again_and_again_is_parked(settings):
+    """Each of them took the partition over and came no further; it is the next owner that says no."""
+    key = b"deadly"
+
+    async def run():
+        await make_topics(settings)
+        topic = Topics(settings.topic_prefix).frames
+        async with Producer(settings) as producer:
+            values = [b'{"type":"LLMRunFrame","id":"%d"}' % number for number in range(3)]
+            places = await producer.publish(topic, [Outgoing(key, value, ()) for value in values])
+            address = settings.database_url.get_secret_value()
+            async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
+                for life in range(service.PARK_AFTER):
+                    await projections.assign(connection, topic, places[0].partition, f"life {life}")
+            async with projecting(settings):
+                await until_projected(settings, places)
+
+    asyncio.run(run())
+    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
+        outcomes = connection.execute("SELECT outcome FROM frames ORDER BY version").fetchall()
+        assert outcomes == [("parked",)] * 3
+        assert "projectors died" in value_of(connection, "SELECT parked_error FROM contexts")

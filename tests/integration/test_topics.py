@@ -1,0 +1,175 @@
+"""Topics on a real broker: made once, described, checked, and held to what the database was filled from."""
+
+import asyncio
+import json
+from dataclasses import replace
+from uuid import uuid4
+
+import psycopg
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from typer.testing import CliRunner
+
+from frameledger_services.cli import application
+from frameledger_services.event_log import broker, identity
+from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.event_log.identity import TopicChangedError
+from frameledger_services.event_log.topics import problems, wanted
+from frameledger_services.settings import Settings
+
+
+def ask(settings, question):
+    """What `question` gets from a connected broker."""
+
+    async def connected():
+        async with broker.connect(settings) as connection:
+            return await question(connection)
+
+    return asyncio.run(connected())
+
+
+def make(settings):
+    return ask(settings, lambda connection: connection.create_missing(wanted(settings)))
+
+
+def describe(settings):
+    names = [topic.name for topic in wanted(settings)]
+    return ask(settings, lambda connection: connection.describe(names, configs=True))
+
+
+def test_topics_are_made_as_the_settings_ask_and_are_right_then(log_settings):
+    made = make(log_settings)
+    assert made == [topic.name for topic in wanted(log_settings)]
+    found = describe(log_settings)
+    assert problems(wanted(log_settings), found) == []
+    assert {one.partitions for one in found.values()} == {log_settings.topic_partitions}
+    assert len({one.topic_id for one in found.values()} - {None}) == len(made)
+
+
+def test_to_make_them_again_changes_nothing(log):
+    before = describe(log)
+    assert make(log) == []
+    assert describe(log) == before
+
+
+def test_two_who_make_them_at_once_make_each_once(log_settings):
+    async def both():
+        async with broker.connect(log_settings) as one, broker.connect(log_settings) as other:
+            return await asyncio.gather(
+                one.create_missing(wanted(log_settings)), other.create_missing(wanted(log_settings))
+            )
+
+    made = asyncio.run(both())
+    assert sorted(made[0] + made[1]) == sorted(topic.name for topic in wanted(log_settings))
+
+
+def test_to_ask_for_a_topic_does_not_make_it(log_settings):
+    assert describe(log_settings) == {}
+    assert describe(log_settings) == {}
+
+
+def test_a_topic_made_otherwise_is_a_problem(log_settings):
+    frames, *_ = wanted(log_settings)
+    by_hand = replace(frames, config={"cleanup.policy": "compact", "retention.ms": "1000"})
+    ask(log_settings, lambda connection: connection.create_missing([by_hand]))
+    sentences = problems([frames], describe(log_settings))
+    assert [sentence.split("=")[0] for sentence in sentences] == [
+        f"{frames.name} has {name}"
+        for name in ("cleanup.policy", "retention.ms", "message.timestamp.type", "max.message.bytes")
+    ]
+
+
+def test_a_broker_that_refuses_says_why(log_settings):
+    settings = log_settings.model_copy(update={"topic_replication": 3})
+    with pytest.raises(BrokerError, match=r"does not make the topic test-.*[Rr]eplication factor"):
+        make(settings)
+
+
+def test_no_broker_is_an_error_that_says_where_it_was_looked_for():
+    with pytest.raises(BrokerError, match=r"No Kafka answers at 127\.0\.0\.1:1\."):
+        describe(Settings(kafka_bootstrap_servers="127.0.0.1:1"))
+
+
+def hold(database, found):
+    async def connected():
+        async with await psycopg.AsyncConnection.connect(database) as connection:
+            await identity.hold(connection, found)
+
+    asyncio.run(connected())
+
+
+def test_a_topic_that_stays_the_same_may_be_read_again_and_again(log, database):
+    frames = describe(log)[wanted(log)[0].name]
+    hold(database, frames)
+    hold(database, frames)
+    with psycopg.connect(database) as connection:
+        rows = connection.execute("SELECT topic, generation, partitions, topic_id FROM topics").fetchall()
+    assert rows == [(frames.name, 1, frames.partitions, frames.topic_id)]
+
+
+def test_a_topic_with_more_partitions_than_before_is_refused(log, database):
+    name = wanted(log)[0].name
+    hold(database, describe(log)[name])
+    asyncio.run(grow(log, name, 5))
+    with pytest.raises(TopicChangedError, match=r"had 4 partitions .* and has 5 now"):
+        hold(database, describe(log)[name])
+
+
+async def grow(settings, name, partitions):
+    admin = AIOKafkaAdminClient(bootstrap_servers=settings.kafka_bootstrap_servers)
+    await admin.start()
+    try:
+        await admin.create_partitions({name: NewPartitions(partitions)})
+    finally:
+        await admin.close()
+
+
+def test_a_topic_that_was_deleted_and_made_again_is_refused(log, database):
+    frames = describe(log)[wanted(log)[0].name]
+    hold(database, frames)
+    with pytest.raises(TopicChangedError, match="deleted and made again"):
+        hold(database, replace(frames, topic_id=uuid4()))
+
+
+def test_a_broker_without_ids_is_held_to_the_number_of_partitions(log, database):
+    frames = describe(log)[wanted(log)[0].name]
+    hold(database, frames)
+    hold(database, replace(frames, topic_id=None))
+    with pytest.raises(TopicChangedError):
+        hold(database, replace(frames, topic_id=None, partitions=1))
+
+
+@pytest.fixture
+def run(log_settings, database, monkeypatch):
+    """Runs `frameledger`, on this test's topics and database."""
+    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", log_settings.kafka_bootstrap_servers)
+    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", log_settings.topic_prefix)
+    monkeypatch.setenv("FRAMELEDGER_TOPIC_PARTITIONS", str(log_settings.topic_partitions))
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", database)
+    return lambda *arguments: CliRunner().invoke(application(), arguments)
+
+
+def test_the_command_makes_topics_and_says_so(run, log_settings):
+    missing = run("topics")
+    assert missing.exit_code == 1
+    assert "not there" in missing.stdout
+    assert "frameledger topics --create" in missing.stderr
+
+    made = run("topics", "--create", "--json")
+    assert made.exit_code == 0
+    listed = json.loads(made.stdout)
+    assert listed["problems"] == []
+    assert [topic["created"] for topic in listed["topics"]] == [True] * 5
+
+    there = run("topics", "--json")
+    assert there.exit_code == 0
+    assert [topic["created"] for topic in json.loads(there.stdout)["topics"]] == [False] * 5
+    assert log_settings.topic_prefix in run("topics").stdout
+
+
+def test_the_command_says_that_the_database_was_filled_from_another_topic(run, log, database):
+    frames = describe(log)[wanted(log)[0].name]
+    hold(database, replace(frames, topic_id=uuid4()))
+    result = run("topics")
+    assert result.exit_code == 1
+    assert "deleted and made again" in result.stderr
