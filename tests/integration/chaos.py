@@ -16,7 +16,7 @@ from tests.integration.test_kills import FEW, STEPS
 
 SEED = int(os.environ.get("CHAOS_SEED", random.SystemRandom().randrange(1 << 32)))
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "30"))
-CHECK_EVERY = 2
+CHECK_EVERY = 5
 
 POINTS = (
     *STEPS,

@@ -22,8 +22,9 @@ import psutil
 from aiokafka import AIOKafkaProducer
 from psycopg import AsyncConnection, AsyncCursor
 
+from frameledger.evolve import evolve
 from frameledger_services.event_log.consumer import consumer
-from frameledger_services.projector import service
+from frameledger_services.projector import folding, service
 from frameledger_services.settings import Settings
 
 # Children are forked from a process that has imported this module and runs nothing: they start at once.
@@ -48,6 +49,9 @@ class Plan:
 
     tell: bool = False
     """Say the name of every point instead of doing something at one."""
+
+    deadly: str | None = None
+    """Folding a frame with this text kills the process, as a bug of ours or of a library may."""
 
     then: str | None = None
     """SQL that is executed on the projector's connection at the point, before the signal."""
@@ -202,6 +206,13 @@ def _wrap(points: _Points, plan: Plan) -> None:
         return consumer(settings, group=plan.group or group, name=name, **options)
 
     AIOKafkaProducer.send = send
+
+    def evolve_or_die(state: Any, frame: Any) -> Any:
+        if plan.deadly is not None and getattr(frame, "text", None) == plan.deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return evolve(state, frame)
+
+    vars(folding)["evolve"] = evolve_or_die
     for name, wrapped in {"AsyncConnection": Connection, "consumer": grouped}.items():
         setattr(service, name, wrapped)
 

@@ -338,6 +338,20 @@ def _step(told: Told, folding: Folding, logged: LoggedFrame, payload: str, every
         told.contexts[logged.context_id, version] = folding.conversation().context.to_wire()
 
 
+def die(database: str, topic: str, partition: int) -> None:
+    """Own a partition, and be gone without a word."""
+
+    async def run():
+        async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
+            await projections.assign(connection, topic, partition, "who died")
+            return connection.info.backend_pid
+
+    pid = asyncio.run(run())
+    with psycopg.connect(database, autocommit=True) as connection:
+        while value_of(connection, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)", pid):
+            pass
+
+
 def histories(suffix: str, names: Iterable[str] | None = None) -> list[Raw]:
     """Recorded conversations under names of their own, a frame of each in turn."""
     chosen = [path for path in HISTORIES if names is None or path.stem in set(names)]

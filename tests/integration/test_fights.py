@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from aiokafka import TopicPartition
 from tests.integration.killable import Plan, projector
-from tests.integration.road import PARTITIONS, made, mixed, road_of_its_own  # noqa: F401  # a fixture
+from tests.integration.road import PARTITIONS, Raw, die, histories, made, mixed, road_of_its_own  # noqa: F401  # a fixture
 from tests.integration.test_batches import TOPIC, TOPICS, Log, value_of
 
 from frameledger_services.embedded import kafka as embedded_kafka
@@ -183,16 +183,48 @@ def test_where_three_lives_ended_at_one_offset_each_record_has_a_transaction_of_
         if step == "after commit":
             commits.append(step)
 
-    async def die(times):
-        async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
-            for _ in range(times):
-                await projections.assign(connection, TOPIC, log.records[0].partition, "who died")
-
-    asyncio.run(die(2))
-    asyncio.run(project_in_memory(database, log, passing, looks=0))
-    assert commits == []
+    for _ in range(3):
+        die(database, TOPIC, log.records[0].partition)
     asyncio.run(project_in_memory(database, log, passing, looks=1))
     assert len(commits) == len(log.records)
+
+
+def test_those_who_live_and_only_fence_each_other_park_nothing(database):
+    log = Log()
+    for _ in range(3):
+        log.add("ctx", b'{"type":"LLMRunFrame"}')
+
+    async def run():
+        async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
+            fences = [log.records[0].partition] * 12
+
+            async def passing(step):
+                if step == "before lock" and fences:
+                    await projections.assign(other, TOPIC, fences.pop(), "another one who lives")
+
+            await project_in_memory(database, log, passing, looks=13)
+
+    asyncio.run(run())
+    with psycopg.connect(database) as connection:
+        assert value_of(connection, "SELECT json_agg(outcome) FROM frames") == ["applied"] * 3
+
+
+def test_a_frame_that_kills_whoever_folds_it_parks_its_conversation_and_no_other(road):
+    records = histories("good", ["barge-in", "parallel-tools"])
+    deadly = Raw(b"bad", b'{"type":"TranscriptionFrame","user_id":"u","timestamp":"","text":"deadly"}')
+    records[5:5] = [deadly, Raw(b"bad", b'{"type":"LLMRunFrame"}')]
+    road.publish(records)
+    for _ in range(10):
+        with projector(road.settings, Plan(deadly="deadly", member="it")) as running:
+            if not road.until_idle_or_dead(running):
+                break
+    else:
+        raise AssertionError("the tenth projector died of it too")
+    with psycopg.connect(road.address) as connection:
+        outcomes = connection.execute(
+            "SELECT context_id = 'bad', outcome = 'parked', count(*)::int FROM frames GROUP BY 1, 2 ORDER BY 1"
+        ).fetchall()
+        assert outcomes == [(False, False, len(records) - 2), (True, True, 2)]
 
 
 async def project_in_memory(database, log, passing, *, looks):

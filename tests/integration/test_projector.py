@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
+from tests.integration.road import die
 from tests.integration.test_batches import HISTORIES, folded, rows_of, value_of
 
 from frameledger.record import Outgoing
@@ -14,8 +15,8 @@ from frameledger_services.event_log import broker
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import Topics, wanted
 from frameledger_services.projector import service
+from frameledger_services.projector.partitions import LogChangedError
 from frameledger_services.settings import Settings
-from frameledger_services.store import projections
 from frameledger_services.store.projections import CHANNEL
 
 DEADLINE = 60.0
@@ -123,9 +124,8 @@ def test_a_record_over_which_projectors_die_again_and_again_is_parked(settings):
             values = [b'{"type":"LLMRunFrame","id":"%d"}' % number for number in range(3)]
             places = await producer.publish(topic, [Outgoing(key, value, ()) for value in values])
             address = settings.database_url.get_secret_value()
-            async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
-                for life in range(service.PARK_AFTER):
-                    await projections.assign(connection, topic, places[0].partition, f"life {life}")
+            for _ in range(service.PARK_AFTER):
+                await asyncio.to_thread(die, address, topic, places[0].partition)
             async with projecting(settings):
                 await until_projected(settings, places)
 
@@ -134,3 +134,21 @@ def test_a_record_over_which_projectors_die_again_and_again_is_parked(settings):
         outcomes = connection.execute("SELECT outcome FROM frames ORDER BY version").fetchall()
         assert outcomes == [("parked",)] * 3
         assert "projectors died" in value_of(connection, "SELECT parked_error FROM contexts")
+
+
+def test_a_log_that_is_not_the_one_that_was_projected_stops_the_projector_and_is_named(settings):
+    async def run():
+        await make_topics(settings)
+        topic = Topics(settings.topic_prefix).frames
+        async with Producer(settings) as producer:
+            places = await producer.publish(topic, [Outgoing(b"ctx", b'{"type":"LLMRunFrame"}', ())])
+            async with projecting(settings):
+                await until_projected(settings, places)
+        address = settings.database_url.get_secret_value()
+        async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
+            await connection.execute("UPDATE projections SET last_hash = '' WHERE last_hash IS NOT NULL")
+        async with asyncio.timeout(DEADLINE):
+            await service.serve(settings, asyncio.Event())
+
+    with pytest.raises(LogChangedError, match="another record"):
+        asyncio.run(run())

@@ -31,6 +31,6 @@ COMMENT ON COLUMN projections.end_offset IS 'The end of the partition when the o
 COMMENT ON COLUMN projections.owner_started_at IS 'When the owner''s session began; a later session may have its pid.';
 COMMENT ON COLUMN projections.updated_at IS 'When this row was last written, by the database''s clock.';
 COMMENT ON COLUMN projections.owner_pid IS 'The database''s process that serves the owner.';
-COMMENT ON COLUMN projections.idle_assignments IS 'How often it was assigned since next_offset last moved.';
+COMMENT ON COLUMN projections.idle_assignments IS 'How many owners it had since next_offset last moved, without those still there when the next came.';
 COMMENT ON COLUMN projections.owner IS 'Who reads it now.';
 COMMENT ON COLUMN projections.last_hash IS 'sha256 of that record''s key, value and time.';

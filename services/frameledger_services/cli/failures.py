@@ -17,12 +17,14 @@ from frameledger_services.client import (
 )
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.identity import TopicChangedError
+from frameledger_services.projector.partitions import LogChangedError
 from frameledger_services.settings import Settings, SettingsError, load
 from frameledger_services.store.schema import SchemaError
 
 EXPECTED = (
     BrokerError,
     DatabaseError,
+    LogChangedError,
     NoSuchContextError,
     NoSuchVersionError,
     NotPublishedError,

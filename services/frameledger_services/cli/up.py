@@ -154,14 +154,13 @@ async def _run(settings: Settings) -> bool:
 
 
 def _stop_supervisor(directory: Path) -> None:
-    """Ask the `up` that holds this directory to stop; kill it if it does not in time."""
-    from frameledger_services.embedded.directory import is_claimed
+    """Ask the `up` that holds this directory to stop; kill it if it does not in time. It is gone on return."""
     from frameledger_services.embedded.program import EmbeddedError
     from frameledger_services.embedded.record import find_process, read_record
 
     record = read_record(directory)
     supervisor = find_process(record.pid, record.started) if record else None
-    if supervisor is None:
+    if record is None or supervisor is None:
         raise EmbeddedError(
             f"Somebody holds {directory}, and it is not known who.",
             "If that is an `up` that has just begun, try again.",
@@ -170,10 +169,10 @@ def _stop_supervisor(directory: Path) -> None:
         supervisor.send_signal(signal.SIGTERM)
         supervisor.send_signal(signal.SIGCONT)
         deadline = time.monotonic() + DOWN_WITHIN
-        while is_claimed(directory):
+        # Not until it lets go of the directory: it does so a moment before it is gone itself.
+        while find_process(record.pid, record.started) is not None:
             if time.monotonic() > deadline:
                 supervisor.kill()
-                supervisor.wait(DOWN_WITHIN)
             time.sleep(POLL)
 
 

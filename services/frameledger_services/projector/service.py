@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 from collections.abc import Container, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from random import random
 from typing import Any
 
@@ -41,7 +41,7 @@ from frameledger_services.projector.folding import effect_topics
 from frameledger_services.projector.relay import Relay, left_behind, sending
 from frameledger_services.projector.rows import OutboxRow
 from frameledger_services.settings import Settings
-from frameledger_services.store import copying, schema
+from frameledger_services.store import copying, projections, schema
 
 MAX_RECORDS = 1_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
@@ -64,9 +64,17 @@ DRAIN_SECONDS = 10.0
 LONGEST_TRUCE = 0.5
 """Seconds at most, by chance, before one who was fenced takes over again: whoever fenced it gets something done."""
 
-PASSING = (psycopg.errors.IdleInTransactionSessionTimeout, psycopg.errors.ReadOnlySqlTransaction)
-"""Errors that another connection mends and that psycopg does not call operational: after we were frozen for long, and
-while a server is a standby."""
+PASSING = (
+    psycopg.OperationalError,
+    # The next two are not operational to psycopg. We were frozen for long; the server is a standby for now.
+    psycopg.errors.IdleInTransactionSessionTimeout,
+    psycopg.errors.ReadOnlySqlTransaction,
+    KafkaError,
+    broker.BrokerError,
+    PublishError,
+    TimeoutError,
+)
+"""What waiting and new connections mend."""
 
 KEEPALIVE: dict[str, str | int] = {
     "keepalives_idle": 10,
@@ -87,21 +95,27 @@ async def serve(settings: Settings, stopping: asyncio.Event, passing: Step | Non
     pause = 0.5
     while not stopping.is_set():
         try:
-            await _project(settings, stopping, passing or _pass)
-        except* (
-            psycopg.OperationalError,
-            *PASSING,
-            KafkaError,
-            broker.BrokerError,
-            PublishError,
-            TimeoutError,
-        ) as errors:
+            await _project_or_say_why_not(settings, stopping, passing or _pass)
+        except* PASSING as errors:
             what = str(errors.exceptions[0]).strip() or type(errors.exceptions[0]).__name__
             _log.warning("waiting", reason=what, again_in=pause)
             await _sleep(stopping, pause)
             pause = min(pause * 2, 10.0)
         else:
             pause = 0.5
+
+
+async def _project_or_say_why_not(settings: Settings, stopping: asyncio.Event, passing: Step) -> None:
+    """A log that has changed is the one error, not one of a group of errors."""
+    try:
+        await _project(settings, stopping, passing)
+    except BaseExceptionGroup as errors:
+        changed: BaseException | None = errors.subgroup(partitions.LogChangedError)
+        while isinstance(changed, BaseExceptionGroup):
+            changed = changed.exceptions[0]
+        if changed is not None:
+            raise changed from None
+        raise
 
 
 async def _project(settings: Settings, stopping: asyncio.Event, passing: Step) -> None:
@@ -131,6 +145,7 @@ async def _project(settings: Settings, stopping: asyncio.Event, passing: Step) -
         client.subscribe([names.frames], listener=projector)
         await client.start()
         stack.push_async_callback(client.stop)
+        stack.push_async_exit(projector.leave)
         async with asyncio.TaskGroup() as tasks:
             relaying = tasks.create_task(relay.run())
             await projector.run(stopping)
@@ -188,6 +203,15 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
                 continue
             async with self._between_batches:
                 await self._store(found)
+
+    async def leave(self, _: object, error: BaseException | None, __: object) -> None:
+        """We end, or begin anew, for a reason that is no record: that is not to look as if we had died of one."""
+        if error is None or _is_passing(error):
+            with suppress(psycopg.Error):
+                for owned in self._owned.values():
+                    await projections.rest(
+                        self._connection, self._topics.frames, owned.partition, owned.epoch
+                    )
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         """Called by the consumer before others get them: a batch under way is finished first."""
@@ -302,6 +326,12 @@ def _chunks(
         size += len(record.value or b"")
     if ends:
         yield chunk, ends
+
+
+def _is_passing(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(PASSING)[1] is None
+    return isinstance(error, PASSING)
 
 
 async def _connect(settings: Settings, name: str) -> AsyncConnection[Any]:

@@ -28,8 +28,8 @@ class Assignment:
     last_offset: int | None
     last_hash: bytes | None
     idle_assignments: int
-    """How often it was assigned since `next_offset` last moved, this time included: a projector that dies at one
-    offset again and again shows here."""
+    """How many owners it had since `next_offset` last moved, this one included: a projector that dies at one offset
+    again and again shows here. An owner whose session was still there when the next one came did not die."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,10 @@ async def assign(connection: Connection, topic: str, partition: int, owner: str)
             owner = excluded.owner,
             owner_pid = excluded.owner_pid,
             owner_started_at = excluded.owner_started_at,
-            idle_assignments = p.idle_assignments + 1,
+            idle_assignments = p.idle_assignments + CASE WHEN EXISTS (
+                SELECT FROM pg_stat_get_activity(p.owner_pid) AS before
+                WHERE before.backend_start = p.owner_started_at
+            ) THEN 0 ELSE 1 END,
             updated_at = clock_timestamp()
         RETURNING epoch, next_offset, last_offset, last_hash, idle_assignments
         """,
@@ -75,7 +78,7 @@ async def assign(connection: Connection, topic: str, partition: int, owner: str)
 
 
 async def rest(connection: Connection, topic: str, partition: int, epoch: int) -> None:
-    """Nothing is to be read: whoever owns the partition next did not come after one who died of a record."""
+    """Whoever owns the partition next does not come after one who died of a record: there is none, or we live."""
     await connection.execute(
         """
         UPDATE projections SET idle_assignments = 0

@@ -357,7 +357,12 @@ projections = Table(
         "updated_at", _TIME, "When this row was last written, by the database's clock.", "clock_timestamp()"
     ),
     _optional("owner_pid", Integer, "The database's process that serves the owner."),
-    _column("idle_assignments", Integer, "How often it was assigned since next_offset last moved.", "0"),
+    _column(
+        "idle_assignments",
+        Integer,
+        "How many owners it had since next_offset last moved, without those still there when the next came.",
+        "0",
+    ),
     _optional("owner", Text, "Who reads it now."),
     _optional("last_hash", LargeBinary, "sha256 of that record's key, value and time."),
     PrimaryKeyConstraint("projection", "topic", "generation", "partition", name="projections_pkey"),

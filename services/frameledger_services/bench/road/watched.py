@@ -5,13 +5,13 @@ A time for each, in seconds since 1970 by this machine's clock, as JSON on stand
 
 from __future__ import annotations
 
-import asyncio
 import json
+import os
 import time
 
-from frameledger_services.cli import run
+from frameledger_services import life
 from frameledger_services.projector import service
-from frameledger_services.settings import Settings
+from frameledger_services.settings import load
 
 
 def watch() -> list[float]:
@@ -22,10 +22,8 @@ def watch() -> list[float]:
         if step == "after commit":
             committed.append(time.time())
 
-    async def serve(settings: Settings, stopping: asyncio.Event) -> None:
-        await service.serve(settings, stopping, passing)
-
-    run.live(serve)
+    settings = load(os.environ).settings
+    life.live(lambda stopping: service.serve(settings, stopping, passing))
     return committed
 
 
