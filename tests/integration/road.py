@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -22,8 +21,10 @@ import pytest
 from aiokafka import TopicPartition
 from tests.integration.test_batches import HISTORIES, dump, rows_of, value_of
 
+from frameledger import derived
 from frameledger.effects import to_wire
 from frameledger.fold import Conversation, Folding
+from frameledger.ids import ContextId, Version
 from frameledger.partition import partition_for
 from frameledger.react import react
 from frameledger.record import DecodeError, LoggedFrame, Record, read
@@ -355,11 +356,17 @@ def die(database: str, topic: str, partition: int) -> None:
 def histories(suffix: str, names: Iterable[str] | None = None) -> list[Raw]:
     """Recorded conversations under names of their own, a frame of each in turn."""
     chosen = [path for path in HISTORIES if names is None or path.stem in set(names)]
-    lines = [
-        [(f"{path.stem}-{suffix}".encode(), line) for line in Path(path).read_bytes().splitlines()]
-        for path in chosen
-    ]
-    return [Raw(*one) for turn in itertools.zip_longest(*lines) for one in turn if one is not None]
+    lines = [_renamed(path.read_bytes(), path.stem, f"{path.stem}-{suffix}") for path in chosen]
+    return [one for turn in itertools.zip_longest(*lines) for one in turn if one is not None]
+
+
+def _renamed(history: bytes, name: str, new_name: str) -> list[Raw]:
+    """A history as that of another context. The ids of runs follow from the context's name, and frames name them."""
+    lines = history.splitlines()
+    for version in range(1, len(lines) + 1):
+        old, new = (derived.run_id(ContextId(one), Version(version)) for one in (name, new_name))
+        history = history.replace(old.encode(), new.encode())
+    return [Raw(new_name.encode(), line) for line in history.splitlines()]
 
 
 def mixed(suffix: str, names: Iterable[str] | None = None) -> list[Raw]:

@@ -98,7 +98,7 @@ def test_a_line_of_kcat_is_a_frame(road):
         assert running.stop() == 0
     road.check(every=1)
     with psycopg.connect(road.address) as connection:
-        assert value_of(connection, "SELECT json_agg(context_id ORDER BY 1) FROM frames") == [
+        assert value_of(connection, "SELECT json_agg(context_id ORDER BY context_id) FROM frames") == [
             "ctx-1",
             "ctx-2",
         ]

@@ -49,9 +49,9 @@ def test_whatever_statement_or_send_it_is_killed_at_each_frame_counts_once_and_e
         road.until_idle(running)
         points = [point for point in running.points() if point not in STEPS]
         assert running.stop() == 0
-    assert {"COPY frames", "UPDATE messages", "UPDATE tool_calls", "DELETE FROM outbox"} <= set(points), (
+    assert {"before COPY frames", "UPDATE messages", "UPDATE tool_calls", "DELETE FROM outbox"} <= set(
         points
-    )
+    ), points
     for point in points:
         with projector(road.settings, Plan(point=point, member="it")) as running:
             road.until_idle(running)

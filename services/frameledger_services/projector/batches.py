@@ -18,11 +18,12 @@ from psycopg import AsyncConnection, errors
 
 from frameledger import stored
 from frameledger.ids import ContextId
-from frameledger.record import DecodeError, Record, decode
+from frameledger.record import LoggedFrame, Record, decode
 from frameledger_services.projector.cache import HeadCache
 from frameledger_services.projector.folding import (
     Decoded,
     Folding,
+    Refusal,
     UnfoldableError,
     decoded,
     frame_uuid,
@@ -135,7 +136,7 @@ class Batches:
         parking: tuple[Record, str] | None = None,
     ) -> list[OutboxRow]:
         progress = [_progress(owned[partition], batch, end) for partition, end in positions.items()]
-        context_ids = {logged.context_id for _, logged in batch if not isinstance(logged, DecodeError)}
+        context_ids = {logged.context_id for _, logged in batch if isinstance(logged, LoggedFrame)}
         topic = self._topics.frames
         try:
             async with self._connection.transaction():
@@ -173,7 +174,7 @@ class Batches:
         pairs = [
             (logged.context_id, frame_uuid(logged.frame_id))
             for _, logged in batch
-            if not isinstance(logged, DecodeError)
+            if isinstance(logged, LoggedFrame)
         ]
         async with self._connection.transaction():
             return await head_statements.recent_ids(self._connection, pairs)
@@ -224,7 +225,7 @@ class Batches:
         self, record: Record, owned: Mapping[int, Owned], positions: Mapping[int, int], error: errors.Error
     ) -> list[OutboxRow]:
         """The database refuses even the bare row: the bytes are kept as a rejected frame, the conversation goes on."""
-        problem = DecodeError("not_json", f"the database refuses it: {error.diag.message_primary or error}")
+        problem = Refusal("refused", f"the database refuses it: {error.diag.message_primary or error}")
         return await self._store([(record, problem)], owned, positions, {})
 
     def _folding(self, heads: Mapping[str, Head], stored_ids: StoredIds) -> Folding:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from frameledger_services.projector.head import Head
 
-DEFAULT_BYTES = 256 * 1024 * 1024
+DEFAULT_BYTES = 40 * 1024 * 1024
+"""Some fifteen thousand conversations. One that is not among them costs a part of one query."""
 
 
 class HeadCache:

@@ -7,6 +7,7 @@ a partition that is not its conversation's; a repetition, which is counted; or s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -57,7 +58,7 @@ class Folding:
         """Take in records in the order of their partition. Raises `UnfoldableError` for a frame that makes the fold
         raise; the heads are of no use then."""
         for record, logged in decoded:
-            if isinstance(logged, DecodeError):
+            if isinstance(logged, DecodeError | Refusal):
                 self._set_aside(record, logged.reason, logged.detail)
             elif _home(record.key or b"", self._partitions) != record.partition:
                 self._forward(record, logged)
@@ -201,7 +202,15 @@ class UnfoldableError(Exception):
         self.context_id = context_id
 
 
-Decoded = tuple[Record, LoggedFrame | DecodeError]
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The database does not take a frame in any form, not even unfolded."""
+
+    reason: str
+    detail: str
+
+
+Decoded = tuple[Record, LoggedFrame | DecodeError | Refusal]
 
 
 def decoded(records: Iterable[Record]) -> list[Decoded]:

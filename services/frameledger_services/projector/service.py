@@ -61,6 +61,9 @@ CAREFUL_SECONDS = 30
 
 DRAIN_SECONDS = 10.0
 
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+"""Seconds between two tries to work; short again after one that lasted longer than the longest."""
+
 LONGEST_TRUCE = 0.5
 """Seconds at most, by chance, before one who was fenced takes over again: whoever fenced it gets something done."""
 
@@ -92,17 +95,19 @@ async def serve(settings: Settings, stopping: asyncio.Event, passing: Step | Non
 
     Raises what waiting does not mend: a database in another shape, a log that is not the one that was projected.
     """
-    pause = 0.5
+    loop = asyncio.get_running_loop()
+    pause = SHORTEST_PAUSE
     while not stopping.is_set():
+        began = loop.time()
         try:
             await _project_or_say_why_not(settings, stopping, passing or _pass)
         except* PASSING as errors:
             what = str(errors.exceptions[0]).strip() or type(errors.exceptions[0]).__name__
+            if loop.time() - began > LONGEST_PAUSE:
+                pause = SHORTEST_PAUSE
             _log.warning("waiting", reason=what, again_in=pause)
             await _sleep(stopping, pause)
-            pause = min(pause * 2, 10.0)
-        else:
-            pause = 0.5
+            pause = min(pause * 2, LONGEST_PAUSE)
 
 
 async def _project_or_say_why_not(settings: Settings, stopping: asyncio.Event, passing: Step) -> None:
