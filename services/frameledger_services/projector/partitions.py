@@ -75,6 +75,12 @@ async def _assigned(connection: Connection, topic: str, partition: int, owner: s
 _ATTEMPTS = 5
 
 
+_REMEDY = (
+    "Nothing is skipped: bring the broker back that has these records, or fill an empty database from the log that "
+    "there is."
+)
+
+
 async def _checked(log: Log, topic: str, assigned: Assignment) -> int:
     """The partition's end, if the log is still the one whose records were stored."""
     where = f"{topic}/{assigned.partition}"
@@ -82,18 +88,18 @@ async def _checked(log: Log, topic: str, assigned: Assignment) -> int:
     if assigned.next_offset > end:
         raise LogChangedError(
             f"{where} ends at {end}, and {assigned.next_offset} is next: Kafka lost records that are stored here, "
-            "or the topic was made anew; `frameledger recover` is the way on"
+            f"or the topic was made anew. {_REMEDY}"
         )
     if assigned.next_offset < first:
         raise LogChangedError(
             f"{where} begins at {first}, and {assigned.next_offset} is next: the records between have expired and "
-            "were never stored here; `frameledger recover` is the way on"
+            f"were never stored here. {_REMEDY}"
         )
     if assigned.last_offset is not None and assigned.last_offset >= first:
         record = await log.record_at(assigned.partition, assigned.last_offset)
         if record is None or record_hash(record) != assigned.last_hash:
             raise LogChangedError(
                 f"{where} has another record at {assigned.last_offset} than the one that is stored here: it is not "
-                "the log that this database was filled from; `frameledger recover` is the way on"
+                f"the log that this database was filled from. {_REMEDY}"
             )
     return end

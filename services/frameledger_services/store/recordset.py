@@ -30,7 +30,8 @@ def value_of(table: Table, column: str) -> str:
 
 def encoded(table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """The parameter for rows given as values in the order of `columns`; JSON as bytes of its text."""
-    written = [(column, _WRITTEN.get(type_name(table, column))) for column in columns]
+    # SQLAlchemy's names are a kind of str that orjson does not take.
+    written = [(str(column), _WRITTEN.get(type_name(table, column))) for column in columns]
     return orjson.dumps(
         [
             {

@@ -1,0 +1,87 @@
+"""Real conversations on the real road: by several producers at once, two of which find partitions in other ways."""
+
+import importlib.util
+import json
+import threading
+
+import psycopg
+from tests.integration.killable import projector
+from tests.integration.road import Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.integration.test_batches import value_of
+from tests.integration.test_foreign_clients import produce
+
+from frameledger.fold import Conversation, Folding
+from frameledger.record import decode
+
+PRODUCERS = 4
+LOOKED_AT_CLOSELY = 2
+"""So many conversations are read back at every version, the others at their end."""
+
+
+def test_all_of_them_read_back_whoever_published_them(road, shared):
+    conversations = [
+        json.loads(line) for line in (shared / "data" / "real-conversations.jsonl").read_bytes().splitlines()
+    ]
+    canonical = canon(shared)
+    values = {one["name"]: [json.dumps(frame).encode() for frame in one["frames"]] for one in conversations}
+    with projector(road.settings) as running:
+        publish_side_by_side(road, values)
+        road.until_idle(running)
+        assert running.stop() == 0
+    with psycopg.connect(road.address) as connection:
+        for number, one in enumerate(conversations):
+            stored = value_of(connection, "SELECT context_at(%s)", one["name"])
+            assert [canonical(message) for message in stored["messages"]] == [
+                canonical(message) for message in one["messages"]
+            ], one["name"]
+            if number < LOOKED_AT_CLOSELY:
+                for version, context in enumerate(contexts(one["name"], values[one["name"]])):
+                    assert value_of(connection, "SELECT context_at(%s, %s)", one["name"], version) == context
+        assert value_of(connection, "SELECT count(*)::int FROM frames") == sum(map(len, values.values()))
+
+
+def publish_side_by_side(road, values):
+    """Each producer has conversations of its own, whose frames it publishes in turn; half of them are foreign."""
+    failed = []
+
+    def publish(number):
+        names = list(values)[number::PRODUCERS]
+        longest = max(len(values[name]) for name in names)
+        records = [
+            Raw(name.encode(), values[name][place])
+            for place in range(longest)
+            for name in names
+            if place < len(values[name])
+        ]
+        try:
+            if number % 2:
+                produce(road, records)
+            else:
+                road.publish(records)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=publish, args=(number,)) for number in range(PRODUCERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+def contexts(name, values):
+    folding = Folding(Conversation.new(name))
+    yield folding.conversation().context.to_wire()
+    for value in values:
+        folding.step(decode(value))
+        yield folding.conversation().context.to_wire()
+
+
+def canon(shared):
+    """The canonical form of a message, as the shared material has it."""
+    spec = importlib.util.spec_from_file_location("canon", shared / "conformance" / "canon.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.message
