@@ -26,6 +26,25 @@ def live(serve: Serve) -> None:
         runner.run(life())
 
 
+def cancel_on_signals() -> list[int]:
+    """From now on the first Ctrl-C, SIGTERM or SIGHUP cancels this task; the list that is returned then holds it.
+
+    Only the first: a second one would break off the stopping and leave servers behind.
+    """
+    loop, this = asyncio.get_running_loop(), asyncio.current_task()
+    assert this is not None
+    asked: list[int] = []
+
+    def stop(number: int) -> None:
+        if not asked:
+            asked.append(number)
+            this.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop, number)
+    return asked
+
+
 def _rarely_collect_garbage() -> None:
     """What was imported stays, and what a batch makes goes by itself when the batch ends: a collection in the middle
     of one finds nothing, and took a fifth of the projector's time."""

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from aiokafka import TopicPartition
 
 from frameledger_services.projector import service
-from frameledger_services.projector.batches import FencedError, Owned, Topics
+from frameledger_services.projector.batches import FencedError, Owned, Topics, nobody_listens
 
 TOPIC = "llm.frames"
 TOPICS = Topics(frames=TOPIC, dead_letters="llm.frames.dlq", effects={}, partitions=2)
@@ -40,7 +40,7 @@ class FencedBatches:
 
 def test_a_fence_in_the_first_batch_of_a_fetch_takes_the_others_back_too(monkeypatch):
     consumer, relay = Consumer(), SimpleNamespace(hand_over=None)
-    projector = service._Projector(consumer, None, relay, None, TOPICS, service._pass)
+    projector = service._Projector(consumer, None, relay, None, TOPICS, nobody_listens)
     monkeypatch.setattr(projector, "_batches", FencedBatches())
     projector._owned = {number: Owned(number, epoch=1, next_offset=0) for number in (0, 1)}
     monkeypatch.setattr(service, "MAX_BATCH_BYTES", 1)  # each record is a batch

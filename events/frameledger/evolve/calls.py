@@ -121,9 +121,9 @@ def interrupted(draft: Draft) -> set[str]:
 def end(draft: Draft) -> None:
     """The context ends: calls in progress are settled as cancelled in the order in which they started, announced ones
     are forgotten (R1.6)."""
-    running = [(call.running.since, call) for call in draft.calls.open.values() if call.running is not None]
-    for _, call in sorted(running, key=lambda pair: pair[0]):
-        results.settle_cancelled(draft, call)
+    started = [(call, call.running) for call in draft.calls.open.values() if call.running is not None]
+    for call, running in sorted(started, key=lambda pair: pair[1].since):
+        results.settle_cancelled(draft, call, running)
     for call in open_calls.unstarted(draft):
         open_calls.forget(draft, call)
 

@@ -63,22 +63,17 @@ def cancel(draft: Draft, frame: FunctionCallCancelFrame) -> Reason | None:
     running = call.running
     if _is_superseded(running, frame.call_attempt):
         return "attempt_superseded"
-    open_calls.settle(draft, call, "cancelled")
-    if running.synchronous:
-        if running.era != draft.place.era:
-            return "place_replaced"
-        draft.rewrite(running.position, call_messages.cancelled(tool_call_id))
-    else:
-        draft.append(call_messages.later_cancelled(tool_call_id))
+    settle_cancelled(draft, call, running)
+    if running.synchronous and running.era != draft.place.era:
+        return "place_replaced"
     if frame.run_llm:
         groups.answered(draft, call, word=None, has_result=True, synchronous=running.synchronous)
         groups.had_result(draft, call)
     return None
 
 
-def settle_cancelled(draft: Draft, call: Call) -> None:
-    running = call.running
-    assert running is not None
+def settle_cancelled(draft: Draft, call: Call, running: Running) -> None:
+    """Settle a running call and say so where it was made; where the history was replaced there is no such place."""
     open_calls.settle(draft, call, "cancelled")
     if not running.synchronous:
         draft.append(call_messages.later_cancelled(call.tool_call_id))

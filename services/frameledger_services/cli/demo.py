@@ -6,7 +6,6 @@ import asyncio
 import os
 import secrets
 import shlex
-import signal
 import statistics
 import sys
 from collections.abc import Coroutine
@@ -21,6 +20,7 @@ from rich.console import Console
 from rich.text import Text
 
 from frameledger.ids import ContextId
+from frameledger_services import life
 from frameledger_services.cli import demo_page, failures, output
 from frameledger_services.cli.up import SERVICES, SETUP, DataDir
 from frameledger_services.client import Client
@@ -221,17 +221,7 @@ def _program() -> str:
 
 async def _until_signal(work: Coroutine[Any, Any, _T]) -> _T:
     """Do the work; the first Ctrl-C, SIGTERM or SIGHUP cancels it, a second one does not disturb its stopping."""
-    loop, this = asyncio.get_running_loop(), asyncio.current_task()
-    assert this is not None
-    asked: list[int] = []
-
-    def stop(number: int) -> None:
-        if not asked:
-            asked.append(number)
-            this.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, stop, number)
+    life.cancel_on_signals()
     return await work
 
 

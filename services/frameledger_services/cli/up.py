@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from frameledger_services import life
 from frameledger_services.cli import lag, output, up_page
 from frameledger_services.settings import Settings, SettingsError, load
 
@@ -127,18 +128,7 @@ async def _run(settings: Settings) -> bool:
     """Run everything in this process until a signal comes; returns whether everything ran."""
     from frameledger_services.embedded import stack
 
-    loop, this = asyncio.get_running_loop(), asyncio.current_task()
-    assert this is not None
-    asked: list[int] = []
-
-    def stop(number: int) -> None:
-        # Only once: a second Ctrl-C would break off the stopping and leave servers behind.
-        if not asked:
-            asked.append(number)
-            this.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, stop, number)
+    asked = life.cancel_on_signals()
     with up_page.Progress(output.console(), settings.data_dir) as progress:
         try:
             await stack.up(

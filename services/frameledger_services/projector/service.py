@@ -35,7 +35,7 @@ from frameledger_services.event_log.looking import looking
 from frameledger_services.event_log.producer import Producer, PublishError
 from frameledger_services.event_log.topics import Topics as TopicNames
 from frameledger_services.projector import partitions
-from frameledger_services.projector.batches import Batches, FencedError, Owned, Step, Topics
+from frameledger_services.projector.batches import Batches, FencedError, Owned, Step, Topics, nobody_listens
 from frameledger_services.projector.cache import HeadCache
 from frameledger_services.projector.folding import effect_topics
 from frameledger_services.projector.relay import Relay, left_behind, sending
@@ -100,7 +100,7 @@ async def serve(settings: Settings, stopping: asyncio.Event, passing: Step | Non
     while not stopping.is_set():
         began = loop.time()
         try:
-            await _project_or_say_why_not(settings, stopping, passing or _pass)
+            await _project_or_say_why_not(settings, stopping, passing or nobody_listens)
         except* PASSING as errors:
             what = str(errors.exceptions[0]).strip() or type(errors.exceptions[0]).__name__
             if loop.time() - began > LONGEST_PAUSE:
@@ -352,7 +352,3 @@ async def _sleep(stopping: asyncio.Event, seconds: float) -> None:
             await stopping.wait()
     except TimeoutError:
         return
-
-
-async def _pass(_: str) -> None:
-    """Nobody listens."""
