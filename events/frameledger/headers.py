@@ -74,33 +74,31 @@ def headers_for(
     return tuple((name, value.encode()) for name, value in text if value is not None)
 
 
-def header(headers: Headers, name: str) -> bytes | None:
-    """The last value of this name, or null."""
-    for candidate, value in reversed(headers):
-        if candidate == name:
-            return value
-    return None
+Named = dict[str, bytes | None]
+"""Headers by name, of several with one name the last: what `dict` makes of them, once for all that is asked."""
 
 
-def source_of(headers: Headers) -> str | None:
+def source_of(headers: Named) -> str | None:
     """Who published the record, by its own account. NUL and bytes that are no UTF-8 become replacement
     characters, so that a database takes the text."""
-    value = header(headers, CE_SOURCE)
+    value = headers.get(CE_SOURCE)
     if value is None:
         return None
     return value.decode(errors="replace").replace("\x00", "\N{REPLACEMENT CHARACTER}")
 
 
-def trace_id_of(headers: Headers) -> str | None:
+def trace_id_of(headers: Named) -> str | None:
     """The 32 hexadecimal digits that W3C trace context names a trace by, if the header is valid by its
     rules."""
-    match = _TRACEPARENT.fullmatch(header(headers, TRACEPARENT) or b"")
+    value = headers.get(TRACEPARENT)
+    match = None if value is None else _TRACEPARENT.fullmatch(value)
     return None if match is None else match["trace_id"].decode()
 
 
-def forwarded_from(headers: Headers) -> Place | None:
+def forwarded_from(headers: Named) -> Place | None:
     """Where the record of which this is a copy lies; null if this is the record itself."""
-    match = _PLACE.fullmatch(header(headers, FORWARDED_FROM) or b"")
+    value = headers.get(FORWARDED_FROM)
+    match = None if value is None else _PLACE.fullmatch(value)
     if match is None:
         return None
     topic, generation, partition, offset = match.groups()

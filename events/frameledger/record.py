@@ -95,7 +95,8 @@ def read(record: Record) -> LoggedFrame:
     Raises `DecodeError`, and nothing else: of a record that is wrong in several ways, for encryption first,
     then for the key, then for the value.
     """
-    if any(name == ENCRYPTION for name, _ in record.headers):
+    headers = dict(record.headers)
+    if ENCRYPTION in headers:
         raise DecodeError(
             "encrypted", f'the record has the header "{ENCRYPTION}"; encrypted values cannot be read yet'
         )
@@ -103,14 +104,14 @@ def read(record: Record) -> LoggedFrame:
     if record.value is None:
         raise DecodeError("empty", "the record has no value; nothing is deleted from this log")
     frame = decode(record.value)
-    place = forwarded_from(record.headers) or Place(record.topic, record.partition, record.offset)
+    place = forwarded_from(headers) or Place(record.topic, record.partition, record.offset)
     return LoggedFrame(
         context_id=context_id,
         frame_id=derived_id(place) if frame.id is None else FrameId(frame.id),
         has_own_id=frame.id is not None,
         frame=frame,
-        source=source_of(record.headers),
-        trace_id=trace_id_of(record.headers),
+        source=source_of(headers),
+        trace_id=trace_id_of(headers),
         place=place,
         record=record,
     )
@@ -152,7 +153,7 @@ def forward(record: Record) -> Outgoing:
     """
     if record.key is None or record.value is None:
         raise ValueError("only a record with key and value can be forwarded")
-    original = forwarded_from(record.headers) or Place(record.topic, record.partition, record.offset)
+    original = forwarded_from(dict(record.headers)) or Place(record.topic, record.partition, record.offset)
     others = tuple(pair for pair in record.headers if pair[0] != FORWARDED_FROM)
     return Outgoing(record.key, record.value, (*others, (FORWARDED_FROM, str(original).encode())))
 

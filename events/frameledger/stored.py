@@ -7,14 +7,19 @@ not keep what the newer one knows.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from frameledger.evolve.state import State
 
-FOLD_VERSION = 1
-"""Raised when a state of this release cannot be read, or would be folded otherwise, by the release before."""
+FOLD_VERSION = 2
+"""Raised when a state of this release cannot be read, or would be folded otherwise, by the release before.
+
+2: ambiguous calls are remembered, and when a turn was stopped.
+"""
 
 
 class StoredStateError(ValueError):
@@ -26,6 +31,10 @@ _states = TypeAdapter(State)
 
 def dump(state: State) -> bytes:
     """The state as JSON (ASCII); its size follows what is open, not how long the conversation is."""
+    with suppress(PydanticSerializationError):  # of half a character, which UTF-8 has no form for
+        dumped = _states.dump_json(state, exclude_defaults=True)
+        if dumped.isascii():
+            return b'{"fold":%d,"state":%b}' % (FOLD_VERSION, dumped)
     wire = {"fold": FOLD_VERSION, "state": _states.dump_python(state, mode="json", exclude_defaults=True)}
     return json.dumps(wire, separators=(",", ":")).encode("ascii")
 

@@ -99,6 +99,7 @@ def _written(changes: Iterable[Change]) -> Iterable[dict[str, Any]]:
 
 
 def _open(state: State) -> dict[str, Any]:
+    ambiguous = [[one.tool_call_id, one.requested_version, one.ordinal] for one in state.calls.ambiguous]
     turn, response, run, wanted = state.turn, state.speech.response, state.runs.open, state.runs.wanted
     thought = state.speech.thought
     return {
@@ -137,6 +138,8 @@ def _open(state: State) -> dict[str, Any]:
         "skip_tts": state.terms.skip_tts,
         "recording": state.terms.recording,
         "ended": state.terms.ended,
+        # The older histories have none, and their files stay as they are.
+        **({"ambiguous": ambiguous} if ambiguous else {}),
     }
 
 

@@ -9,7 +9,7 @@ import random
 import signal
 
 import psycopg
-from tests.integration.killable import Plan, projector
+from tests.integration.killable import AT_ONCE, EACH_BY_ITSELF, Plan, projector
 from tests.integration.road import histories, mixed, road_of_its_own  # noqa: F401  # a fixture
 from tests.integration.test_fights import OWNER
 from tests.integration.test_kills import FEW, STEPS
@@ -22,7 +22,8 @@ POINTS = (
     *STEPS,
     *(f"before COPY {table}" for table in ("frames", "messages", "contexts", "runs", "outbox")),
     *(f"in the middle of COPY {table}" for table in ("frames", "messages", "contexts", "runs", "outbox")),
-    *("UPDATE messages", "UPDATE contexts", "UPDATE projections", "DELETE FROM outbox"),
+    *("UPDATE messages", "UPDATE contexts", "WITH held", "DELETE FROM outbox"),
+    *(f"before {AT_ONCE}", f"after sending {AT_ONCE}"),
 )
 
 
@@ -33,6 +34,7 @@ def test_pairs_of_faults_change_nothing(road):
         plans = [
             Plan(
                 point=draw.choice(POINTS),
+                small=draw.choice([None, EACH_BY_ITSELF]),
                 signal=draw.choice([signal.SIGKILL, signal.SIGSTOP]),
                 group=draw.choice([None, "another"]),
             )

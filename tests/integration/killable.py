@@ -1,8 +1,8 @@
 """The projector in a process of its own that kills or freezes itself at a chosen point, or is told to by the test.
 
-A point is each step that the projector names, each statement before it is sent, each COPY once it has begun, and each
-record before it is given to Kafka. Nothing of that is known to the code under test: the connection, the consumer and
-the producer are wrapped here.
+A point is each step that the projector names, each statement before it is sent, each COPY once it has begun, a whole
+batch's one statement once it is sent, and each record before it is given to Kafka. Nothing of that is known to the code
+under test: the connection, the consumer and the producer are wrapped here.
 """
 
 from __future__ import annotations
@@ -20,18 +20,26 @@ from typing import Any
 
 import psutil
 from aiokafka import AIOKafkaProducer
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor
 
 from frameledger.evolve import evolve
 from frameledger_services.event_log.consumer import consumer
-from frameledger_services.projector import folding, service
+from frameledger_services.projector import batches, deadline, folding, service
 from frameledger_services.settings import Settings
+from frameledger_services.store import together
 
 # Children are forked from a process that has imported this module and runs nothing: they start at once.
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload([__name__])
 
 DEADLINE = 60.0
+
+AT_ONCE = "everything at once"
+"""The point of the statement that writes a whole batch."""
+
+EACH_BY_ITSELF = 0
+ALWAYS_AT_ONCE = 1_000_000
+"""What `Plan.small` has to be for every batch to be written the one way or the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,12 @@ class Plan:
 
     deadly: str | None = None
     """Folding a frame with this text kills the process, as a bug of ours or of a library may."""
+
+    hanging: bool = False
+    """Folding a frame with that text never ends, instead; what computes has a fraction of a second then."""
+
+    small: int | None = None
+    """Up to how many records a batch is written in one statement, if not as many as usual."""
 
     then: str | None = None
     """SQL that is executed on the projector's connection at the point, before the signal."""
@@ -139,11 +153,19 @@ class _Points:
         self.connection: Any = None
 
     async def passing(self, step: str) -> None:
-        if step == "before lock" and self._armed.is_set():
+        if step == "before load" and self._armed.is_set():
             self._counting = True
         await self.reach(step)
 
     async def reach(self, name: str) -> None:
+        if self._is_at(name) and self._plan.then is not None:
+            await AsyncConnection.execute(self.connection, self._plan.then)
+        self.reach_at_once(name)
+
+    def _is_at(self, name: str) -> bool:
+        return self._counting and not self._plan.tell and self._plan.point == name
+
+    def reach_at_once(self, name: str) -> None:
         if not self._counting:
             return
         if self._plan.tell:
@@ -151,8 +173,6 @@ class _Points:
         elif self._plan.point == name:
             self._counting = False
             self._armed.clear()
-            if self._plan.then is not None:
-                await AsyncConnection.execute(self.connection, self._plan.then)
             self._say(name)
             os.kill(os.getpid(), self._plan.signal)
 
@@ -183,6 +203,30 @@ def _wrap(points: _Points, plan: Plan) -> None:
                 await points.reach("in the middle of " + _named(statement, self.connection))
                 yield copy
 
+    class RawCursor(AsyncRawCursor[Any]):
+        sent = False
+
+        async def execute(self, query: Any, *args: Any, **options: Any) -> Any:
+            await points.reach(f"before {AT_ONCE}" if "write0" in query else "WITH held")
+            return await super().execute(query, *args, **options)
+
+        def _send_query_prepared(self, *args: Any, **options: Any) -> None:
+            super()._send_query_prepared(*args, **options)
+            self.sent = True
+
+        def _execute_gen(self, query: Any, *args: Any, **options: Any) -> Any:
+            """What psycopg's generator waits for, told here, and what came of that, told to it."""
+            waiting = super()._execute_gen(query, *args, **options)
+            came = None
+            while True:
+                try:
+                    awaited = waiting.send(came)
+                except StopIteration as end:
+                    return end.value
+                if self.sent and "write0" in query:
+                    points.reach_at_once(f"after sending {AT_ONCE}")
+                came = yield awaited
+
     class Connection(AsyncConnection[Any]):
         @classmethod
         async def connect(cls, *args: Any, **options: Any) -> Any:
@@ -209,10 +253,17 @@ def _wrap(points: _Points, plan: Plan) -> None:
 
     def evolve_or_die(state: Any, frame: Any) -> Any:
         if plan.deadly is not None and getattr(frame, "text", None) == plan.deadly:
+            while plan.hanging:
+                pass
             os.kill(os.getpid(), signal.SIGKILL)
         return evolve(state, frame)
 
     vars(folding)["evolve"] = evolve_or_die
+    vars(together)["AsyncRawCursor"] = RawCursor
+    if plan.hanging:
+        vars(deadline)["SECONDS"] = 0.2
+    if plan.small is not None:
+        vars(batches)["SMALL_RECORDS"] = plan.small
     for name, wrapped in {"AsyncConnection": Connection, "consumer": grouped}.items():
         setattr(service, name, wrapped)
 

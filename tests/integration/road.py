@@ -261,7 +261,8 @@ class Road:
                 batches = Batches(connection, topics, HeadCache())
                 for start in range(0, len(records), 1_000):
                     some = records[start : start + 1_000]
-                    await batches.store(some, owned, {one.partition: one.offset + 1 for one in some})
+                    positions = {one.partition: one.offset + 1 for one in some}
+                    await batches.store([(one, None) for one in some], owned, positions)
 
         asyncio.run(run())
 

@@ -8,9 +8,19 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from frameledger.evolve.changes import (
+    CallAnnounced,
+    CallDispatched,
+    CallInterrupted,
+    CallResolved,
+    CallSettled,
+    CallStarted,
+    CallWaiting,
+)
 from frameledger.fold import Conversation, Folding
 from frameledger.partition import partition_for
 from frameledger.record import DecodeError, Record, decode
+from frameledger_services.projector import batches
 from frameledger_services.projector.batches import Batches, FencedError, Owned, Topics
 from frameledger_services.projector.cache import HeadCache
 from frameledger_services.store import copying, projections
@@ -71,7 +81,7 @@ class Projecting:
 
     async def store(self, records):
         positions = {record.partition: record.offset + 1 for record in records}
-        self.outbox += await self.batches.store(records, self.owned, positions)
+        self.outbox += await self.batches.store([(one, None) for one in records], self.owned, positions)
 
 
 def project(address, records, *, sizes=(1, 7, 64, 3), cache_bytes=1 << 20):
@@ -141,6 +151,130 @@ def test_cutting_the_log_otherwise_gives_the_same_rows(make_database, migrated_t
     assert tables[0] == tables[1] == tables[2]
 
 
+def test_every_call_of_every_history_has_the_row_that_its_changes_make(database):
+    project(database, histories_interleaved(), sizes=(1, 7, 64, 3))
+    columns = (
+        "status, dispatched_version, interrupted_version, settled_version, resolved_version, timeout_secs, "
+        "safe_to_retry, waiting_for, waiting_deadline IS NOT NULL, builtin"
+    )
+    told = set()
+    with psycopg.connect(database) as connection:
+        for path in HISTORIES:
+            stored = connection.execute(
+                f"SELECT requested_version, ordinal, {columns} FROM tool_calls WHERE context_id = %s",
+                (path.stem,),
+            ).fetchall()
+            calls = calls_of(folded(path)[1])
+            assert {row[:2]: row[2:] for row in stored} == calls
+            told |= {
+                (name, value) for call in calls.values() for name, value in zip(COLUMNS, call, strict=True)
+            }
+    # None of this is true because nothing ever happens.
+    seen = {name for name, value in told if value not in (None, False)}
+    assert seen == set(COLUMNS)
+    assert {value for name, value in told if name == "status"} >= {"done", "failed", "ambiguous", "cancelled"}
+
+
+COLUMNS = (
+    *("status", "dispatched", "interrupted", "settled", "resolved"),
+    *("timeout_secs", "safe_to_retry", "waiting_for", "deadline", "builtin"),
+)
+
+
+def calls_of(steps):
+    """What the steps of a conversation say about each call, in the order of `COLUMNS`."""
+    calls: dict[tuple[int, int], dict[str, object]] = {}
+    for step in steps:
+        version = int(step.state.version)
+        for change in step.changes:
+            key = getattr(change, "key", None)
+            if key is None:
+                continue
+            call = calls.setdefault(
+                (int(key.requested_version), key.ordinal),
+                dict.fromkeys(COLUMNS) | {"deadline": False, "builtin": False},
+            )
+            match change:
+                case CallAnnounced():
+                    call.update(status="announced", builtin=change.builtin)
+                case CallDispatched():
+                    call.update(status="dispatched", dispatched=version)
+                case CallStarted():
+                    call.update(status="running")
+                    if change.again:
+                        call.update(waiting_for=None, deadline=False)
+                    else:
+                        call.update(timeout_secs=change.timeout_secs, safe_to_retry=change.safe_to_retry)
+                case CallWaiting():
+                    deadline = change.deadline is not None and change.deadline[:1].isdigit()
+                    call.update(status="waiting", waiting_for=change.for_, deadline=deadline)
+                case CallInterrupted():
+                    call.update(interrupted=version)
+                case CallSettled():
+                    call.update(status=change.end, settled=version)
+                case CallResolved():
+                    call.update(resolved=version)
+    return {key: tuple(call.values()) for key, call in calls.items()}
+
+
+@pytest.mark.parametrize("name", ["late-words", "owed-to-the-bot", "end-and-reopen"])
+def test_the_head_says_after_every_frame_who_is_speaking_and_since_when(database, name):
+    [path] = [path for path in HISTORIES if path.stem == name]
+    log = Log()
+    for line in path.read_bytes().splitlines():
+        log.add(name, line)
+    query = "SELECT version, turn_opened_version, turn_waits, bot_since_version FROM contexts"
+
+    async def run():
+        heads = []
+        async with Projecting(database) as projecting:
+            for record in log.records:
+                await projecting.store([record])
+                heads.append(await (await projecting.connection.execute(query)).fetchone())
+        return heads
+
+    states = [step.state for step in folded(path)[1]]
+    expected = {
+        (
+            state.version,
+            state.turn and state.turn.opened_version,
+            state.turn and not state.turn.speaking,
+            state.speech.bot_since,
+        )
+        for state in states
+    }
+    assert set(asyncio.run(run())) == expected
+    assert len({head[1:] for head in expected}) > 2
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ('{"for":"x","deadline":"2026-03-18T14:00:00+02:00"}', ("x", "2026-03-18 12:00:00+00")),
+        ('{"for":"x","deadline":"2026-03-18T14:00:00"}', ("x", None)),
+        ('{"for":"a\\u0000b","deadline":"tomorrow"}', ("a\ufffdb", None)),
+        ('{"for":"x","deadline":"0001-01-01T00:00:00+14:00"}', ("x", None)),
+        ('{"for":"x","deadline":"9999-12-31T23:59:59-14:00"}', ("x", None)),
+        ('{"for":"x","deadline":"2026-03-18T14:00:00+00:00:30"}', ("x", "2026-03-18 13:59:30+00")),
+        ('{"for":"x"}', ("x", None)),
+    ],
+)
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "in a later batch"])
+def test_what_a_call_waits_for_is_stored_however_its_worker_writes_it(database, written, stored, later):
+    call = '{"type":"FunctionCallInProgressFrame","function_name":"f","tool_call_id":"a","arguments":{}%s}'
+    log = Log()
+    if later:
+        log.add("ctx", (call % "").encode())
+    log.add("ctx", (call % f',"waiting":{written}').encode())
+    project(database, log.records, sizes=(1,))
+    with psycopg.connect(database) as connection:
+        connection.execute("SET TIME ZONE UTC")
+        row = connection.execute(
+            "SELECT status, waiting_for, waiting_deadline::text FROM tool_calls"
+        ).fetchone()
+    assert row == ("waiting", *stored)
+
+
 def test_a_frame_that_comes_again_is_counted_and_one_with_a_used_id_is_set_aside(database):
     log = Log()
     for value in (
@@ -176,22 +310,35 @@ def test_records_of_a_foreign_partition_are_forwarded_and_what_is_no_frame_is_a_
         ]
 
 
-def test_who_lost_a_partition_is_fenced_and_stores_nothing(database):
+@pytest.mark.parametrize("small", [0, 64], ids=["each by itself", "all at once"])
+def test_who_lost_one_of_its_partitions_is_fenced_and_stores_nothing_of_any(database, monkeypatch, small):
+    monkeypatch.setattr(batches, "SMALL_RECORDS", small)
     log = Log()
-    log.add("ctx", b'{"type":"LLMRunFrame"}')
+    for number in range(2 * PARTITIONS):
+        log.add(f"ctx-{number}", b'{"type":"LLMRunFrame"}')
+    lost = log.records[0].partition
+    assert {record.partition for record in log.records} > {lost}
 
     async def run():
-        async with (
-            Projecting(database, owner="first") as first,
-            Projecting(database, owner="second") as second,
-        ):
-            with pytest.raises(FencedError):
+        async with Projecting(database, owner="first") as first:
+            await projections.assign(first.connection, TOPIC, lost, "second")
+            with pytest.raises(FencedError) as fenced:
                 await first.store(log.records)
+            assert fenced.value.partitions == {lost}
+        assert read_from_the_tables() == ([], {0})
+        async with Projecting(database, owner="second") as second:
             await second.store(log.records)
 
+    def read_from_the_tables():
+        with psycopg.connect(database) as connection:
+            frames = connection.execute("SELECT context_id FROM frames").fetchall()
+            offsets = connection.execute("SELECT next_offset FROM projections").fetchall()
+            return frames, {offset for (offset,) in offsets}
+
     asyncio.run(run())
-    with psycopg.connect(database) as connection:
-        assert connection.execute("SELECT count(*) FROM frames").fetchone() == (1,)
+    frames, offsets = read_from_the_tables()
+    assert len(frames) == len(log.records)
+    assert max(offsets) > 0
 
 
 def test_a_conversation_that_the_database_refuses_is_parked_and_the_others_go_on(database, monkeypatch):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 from aiokafka import TopicPartition
-from tests.integration.killable import Plan, projector
+from tests.integration.killable import EACH_BY_ITSELF, Plan, projector
 from tests.integration.road import PARTITIONS, Raw, die, histories, made, mixed, road_of_its_own  # noqa: F401  # a fixture
 from tests.integration.test_batches import TOPIC, TOPICS, Log, value_of
 
@@ -61,7 +61,8 @@ def test_two_who_both_believe_that_they_own_everything_fence_each_other_and_each
 def test_a_frozen_projector_is_ended_by_the_next_owner_and_comes_back_as_one_who_owns_nothing(
     road, point, group
 ):
-    with projector(road.settings, Plan(point=point, signal=signal.SIGSTOP)) as frozen:
+    plan = Plan(point=point, signal=signal.SIGSTOP, small=EACH_BY_ITSELF)
+    with projector(road.settings, plan) as frozen:
         road.until_idle(frozen)
         frozen.arm()
         road.publish(mixed("1", FEW))
@@ -79,7 +80,7 @@ def test_a_frozen_projector_is_ended_by_the_next_owner_and_comes_back_as_one_who
 
 
 def test_a_connection_that_drops_in_the_middle_of_a_copy_is_made_again(road):
-    plan = Plan(point="in the middle of COPY messages", signal=signal.SIGSTOP)
+    plan = Plan(point="in the middle of COPY messages", signal=signal.SIGSTOP, small=EACH_BY_ITSELF)
     with projector(road.settings, plan) as running:
         road.until_idle(running)
         running.arm()
@@ -95,8 +96,9 @@ def test_a_connection_that_drops_in_the_middle_of_a_copy_is_made_again(road):
 
 def test_who_was_frozen_until_the_database_gave_up_on_its_transaction_goes_on(road):
     plan = Plan(
-        point="before write",
+        point="after lock",
         signal=signal.SIGSTOP,
+        small=EACH_BY_ITSELF,
         then="SET LOCAL idle_in_transaction_session_timeout = 1",
     )
     with projector(road.settings, plan) as running:
@@ -209,15 +211,17 @@ def test_those_who_live_and_only_fence_each_other_park_nothing(database):
         assert value_of(connection, "SELECT json_agg(outcome) FROM frames") == ["applied"] * 3
 
 
-def test_a_frame_that_kills_whoever_folds_it_parks_its_conversation_and_no_other(road):
+@pytest.mark.parametrize("hanging", [False, True], ids=["it kills", "it never ends"])
+def test_a_frame_that_ends_whoever_folds_it_parks_its_conversation_and_no_other(road, hanging):
     records = histories("good", ["barge-in", "parallel-tools"])
     deadly = Raw(b"bad", b'{"type":"TranscriptionFrame","user_id":"u","timestamp":"","text":"deadly"}')
     records[5:5] = [deadly, Raw(b"bad", b'{"type":"LLMRunFrame"}')]
     road.publish(records)
     for _ in range(10):
-        with projector(road.settings, Plan(deadly="deadly", member="it")) as running:
+        with projector(road.settings, Plan(deadly="deadly", hanging=hanging, member="it")) as running:
             if not road.until_idle_or_dead(running):
                 break
+            assert running.ended() == (-signal.SIGALRM if hanging else -signal.SIGKILL)
     else:
         raise AssertionError("the tenth projector died of it too")
     with psycopg.connect(road.address) as connection:
@@ -239,12 +243,13 @@ async def project_in_memory(database, log, passing, *, looks):
     ):
         copying.prepare(connection)
         client = Consumer(log.records)
-        relay = Relay(relaying, send, passing)
+        relay = Relay(relaying, TOPICS.frames, send, passing)
         projector = service._Projector(client, connection, relay, client, TOPICS, passing)
         await projector.on_partitions_assigned(client.assignment())
         await projector._take_over()
         for _ in range(looks):
-            await projector._store(await client.getmany())
+            await projector._ahead.look()
+            await projector._store(projector._ahead.take(service.MAX_RECORDS))
             await projector._take_over()
 
 
@@ -275,7 +280,7 @@ class Consumer:
     def highwater(self, place):
         return sum(record.partition == place.partition for record in self._records)
 
-    async def getmany(self):
+    async def getmany(self, **_):
         found: dict[TopicPartition, list[SimpleNamespace]] = {}
         for record in self._records:
             place = TopicPartition(record.topic, record.partition)

@@ -104,6 +104,23 @@ def test_migrating_again_changes_nothing(empty_database):
     assert (second.before, second.after) == (schema.REVISION, schema.REVISION)
 
 
+def test_a_database_of_the_release_before_keeps_what_is_in_it(empty_database, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr(schema, "REVISION", "0001")
+        schema.migrate(empty_database)
+    with psycopg.connect(empty_database) as connection:
+        connection.execute(
+            "INSERT INTO tool_calls (context_id, requested_version, ordinal, requested_at, tool_call_id, "
+            "function_name, status, arguments) VALUES ('kept', 1, 0, now(), 'a', 'pay', 'running', '{}')"
+        )
+    assert schema.migrate(empty_database).before == "0001"
+    with psycopg.connect(empty_database) as connection:
+        row = "SELECT status, builtin, safe_to_retry, waiting_for FROM tool_calls"
+        assert connection.execute(row).fetchone() == ("running", False, None, None)
+        connection.execute("UPDATE tool_calls SET status = 'ambiguous'")
+        assert connection.execute("SELECT count(*) FROM ambiguous_calls").fetchone() == (1,)
+
+
 def test_of_two_migrations_at_once_one_does_it_and_the_other_finds_it_done(empty_database):
     with ThreadPoolExecutor(2) as threads:
         done = list(threads.map(schema.migrate, [empty_database] * 2))
@@ -190,6 +207,16 @@ def test_the_command_says_why_a_database_is_not_reached():
     assert "Traceback" not in result.output
 
 
+WORKER = (
+    "INSERT INTO workers (worker_id, service, kind, host, pid, lease_secs, slots, offers) "
+    "VALUES ('w', 's', 'functions', 'h', 1, 5, 1, '[]') RETURNING 1"
+)
+CLAIM = (
+    "INSERT INTO claims (effect_id, kind, context_id, version, run_id, service, worker_id) "
+    "VALUES ('e', 'run', 'kept', 1, 'r', 's', 'w') RETURNING 1"
+)
+
+
 class TestTheArchive:
     """Frames stay as they were stored, whoever asks, also the server's superuser."""
 
@@ -262,6 +289,7 @@ class TestTheArchive:
 
     def test_an_erased_conversation_leaves_a_receipt_and_nothing_else(self, transaction):
         rows.write(transaction, "other", [b'{"type":"LLMRunFrame"}'])
+        transaction.execute(CLAIM)
         head = transaction.execute("SELECT chain FROM contexts WHERE context_id = 'kept'").fetchone()
         receipts = transaction.execute(
             "SELECT context_id, version, frame_count, erased_by = SESSION_USER, why, chain "
@@ -295,7 +323,12 @@ class TestRoles:
 
     @pytest.mark.parametrize("role", ["projector", "worker", "operator", "reader"])
     def test_everybody_reads_everything(self, transaction, role):
-        for table in (*metadata.tables, VERSION_TABLE, "transcript", "lag"):
+        views = [
+            name
+            for (name,) in transaction.execute("SELECT viewname FROM pg_views WHERE schemaname = 'public'")
+        ]
+        assert len(views) > 10
+        for table in (*metadata.tables, VERSION_TABLE, *views):
             self.act(transaction, role, f"SELECT count(*) FROM {table}")
         assert self.act(transaction, role, "SELECT context_at('kept') IS NOT NULL") == [(True,)]
 
@@ -315,6 +348,10 @@ class TestRoles:
                 "INSERT INTO erasures (context_id, version, frame_count, why, chain) VALUES "
                 "('kept', 1, 1, 'x', '')",
             ),
+            *((role, WORKER) for role in ("projector", "operator", "reader")),
+            *((role, CLAIM) for role in ("projector", "operator", "reader")),
+            ("worker", "UPDATE runs SET status = 'failed'"),
+            ("worker", "INSERT INTO outbox DEFAULT VALUES"),
             ("reader", "SELECT settle_outcome('kept', 1, 'unknown', NULL, 'x')"),
             ("worker", "SELECT settle_outcome('kept', 1, 'unknown', NULL, 'x')"),
         ],
@@ -330,6 +367,10 @@ class TestRoles:
             ("operator", "SELECT settle_outcome('kept', 1, 'unknown', NULL, 'x')"),
             ("operator", "SELECT version FROM erase('kept', 'x')"),
             ("projector", "DELETE FROM messages RETURNING 1"),
+            ("worker", WORKER),
+            ("worker", CLAIM),
+            ("worker", "UPDATE workers SET heartbeat_at = clock_timestamp() RETURNING 1"),
+            ("worker", "DELETE FROM claims RETURNING 1"),
         ],
     )
     def test_what_a_role_may(self, transaction, role, statement):

@@ -336,8 +336,7 @@ class TestViews:
         used = transaction.execute(
             "SELECT view_name, table_name, column_name FROM information_schema.view_column_usage "
             "WHERE (table_name, column_name) IN (('frames', 'payload'), ('messages', 'message'), "
-            "('contexts', 'state'), ('context_settings', 'value'), ('rejected_frames', 'value'), "
-            "('tool_calls', 'arguments'), ('tool_calls', 'result'))"
+            "('contexts', 'state'), ('context_settings', 'value'), ('rejected_frames', 'value'))"
         ).fetchall()
         assert used == []
 

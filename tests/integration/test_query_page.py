@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 from tests.integration.databases import made
 from tests.integration.test_batches import HISTORIES, Log, Projecting
@@ -17,9 +18,23 @@ from frameledger_services.embedded import postgres as embedded_postgres
 PAGE = Path(__file__).parents[2] / "infra" / "queries.md"
 EXAMPLE = re.compile(r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLES = EXAMPLE.findall(PAGE.read_text(encoding="utf-8"))
-CONVERSATIONS = ("barge-in", "parallel-tools", "history-replaced")
+CONVERSATIONS = ("barge-in", "parallel-tools", "history-replaced", "ambiguous-payments")
 MORNING = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
 WIDTH = 100
+# Alive for as long as the test lasts.
+WORKERS = """
+INSERT INTO workers (worker_id, kind, service, host, pid, lease_secs, slots, serves, serves_all, offers)
+VALUES
+    ('functions-7f31', 'functions', 'functions', 'here', 1, 86400, 64, '{pay,search}', false, '{"functions": [
+        {"name": "pay", "schema": {}, "options": {"cancel_on_interruption": true, "timeout_secs": 30}},
+        {"name": "search", "schema": {}, "options": {
+            "cancel_on_interruption": false, "timeout_secs": 60, "cancellable_by_llm": true, "safe_to_retry": true}}
+    ]}'),
+    ('inference-02c9', 'inference', 'inference', 'here', 2, 86400, 128, '{meadow-2}', true, '{"provider": "scripted"}');
+
+INSERT INTO claims (effect_id, kind, context_id, version, requested_version, ordinal, tool_call_id, service, worker_id)
+VALUES ('an effect', 'call', 'ambiguous-payments', 60, 59, 0, 'p5', 'functions', 'functions-7f31');
+"""
 
 
 def test_every_query_on_the_page_is_followed_by_what_it_prints():
@@ -36,7 +51,8 @@ def test_a_query_prints_what_the_page_says(query, printed, morning):
 
 @pytest.fixture(scope="module")
 def morning(database_server, migrated_template):
-    """The database that the page is about: three conversations, ten minutes apart, and a record that is no frame."""
+    """The database that the page is about: four conversations, ten minutes apart, a record that is no frame,
+    and two live workers."""
     log = Log()
     times = []
     for number, name in enumerate(CONVERSATIONS):
@@ -59,6 +75,8 @@ def morning(database_server, migrated_template):
 
     with made(database_server, template=migrated_template) as (_, address):
         asyncio.run(fill(address))
+        with psycopg.connect(address) as connection:
+            connection.execute(WORKERS)
         yield address
 
 

@@ -44,16 +44,41 @@ CROSS JOIN LATERAL generate_series(1, frames, 20) AS v;
 INSERT INTO eras (context_id, era, valid_from)
 SELECT 'context-' || n, era, 1000 + era FROM generate_series(1, {CONTEXTS}) AS n, generate_series(2, 5) AS era;
 
-INSERT INTO runs (context_id, run_id, requested_version, opened_version, closed_version, requested_at, trigger, status)
+INSERT INTO runs (context_id, run_id, requested_version, opened_version, closed_version, requested_at, opened_at,
+    started_at, heard_version, started_version, input_tokens, model, trigger, status)
 SELECT context_id, format('run-%s', v), v, v, v + 2, timestamptz '2026-01-01' + v * interval '1 s',
-    'LLMRunFrame', 'ended'
+    timestamptz '2026-01-01' + v * interval '1 s', timestamptz '2026-01-01' + v * interval '1 s',
+    v - 1, v - 4, 10, 'm', 'LLMRunFrame',
+    CASE WHEN v = 36 AND context_id LIKE '%99' THEN 'open' ELSE 'ended' END
 FROM made CROSS JOIN LATERAL generate_series(4, frames, 8) AS v;
 
+UPDATE messages SET run_id = format('run-%s', valid_from - 4) WHERE role = 'assistant';
+
+INSERT INTO tool_calls (context_id, requested_version, ordinal, requested_at, started_at, settled_at, tool_call_id,
+    function_name, arguments, status)
+SELECT context_id, v, 0, timestamptz '2026-01-01' + v * interval '1 s', timestamptz '2026-01-02',
+    timestamptz '2026-01-03', 'call-' || v, 'look', '{{}}',
+    CASE WHEN v = 37 AND context_id LIKE '%99' THEN 'waiting' WHEN v = 37 AND context_id LIKE '%98' THEN 'ambiguous'
+        WHEN v = 37 AND context_id LIKE '%97' THEN 'running' ELSE 'done' END
+FROM made CROSS JOIN LATERAL generate_series(5, frames, 8) AS v;
+
+INSERT INTO workers (worker_id, kind, service, host, pid, lease_secs, slots, offers, heartbeat_at, stopped_at)
+SELECT 'worker-' || n, 'functions', 'tools', 'here', n, 86400, 4, '{{"functions": [{{"name": "look"}}]}}',
+    clock_timestamp(), CASE WHEN n % 1000 > 0 THEN now() END
+FROM generate_series(1, 5000) AS n;
+
+INSERT INTO claims (effect_id, version, kind, context_id, run_id, service, worker_id, claimed_at, finished_at, finish)
+SELECT 'effect-' || n, n, 'run', 'context-' || n % 2000, 'run-' || n, 'tools', 'worker-' || n % 5000,
+    timestamptz '2026-01-01' + n * interval '1 s',
+    CASE WHEN n % 100 > 0 THEN now() END, CASE WHEN n % 100 > 0 THEN 'done' END
+FROM generate_series(1, 20000) AS n;
+
 INSERT INTO contexts (context_id, version, state_version, started_at, last_at, fold_version, chain, state,
-    parked_version, parked_at, parked_error)
+    parked_version, parked_at, parked_error, turn_opened_version, turn_waits)
 SELECT context_id, frames, frames, timestamptz '2026-01-01' + row_number() OVER () * interval '1 min', now(), 1,
     sha256('x'), json_build_object('filler', repeat(md5(context_id), 30)),
-    CASE WHEN parked THEN 7 END, CASE WHEN parked THEN now() END, CASE WHEN parked THEN 'x' END
+    CASE WHEN parked THEN 7 END, CASE WHEN parked THEN now() END, CASE WHEN parked THEN 'x' END,
+    CASE WHEN parked THEN 5 END, CASE WHEN parked THEN false END
 FROM (SELECT *, context_id LIKE '%99' AS parked FROM made) AS made;
 
 INSERT INTO outbox (topic, partition, "offset", ordinal, kind, to_topic, headers)
@@ -115,6 +140,30 @@ def counted(connection: psycopg.Connection) -> dict[str, tuple[int, int]]:
         (f"SELECT * FROM conversations WHERE context_id = '{ONE}'", 5),
         ("SELECT * FROM conversations LIMIT 10", 30),
         ("SELECT * FROM parked", 40),
+        (f"SELECT * FROM run_history WHERE context_id = '{ONE}'", 40),
+        (
+            f"SELECT * FROM run_history WHERE context_id = '{LONG}'",
+            LONG_MESSAGES * 1.1 + LONG_FRAMES / 4 + 10,
+        ),
+        (f"SELECT * FROM token_usage WHERE context_id = '{ONE}'", 10),
+        (f"SELECT * FROM latency WHERE context_id = '{ONE}'", 12),
+        (f"SELECT * FROM tool_call_history WHERE context_id = '{ONE}'", 10),
+        ("SELECT * FROM waiting", 25),
+        ("SELECT * FROM ambiguous_calls", 25),
+        ("SELECT * FROM tools_on_offer", 10),
+        ("SELECT * FROM services", 220),
+        # What a timekeeper and whoever takes work over ask.
+        ("SELECT * FROM contexts WHERE turn_opened_version IS NOT NULL OR bot_since_version IS NOT NULL", 25),
+        ("SELECT * FROM runs WHERE status = 'open' ORDER BY opened_at LIMIT 10", 10),
+        (
+            "SELECT * FROM tool_calls WHERE status IN ('announced', 'dispatched', 'running') "
+            "ORDER BY requested_at LIMIT 10",
+            10,
+        ),
+        ("SELECT * FROM tool_calls WHERE status = 'waiting' ORDER BY waiting_deadline LIMIT 10", 10),
+        ("SELECT * FROM claims WHERE worker_id = 'worker-100' AND finished_at IS NULL", 10),
+        (f"SELECT * FROM claims WHERE context_id = '{ONE}' AND version < 9999", 10),
+        ("SELECT * FROM claims WHERE claimed_at < '2026-01-01 00:00:09Z'", 10),
         (
             """SELECT * FROM outbox WHERE topic = 'llm.frames' AND partition = 7 ORDER BY "offset" LIMIT 10""",
             10,

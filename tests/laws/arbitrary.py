@@ -98,6 +98,7 @@ FIELD_VALUES: dict[str, tuple[Any, ...]] = {
         FunctionCallResultProperties(run_llm=True),
         FunctionCallResultProperties(run_llm=False, is_final=False),
     ),
+    "settled_as": (None, "done", "failed", "ambiguous", "resolved"),
     "is_realtime_service": (True, False),
     "user_turn_strategies": (None, {"start": ["vad"]}),
 }

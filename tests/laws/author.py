@@ -305,6 +305,8 @@ class Author:
             run_llm=rng.choice((None, None, None, True, False)),
             properties=FunctionCallResultProperties(is_final=False, run_llm=word) if intermediate else None,
             call_attempt=self._call_attempt(call, rng),
+            settled_as=rng.choice((None, None, "done", "failed", "ambiguous", "ambiguous")),
+            opened_version=rng.choice((None, None, None, None, call.requested_version, 1)),
         )
 
     def _cancel(self, call: Call, rng: Random) -> Frame:
@@ -332,6 +334,8 @@ class Author:
         yield 0.4, lambda rng: LLMUpdateSettingsFrame(settings=rng.choice(FIELD_VALUES["settings"]))
         yield 0.7, self._unannounced
         yield 0.4, self._of_a_past_call
+        if self.state.calls.ambiguous:
+            yield 1.0, self._resolution
         yield 0.2, lambda rng: UnknownFrame(type=rng.choice(("NoSuchFrame", "LLMRunFrame")), v=2)
         yield 1.0, arbitrary
 
@@ -364,6 +368,18 @@ class Author:
                 FunctionCallCancelFrame(run_llm=True, **named),
                 FunctionCallInProgressFrame(arguments={}, call_attempt=rng.choice((None, 1)), **named),
             )
+        )
+
+    def _resolution(self, rng: Random) -> Frame:
+        """A person's word about an ambiguous call."""
+        one = rng.choice(self.state.calls.ambiguous)
+        return FunctionCallResultFrame(
+            function_name="weather",
+            tool_call_id=one.tool_call_id,
+            result=rng.choice(RESULTS),
+            run_llm=rng.choice((None, None, True, False)),
+            settled_as="resolved",
+            opened_version=rng.choice((None, None, one.requested_version, 1)),
         )
 
     def _piece(self, rng: Random) -> str:

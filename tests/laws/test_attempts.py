@@ -9,8 +9,10 @@ from tests.laws.strategies import Moment, conversations, moments, words_in
 from frameledger.evolve.changes import (
     CallAnnounced,
     CallDispatched,
+    CallInterrupted,
     CallKey,
     CallProgressed,
+    CallResolved,
     CallSettled,
     CallStarted,
     CallWaiting,
@@ -128,9 +130,9 @@ def test_only_the_attempt_that_ended_its_run_has_its_calls_dispatched(frames):
                 assert announced[change.key] in committed
 
 
-@pytest.mark.rule("R3.1", "R3.4", "RA5.commit", "RA5.start")
+@pytest.mark.rule("R3.1", "R3.4", "R3.8", "RA5.commit", "RA5.start")
 @given(conversations())
-def test_a_call_is_announced_dispatched_started_and_settled_at_most_once_and_in_this_order(frames):
+def test_a_call_is_announced_dispatched_started_settled_and_resolved_at_most_once_and_in_this_order(frames):
     stages: dict[CallKey, str] = {}
     open_ids: dict[str, CallKey] = {}
     for moment in moments(frames):
@@ -154,15 +156,21 @@ def test_a_call_is_announced_dispatched_started_and_settled_at_most_once_and_in_
                         assert running.safe_to_retry
                         assert moment.frame.call_attempt > (running.call_attempt or 0)
                     else:
-                        assert stage != "settled"
+                        assert stage in ("nobody announced it", "announced", "dispatched")
                     stages[change.key] = "running"
-                case CallWaiting() | CallProgressed():
+                case CallWaiting() | CallInterrupted() | CallProgressed():
                     assert stages[change.key] == "running"
                 case CallSettled():
-                    assert stages[change.key] != "settled"
-                    assert (change.end == "done") <= (stages[change.key] == "running")
+                    assert stages[change.key] in ("announced", "dispatched", "running")
+                    assert (change.end in ("done", "failed", "ambiguous")) <= (
+                        stages[change.key] == "running"
+                    )
                     assert (change.end == "forgotten") <= (stages[change.key] != "running")
                     assert open_ids.pop(change.tool_call_id) == change.key
+                    stages[change.key] = "ambiguous" if change.end == "ambiguous" else "settled"
+                case CallResolved():
+                    assert stages[change.key] == "ambiguous"
+                    assert change.tool_call_id not in open_ids
                     stages[change.key] = "settled"
         assert open_ids.keys() == moment.after.calls.open.keys()
 

@@ -25,6 +25,7 @@ from frameledger.frames import (
     UserStartedSpeakingFrame,
     UserStoppedSpeakingFrame,
 )
+from frameledger.ids import ToolCallId
 
 
 @pytest.mark.rule("R4.4")
@@ -87,10 +88,10 @@ def waits_for_an_answer(moment: Moment) -> bool:
     if terms.recording or terms.ended or moment.step.outcome != "applied":
         return False
     if isinstance(frame, FunctionCallResultFrame):
-        call = moment.before.calls.open[frame.tool_call_id]
-        owed_a_cancel = (
-            call.running is not None and call.running.interrupted and frame.call_attempt is not None
-        )
+        # A person's word about an ambiguous call is about none that is open.
+        call = moment.before.calls.open.get(ToolCallId(frame.tool_call_id))
+        running = None if call is None else call.running
+        owed_a_cancel = running is not None and running.interrupted and frame.call_attempt is not None
         words = (frame.run_llm, frame.properties and frame.properties.run_llm)
         return frame.result is not None and not owed_a_cancel and False not in words
     heard = isinstance(frame, UserStartedSpeakingFrame | UserStoppedSpeakingFrame | TranscriptionFrame)

@@ -196,7 +196,7 @@ def test_the_changes_of_all_steps_make_the_folded_messages(frames):
 
 
 @given(st.lists(MOVES, min_size=1, max_size=3))
-def test_a_conversation_at_rest_keeps_nothing_of_its_past_but_two_short_lists_of_ids(pieces):
+def test_a_conversation_at_rest_keeps_nothing_of_its_past_but_three_short_lists_of_calls(pieces):
     author = Author(CONTEXT)
     for moves in pieces:
         for move in moves:
@@ -208,13 +208,14 @@ def test_a_conversation_at_rest_keeps_nothing_of_its_past_but_two_short_lists_of
     at_rest = replace(
         state,
         speech=Speech(response=state.speech.response, thought=state.speech.thought, said=state.speech.said),
-        calls=Calls(barred=state.calls.barred, settled=state.calls.settled),
+        calls=Calls(barred=state.calls.barred, settled=state.calls.settled, ambiguous=state.calls.ambiguous),
         runs=Runs(),
         turn=None,
     )
     assert state == at_rest
     assert len(state.calls.barred) <= 256
     assert len(state.calls.settled) <= 32
+    assert len(state.calls.ambiguous) <= 256
 
 
 def test_the_stored_state_does_not_grow_with_the_turns_that_are_over():

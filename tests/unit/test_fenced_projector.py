@@ -18,6 +18,9 @@ class Consumer:
     def __init__(self):
         self.paused = set()
 
+    async def getmany(self, **_):
+        return {place: [received(place, n) for n in range(3)] for place in self.assignment()}
+
     def assignment(self):
         return {TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)}
 
@@ -42,12 +45,17 @@ def test_a_fence_in_the_first_batch_of_a_fetch_takes_the_others_back_too(monkeyp
     consumer, relay = Consumer(), SimpleNamespace(hand_over=None)
     projector = service._Projector(consumer, None, relay, None, TOPICS, nobody_listens)
     monkeypatch.setattr(projector, "_batches", FencedBatches())
-    projector._owned = {number: Owned(number, epoch=1, next_offset=0) for number in (0, 1)}
+    projector._owned.update({number: Owned(number, epoch=1, next_offset=0) for number in (0, 1)})
     monkeypatch.setattr(service, "MAX_BATCH_BYTES", 1)  # each record is a batch
 
-    asyncio.run(
-        projector._store({place: [received(place, n) for n in range(3)] for place in consumer.assignment()})
-    )
+    async def two_looks():
+        await projector._ahead.look()
+        # What was read ahead by then is of no use either.
+        await projector._ahead.look()
+        await projector._store(projector._ahead.take(1))
+        assert projector._ahead.take(100).found == []
+
+    asyncio.run(two_looks())
 
     # What was read of both is dropped, so both are read again from where the database says.
     assert projector._owned == {}

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from frameledger.evolve import call_messages, groups, open_calls, results
 from frameledger.evolve.changes import (
     CallAnnounced,
+    CallInterrupted,
     CallStarted,
     CallWaiting,
 )
@@ -58,7 +59,13 @@ def announced(draft: Draft, frame: FunctionCallsStartedFrame) -> Reason | None:
         open_calls.unbar(draft, tool_call_id)
         draft.changes.append(
             CallAnnounced(
-                open_calls.key(call), tool_call_id, one.function_name, one.arguments, by.run_id, by.group_id
+                open_calls.key(call),
+                tool_call_id,
+                one.function_name,
+                one.arguments,
+                by.run_id,
+                by.group_id,
+                one.builtin,
             )
         )
     return "call_open_already" if skipped and skipped == len(frame.function_calls) else None
@@ -115,6 +122,7 @@ def interrupted(draft: Draft) -> set[str]:
         if call.running is not None and call.running.synchronous and not call.running.interrupted:
             touched.add(call.group)
             open_calls.put(draft, replace(call, running=replace(call.running, interrupted=True)))
+            draft.changes.append(CallInterrupted(open_calls.key(call), call.tool_call_id))
     return touched
 
 
@@ -174,9 +182,8 @@ def _start(draft: Draft, call: Call, frame: FunctionCallInProgressFrame) -> None
         frame.waiting is not None,
     )
     open_calls.put(draft, replace(call, stage="running", running=running))
-    draft.changes.append(_started_change(call, frame, synchronous))
-    if frame.waiting is not None:
-        draft.changes.append(CallWaiting(open_calls.key(call), call.tool_call_id))
+    draft.changes.append(_started_change(call, frame, running))
+    _note_waiting(draft, call, frame)
     if not synchronous:
         groups.turned_out_asynchronous(draft, call)
 
@@ -192,7 +199,7 @@ def _started_again(
         and frame.worker == running.worker
     ):
         open_calls.put(draft, replace(call, running=replace(running, waiting=True)))
-        draft.changes.append(CallWaiting(open_calls.key(call), call.tool_call_id))
+        _note_waiting(draft, call, frame)
         return None
     if (
         running.safe_to_retry
@@ -206,7 +213,8 @@ def _started_again(
             waiting=frame.waiting is not None,
         )
         open_calls.put(draft, replace(call, running=taken_over))
-        draft.changes.append(_started_change(call, frame, running.synchronous, again=True))
+        draft.changes.append(_started_change(call, frame, taken_over, again=True))
+        _note_waiting(draft, call, frame)
         return None
     return "call_started"
 
@@ -221,8 +229,15 @@ def _group_id(frame: FunctionCallsStartedFrame | FunctionCallInProgressFrame) ->
     return None if frame.group_id is None else GroupId(frame.group_id)
 
 
+def _note_waiting(draft: Draft, call: Call, frame: FunctionCallInProgressFrame) -> None:
+    waiting = frame.waiting
+    if waiting is not None:
+        key = open_calls.key(call)
+        draft.changes.append(CallWaiting(key, call.tool_call_id, waiting.for_, waiting.deadline))
+
+
 def _started_change(
-    call: Call, frame: FunctionCallInProgressFrame, synchronous: bool, *, again: bool = False
+    call: Call, frame: FunctionCallInProgressFrame, running: Running, *, again: bool = False
 ) -> CallStarted:
     return CallStarted(
         open_calls.key(call),
@@ -230,8 +245,10 @@ def _started_change(
         frame.function_name,
         frame.arguments,
         _group_id(frame),
-        None if frame.call_attempt is None else Attempt(frame.call_attempt),
-        frame.worker,
-        synchronous,
+        running.call_attempt,
+        running.worker,
+        running.synchronous,
+        running.safe_to_retry,
+        None if again else frame.timeout_secs,
         again,
     )

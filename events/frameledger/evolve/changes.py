@@ -17,7 +17,8 @@ Message = Mapping[str, Any]
 
 SettingName = Literal["tools", "tool_choice", "settings", "prompt_caching", "skip_tts", "recording", "ended"]
 RunEnd = Literal["ended", "failed", "interrupted", "replaced", "context_ended"]
-CallEnd = Literal["done", "cancelled", "forgotten"]
+CallEnd = Literal["done", "failed", "ambiguous", "cancelled", "forgotten"]
+"""`ambiguous`: nobody knows whether it happened, until a person resolves it."""
 
 
 @value
@@ -108,6 +109,7 @@ class CallAnnounced:
     arguments: Any
     run_id: RunId | None
     group_id: GroupId | None
+    builtin: bool = False
 
 
 @value
@@ -120,7 +122,11 @@ class CallDispatched:
 
 @value
 class CallStarted:
-    """A call runs; `again` if a later attempt takes it over. One that nobody announced begins to exist here."""
+    """A call runs; `again` if a later attempt takes it over. One that nobody announced begins to exist here.
+
+    A call keeps the terms that it started on (`synchronous`, `safe_to_retry`, `timeout_secs`): those of a later start
+    count for nothing, and its `timeout_secs` is not here.
+    """
 
     key: CallKey
     tool_call_id: ToolCallId
@@ -130,12 +136,24 @@ class CallStarted:
     call_attempt: Attempt | None
     worker: str | None
     synchronous: bool
+    safe_to_retry: bool = False
+    timeout_secs: float | None = None
     again: bool = False
 
 
 @value
 class CallWaiting:
-    """The running call now waits for a person."""
+    """The running call now waits for a person: for whom or what, and until when, in the words of its worker."""
+
+    key: CallKey
+    tool_call_id: ToolCallId
+    for_: str
+    deadline: str | None = None
+
+
+@value
+class CallInterrupted:
+    """The running call is owed a cancel by its worker, which may still answer with what it has done."""
 
     key: CallKey
     tool_call_id: ToolCallId
@@ -160,6 +178,15 @@ class CallSettled:
     result: Any = None
 
 
+@value
+class CallResolved:
+    """A person said what became of a call that was settled as ambiguous. `result` is None for no result."""
+
+    key: CallKey
+    tool_call_id: ToolCallId
+    result: Any = None
+
+
 Change = (
     MessageAppended
     | MessageReplaced
@@ -174,6 +201,8 @@ Change = (
     | CallDispatched
     | CallStarted
     | CallWaiting
+    | CallInterrupted
     | CallProgressed
     | CallSettled
+    | CallResolved
 )

@@ -123,7 +123,7 @@ def without_empty(draft: Draft) -> None:
     if len(inhabited) != len(draft.calls.groups):
         calls = draft.calls
         kept = {key: group for key, group in calls.groups.items() if key in inhabited}
-        draft.calls = Calls(calls.open, kept, calls.barred, calls.settled)
+        draft.calls = Calls(calls.open, kept, calls.barred, calls.settled, calls.ambiguous)
 
 
 def _is_due(draft: Draft, key: str) -> bool:
@@ -161,4 +161,5 @@ def _unite(draft: Draft, *, into: str, key: str) -> None:
 
 def _put(draft: Draft, key: str, group: Group) -> None:
     calls = draft.calls
-    draft.calls = Calls(calls.open, {**calls.groups, key: group}, calls.barred, calls.settled)
+    groups = {**calls.groups, key: group}
+    draft.calls = Calls(calls.open, groups, calls.barred, calls.settled, calls.ambiguous)

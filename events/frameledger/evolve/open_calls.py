@@ -7,7 +7,7 @@ from typing import Any
 from frameledger.evolve.changes import CallDispatched, CallEnd, CallKey, CallSettled
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
-from frameledger.evolve.state import Call, Calls
+from frameledger.evolve.state import Ambiguous, Call, Calls
 from frameledger.ids import ToolCallId
 from frameledger.values import replace
 
@@ -17,11 +17,15 @@ BARRED_REMEMBERED = 256
 SETTLED_REMEMBERED = 32
 """Ids that settled lately are remembered only to tell an auditor `call_settled` from `call_unknown`."""
 
+AMBIGUOUS_REMEMBERED = 256
+"""A person may resolve a call that was settled as ambiguous while it is among the newest of these."""
+
 
 def put(draft: Draft, call: Call) -> None:
     """Open a call, or let it take the place of what it was."""
     calls = draft.calls
-    draft.calls = Calls({**calls.open, call.tool_call_id: call}, calls.groups, calls.barred, calls.settled)
+    all_open = {**calls.open, call.tool_call_id: call}
+    draft.calls = Calls(all_open, calls.groups, calls.barred, calls.settled, calls.ambiguous)
 
 
 def dispatch(draft: Draft, call: Call) -> None:
@@ -35,7 +39,11 @@ def settle(draft: Draft, call: Call, end: CallEnd, value: Any = None) -> None:
     calls = draft.calls
     still_open = {name: one for name, one in calls.open.items() if name != call.tool_call_id}
     settled = (*calls.settled, call.tool_call_id)[-SETTLED_REMEMBERED:]
-    draft.calls = Calls(still_open, calls.groups, calls.barred, settled)
+    ambiguous = calls.ambiguous
+    if end == "ambiguous":
+        one = Ambiguous(call.tool_call_id, call.requested_version, call.ordinal)
+        ambiguous = (*ambiguous, one)[-AMBIGUOUS_REMEMBERED:]
+    draft.calls = Calls(still_open, calls.groups, calls.barred, settled, ambiguous)
     draft.changes.append(CallSettled(key(call), call.tool_call_id, end, value))
 
 

@@ -1,31 +1,31 @@
-"""How calls end: results, in between or final, and cancels; what they write and whether they ask (R3.4, R3.5, R3.7)."""
+"""How calls end: results, in between or final, and cancels; what they write and whether they ask (R3.4, R3.5, R3.7).
+
+An ambiguous call has a second end: a person says what became of it (R3.8).
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
-from frameledger.evolve import call_messages, groups, open_calls
-from frameledger.evolve.changes import CallProgressed
+from frameledger.evolve import call_messages, groups, open_calls, runs
+from frameledger.evolve.changes import CallEnd, CallKey, CallProgressed, CallResolved
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
-from frameledger.evolve.state import Call, Running
+from frameledger.evolve.state import Ambiguous, Call, Running
 from frameledger.frames import FunctionCallCancelFrame, FunctionCallResultFrame
 from frameledger.ids import ToolCallId
+from frameledger.values import replace
 
 
 def result(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
     """A result, final or in between, goes where its call was made (R3.4, R3.5); R3.7 says whether it asks."""
-    found = _running(draft, ToolCallId(frame.tool_call_id), frame.call_attempt)
+    if frame.settled_as == "resolved":
+        return _resolve(draft, frame)
+    found = _running(draft, frame)
     if isinstance(found, str):
         return found
     call, running = found
-    word = frame.run_llm
-    if frame.properties is not None:
-        if frame.properties.run_llm is not None:
-            word = frame.properties.run_llm
-        if not frame.properties.is_final:
-            return _intermediate(draft, call, running, frame.result, word)
-    open_calls.settle(draft, call, "done", frame.result)
+    if frame.properties is not None and not frame.properties.is_final:
+        return _intermediate(draft, call, running, frame)
+    open_calls.settle(draft, call, _end(frame), frame.result)
     if running.synchronous:
         if running.era != draft.place.era:
             return "place_replaced"
@@ -36,7 +36,9 @@ def result(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
         groups.asks_only_for_who_waited(draft, call)
     else:
         has_result = frame.result is not None
-        groups.answered(draft, call, word=word, has_result=has_result, synchronous=running.synchronous)
+        groups.answered(
+            draft, call, word=_word(frame), has_result=has_result, synchronous=running.synchronous
+        )
     if frame.result is not None:
         groups.had_result(draft, call)
     return None
@@ -44,16 +46,9 @@ def result(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
 
 def cancel(draft: Draft, frame: FunctionCallCancelFrame) -> Reason | None:
     """Settle a call as cancelled. One that has not started writes nothing and may not start any more (R3.4)."""
-    tool_call_id = ToolCallId(frame.tool_call_id)
-    call = draft.calls.open.get(tool_call_id)
-    if call is None:
-        return (
-            "target_over"
-            if frame.opened_version is not None
-            else open_calls.no_such_call(draft, tool_call_id)
-        )
-    if frame.opened_version is not None and frame.opened_version != call.requested_version:
-        return "target_over"
+    call = _meant(draft, frame)
+    if isinstance(call, str):
+        return call
     if call.running is None:
         open_calls.bar(draft, call)
         open_calls.settle(draft, call, "cancelled")
@@ -81,27 +76,82 @@ def settle_cancelled(draft: Draft, call: Call, running: Running) -> None:
         draft.rewrite(running.position, call_messages.cancelled(call.tool_call_id))
 
 
-def _intermediate(draft: Draft, call: Call, running: Running, value: Any, word: bool | None) -> Reason | None:
-    """A result in between: asynchronous calls only; it settles nothing and asks like a final one (R3.4, R3.6)."""
-    if running.synchronous:
-        return "intermediate_of_synchronous"
-    if value is None:
-        return "nothing_said"
-    draft.append(call_messages.intermediate_result(call.tool_call_id, value))
-    draft.changes.append(CallProgressed(open_calls.key(call), call.tool_call_id, value))
-    groups.answered(draft, call, word=word, has_result=True, synchronous=False)
+def _resolve(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
+    """A person says what became of an ambiguous call, once: a message at the end, and a run as for a result that waits
+    for nobody (R3.8)."""
+    tool_call_id = ToolCallId(frame.tool_call_id)
+    if tool_call_id in draft.calls.open:
+        return "call_open_already"
+    one = _newest_ambiguous(draft, tool_call_id, frame.opened_version)
+    if one is None:
+        return _over(draft, tool_call_id, frame.opened_version)
+    others = tuple(other for other in draft.calls.ambiguous if other is not one)
+    draft.calls = replace(draft.calls, ambiguous=others)
+    draft.append(call_messages.later_result(tool_call_id, frame.result))
+    key = CallKey(one.requested_version, one.ordinal)
+    draft.changes.append(CallResolved(key, tool_call_id, frame.result))
+    word = _word(frame)
+    if word or (word is None and frame.result is not None):
+        runs.ask_for_result(draft)
     return None
 
 
-def _running(
-    draft: Draft, tool_call_id: ToolCallId, call_attempt: int | None
-) -> tuple[Call, Running] | Reason:
-    call = draft.calls.open.get(tool_call_id)
-    if call is None or call.running is None:
-        return open_calls.no_such_call(draft, tool_call_id)
-    if _is_superseded(call.running, call_attempt):
+def _newest_ambiguous(draft: Draft, tool_call_id: ToolCallId, opened_version: int | None) -> Ambiguous | None:
+    for one in reversed(draft.calls.ambiguous):
+        if one.tool_call_id == tool_call_id and opened_version in (None, one.requested_version):
+            return one
+    return None
+
+
+def _intermediate(
+    draft: Draft, call: Call, running: Running, frame: FunctionCallResultFrame
+) -> Reason | None:
+    """A result in between: asynchronous calls only; it settles nothing and asks like a final one (R3.4, R3.6)."""
+    if running.synchronous:
+        return "intermediate_of_synchronous"
+    if frame.result is None:
+        return "nothing_said"
+    draft.append(call_messages.intermediate_result(call.tool_call_id, frame.result))
+    draft.changes.append(CallProgressed(open_calls.key(call), call.tool_call_id, frame.result))
+    groups.answered(draft, call, word=_word(frame), has_result=True, synchronous=False)
+    return None
+
+
+def _end(frame: FunctionCallResultFrame) -> CallEnd:
+    return frame.settled_as if frame.settled_as in ("failed", "ambiguous") else "done"
+
+
+def _word(frame: FunctionCallResultFrame) -> bool | None:
+    """What the frame says about a run, if anything: its properties outrank it."""
+    if frame.properties is not None and frame.properties.run_llm is not None:
+        return frame.properties.run_llm
+    return frame.run_llm
+
+
+def _running(draft: Draft, frame: FunctionCallResultFrame) -> tuple[Call, Running] | Reason:
+    call = _meant(draft, frame)
+    if isinstance(call, str):
+        return call
+    if call.running is None:
+        return open_calls.no_such_call(draft, call.tool_call_id)
+    if _is_superseded(call.running, frame.call_attempt):
         return "attempt_superseded"
     return call, call.running
+
+
+def _meant(draft: Draft, frame: FunctionCallResultFrame | FunctionCallCancelFrame) -> Call | Reason:
+    """The open call that the frame names; by `opened_version` it may name that call and no later one of the id."""
+    tool_call_id = ToolCallId(frame.tool_call_id)
+    call = draft.calls.open.get(tool_call_id)
+    if call is None:
+        return _over(draft, tool_call_id, frame.opened_version)
+    if frame.opened_version is not None and frame.opened_version != call.requested_version:
+        return "target_over"
+    return call
+
+
+def _over(draft: Draft, tool_call_id: ToolCallId, opened_version: int | None) -> Reason:
+    return "target_over" if opened_version is not None else open_calls.no_such_call(draft, tool_call_id)
 
 
 def _is_superseded(running: Running, call_attempt: int | None) -> bool:

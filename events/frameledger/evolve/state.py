@@ -41,12 +41,14 @@ class Terms:
 
 @value
 class Turn:
-    """A user turn being heard (R1): still speaking, or stopped and waiting for its final words."""
+    """A user turn being heard (R1): still speaking, or stopped (first at `stopped_version`) and waiting for its final
+    words."""
 
     opened_version: Version
     speaking: bool = True
     words: Text | None = None
     interim_pending: bool = False
+    stopped_version: Version | None = None
 
     @property
     def holds_floor(self) -> bool:
@@ -158,13 +160,24 @@ class Group:
 
 
 @value
+class Ambiguous:
+    """A call that was settled without anybody knowing whether it happened: a person may still say."""
+
+    tool_call_id: ToolCallId
+    requested_version: Version
+    ordinal: int
+
+
+@value
 class Calls:
-    """All open calls and their groups; the newest ids that may not start (`barred`) or lately settled."""
+    """All open calls and their groups; the newest ids that may not start (`barred`) or lately settled; the newest
+    calls that were settled as ambiguous and not resolved since."""
 
     open: Mapping[ToolCallId, Call] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
     barred: tuple[ToolCallId, ...] = ()
     settled: tuple[ToolCallId, ...] = ()
+    ambiguous: tuple[Ambiguous, ...] = ()
 
 
 @value

@@ -38,7 +38,7 @@ def stopped(draft: Draft, frame: UserStoppedSpeakingFrame) -> Reason | None:
         _close(draft, turn)
         _pay_turn_debt(draft)
         return None
-    draft.turn = replace(turn, speaking=False)
+    draft.turn = replace(turn, speaking=False, stopped_version=draft.version)
     if not turn.interim_pending:
         _pay_turn_debt(draft)
     return None
@@ -54,7 +54,13 @@ def transcribed(draft: Draft, frame: TranscriptionFrame) -> Reason | None:
         runs.ask(draft)
         return None
     words = plus(turn.words, frame.text, frame.includes_inter_frame_spaces)
-    heard = Turn(turn.opened_version, turn.speaking, words, interim_pending=False)
+    heard = Turn(
+        turn.opened_version,
+        turn.speaking,
+        words,
+        interim_pending=False,
+        stopped_version=turn.stopped_version,
+    )
     draft.turn = heard
     if not heard.speaking:
         _close(draft, heard)

@@ -158,7 +158,8 @@ class FunctionCallResultFrame(DataFrame, UninterruptibleFrame):
     Published by: function-call services, or any program that ran the call.
     Effect: settles the call: a synchronous result takes the place of the call's tool message, an
     asynchronous one is appended as a developer message. Asks for a run when nothing of its group is
-    pending, or as `run_llm` says.
+    pending, or as `run_llm` says. One that resolves an ambiguous call is appended as a developer message
+    and asks at once.
     """
 
     type: Literal["FunctionCallResultFrame"] = "FunctionCallResultFrame"
@@ -185,6 +186,14 @@ class FunctionCallResultFrame(DataFrame, UninterruptibleFrame):
 
     call_attempt: AttemptNumber | None = None
     """The attempt of the call that this comes from. Without one it counts for the latest."""
+
+    settled_as: Literal["done", "failed", "ambiguous", "resolved"] | None = None
+    """How the call ended; null is `done`. `failed`: the function did not do what was asked, and the result
+    says so. `ambiguous`: it began, and nobody knows whether it happened. `resolved`: a person's word about a
+    call that was settled as ambiguous; it is accepted once."""
+
+    opened_version: VersionNumber | None = None
+    """The version that opened the call which this shall settle or resolve. Ignored once that call is over."""
 
 
 class FunctionCallCancelFrame(SystemFrame):

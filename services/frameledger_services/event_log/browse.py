@@ -9,7 +9,7 @@ from typing import Any
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from frameledger.record import Record
+from frameledger.record import Place, Record
 from frameledger_services.event_log.broker import BrokerError, connect
 from frameledger_services.event_log.consumer import consumer, to_record
 from frameledger_services.settings import Settings
@@ -43,6 +43,28 @@ async def last_records(
         raise BrokerError(f"{topic} cannot be read: {error!r}") from error
     finally:
         await reader.stop()
+
+
+async def records_from(settings: Settings, place: Place) -> list[Record]:
+    """All records of a partition from this place to its present end, in order. They are held in memory.
+
+    Raises `BrokerError` when the broker does not give them.
+    """
+    partition = TopicPartition(place.topic, place.partition)
+    reader = consumer(settings, name="frameledger-browse")
+    found: list[Record] = []
+    try:
+        await reader.start()
+        reader.assign([partition])
+        end = (await reader.end_offsets([partition]))[partition]
+        reader.seek(partition, place.offset)
+        while await reader.position(partition) < end:
+            found += await _next(reader)
+    except KafkaError as error:
+        raise BrokerError(f"{place.topic} cannot be read: {error!r}") from error
+    finally:
+        await reader.stop()
+    return [record for record in found if record.offset < end]
 
 
 async def _read(

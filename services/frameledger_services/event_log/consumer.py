@@ -13,7 +13,8 @@ from aiokafka.errors import KafkaError, NoOffsetForPartitionError
 
 from frameledger.record import Record
 from frameledger_services import access
-from frameledger_services.event_log.lenient_records import LenientRecords
+from frameledger_services.event_log import fetching
+from frameledger_services.event_log.lenient_records import records
 from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES
 from frameledger_services.settings import Settings
 
@@ -48,8 +49,9 @@ def consumer(
     random order. So a fetch can be small for each partition, and what waits in memory is about a megabyte for each.
     A name of a header that is no UTF-8 comes with replacement characters. `options` are aiokafka's.
     """
-    # The one place where aiokafka can be told. It is the same for every consumer of a process.
-    fetcher.MemoryRecords = LenientRecords
+    # The places where aiokafka can be told. They are the same for every consumer of a process.
+    fetcher.MemoryRecords = records
+    fetching.install()
     return AIOKafkaConsumer(
         **access.kafka_options(settings),
         **{

@@ -12,7 +12,12 @@ from typing import Any, SupportsIndex, overload
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import _DefaultRecordBatchPy
-from aiokafka.record.memory_records import _MemoryRecordsPy
+from aiokafka.record.memory_records import MemoryRecords, _MemoryRecordsPy
+
+
+def records(raw: bytes | None) -> Any:
+    """What a fetch brought of one partition. Of most it is nothing, and that is left to aiokafka's own class."""
+    return LenientRecords(raw) if raw else MemoryRecords(raw)
 
 
 class LenientRecords(_MemoryRecordsPy):  # type: ignore[misc]  # aiokafka is untyped, so it is Any

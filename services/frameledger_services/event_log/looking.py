@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -31,6 +31,13 @@ class Looking:
             end = await self._client.end_offsets([place])
         return int(first[place]), int(end[place])
 
+    async def ends(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Behind the last committed record of each of these partitions, all in one question."""
+        places = [TopicPartition(self._topic, partition) for partition in partitions]
+        async with asyncio.timeout(LOOK_SECONDS):
+            ends = await self._client.end_offsets(places)
+        return {place.partition: int(end) for place, end in ends.items()}
+
     async def record_at(self, partition: int, offset: int) -> Record | None:
         """The record at an offset, None if there is none. Raises TimeoutError if the broker does not answer."""
         place = TopicPartition(self._topic, partition)
@@ -53,8 +60,8 @@ class Looking:
 async def looking(settings: Settings, topic: str) -> AsyncIterator[Looking]:
     """Look at a topic for as long as the block lasts."""
     client = consumer(settings, name="frameledger-looking")
-    await client.start()
     try:
+        await client.start()
         yield Looking(client, topic)
     finally:
         await client.stop()

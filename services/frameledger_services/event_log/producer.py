@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Self
 
 from aiokafka import errors as kafka_errors
@@ -129,7 +130,7 @@ class Producer:
         await self._budget.take(size)
         try:
             # By the number of partitions that we saw first, so that a key stays where it was if some are added.
-            partition = partition_for(record.key, self._partitions[topic])
+            partition = _home(record.key, self._partitions[topic])
             future = await sender.send(topic, partition, record)
         except BaseException:
             self._budget.give(size)
@@ -162,6 +163,10 @@ class Producer:
     @property
     def _address(self) -> str:
         return str(self._settings.kafka_bootstrap_servers)
+
+
+_home = lru_cache(maxsize=8_192)(partition_for)
+"""Conversations go on for many frames, and computing it takes longer than most of what is done for one."""
 
 
 def _note(

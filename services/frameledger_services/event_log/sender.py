@@ -12,19 +12,15 @@ from aiokafka import errors as kafka_errors
 from frameledger.record import Outgoing
 from frameledger_services import access
 from frameledger_services.event_log.broker import BrokerError, no_answer
+from frameledger_services.event_log.packing import BATCH_BYTES, pack
 from frameledger_services.settings import Settings
 
 REQUEST_SECONDS = 10.0
 FLUSH_SECONDS = 5.0
 ABANDON_SECONDS = 1.0
 
-COMPRESSION = "zstd"
-
 LARGEST = 32 * 1024 * 1024
 """Bytes of a record before compression; the broker knows what is too large after it."""
-
-BATCH_BYTES = 64 * 1024
-"""A larger batch holds one record, so that a record that is too large takes no other with it."""
 
 
 class Sender:
@@ -46,12 +42,12 @@ class Sender:
             enable_idempotence=True,
             acks="all",
             linger_ms=0,
-            compression_type=COMPRESSION,
             max_batch_size=BATCH_BYTES,
             # It is compared with what is not compressed yet.
             max_request_size=2 * LARGEST,
             request_timeout_ms=int(REQUEST_SECONDS * 1000),
         )
+        pack(inner)
         try:
             await inner.start()
         except BaseException as error:

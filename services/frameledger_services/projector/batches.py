@@ -2,12 +2,14 @@
 
 If the process dies before the commit, nothing of the batch happened: the next owner of the partitions reads from
 `next_offset`, which is still the old one. If it dies after the commit, everything happened, and what the outbox holds
-is published by the next owner. There is no third case, because rows, heads, outbox and `next_offset` are one commit.
+is published by the next owner. There is no third case, because rows, heads, outbox and `next_offset` are one commit: at
+the end of a transaction, or of the one statement that a small batch is. If it dies between sending that and hearing of
+it, it is one of the two, and the next owner's first statement says which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -20,9 +22,11 @@ from frameledger import stored
 from frameledger.ids import ContextId
 from frameledger.record import LoggedFrame, Record, decode
 from frameledger_services.projector.cache import HeadCache
+from frameledger_services.projector.deadline import deadline
 from frameledger_services.projector.folding import (
     Decoded,
     Folding,
+    Found,
     Refusal,
     UnfoldableError,
     decoded,
@@ -30,14 +34,18 @@ from frameledger_services.projector.folding import (
     refold,
 )
 from frameledger_services.projector.head import Counters, Head
-from frameledger_services.projector.rows import OutboxRow, at
-from frameledger_services.projector.writing import write
+from frameledger_services.projector.rows import OutboxRow, Rows, at
+from frameledger_services.projector.writing import write, write_at_once
 from frameledger_services.store import heads as head_statements
-from frameledger_services.store import projections
+from frameledger_services.store import together
 from frameledger_services.store.heads import StoredHead
 from frameledger_services.store.projections import Progress
 
 Connection = AsyncConnection[Any]
+
+SMALL_RECORDS = 64
+SMALL_BYTES = 256 * 1024
+"""A batch of no more than both is written in one statement; of more rows, COPY and what else there is are quicker."""
 
 REFUSED_FOR_ITS_DATA = ("22", "23", "54")
 """SQLSTATE classes that mean that these data will never be taken; all others pass."""
@@ -91,7 +99,7 @@ class Batches:
         self._passing = passing or nobody_listens
 
     async def store(
-        self, records: Sequence[Record], owned: Mapping[int, Owned], positions: Mapping[int, int]
+        self, found: Iterable[Found], owned: Mapping[int, Owned], positions: Mapping[int, int]
     ) -> list[OutboxRow]:
         """Store what lies between the partitions' `next_offset` and `positions`, and move them on.
 
@@ -99,11 +107,13 @@ class Batches:
         the database cannot be reached; then nothing was stored and the records have to be read again. A frame that
         can never be folded or stored parks its conversation and is no error.
         """
-        return await self._store_or_part(decoded(records), owned, positions, None)
+        with deadline():
+            batch = [decoded(record) if logged is None else (record, logged) for record, logged in found]
+        return await self._store_or_part(batch, owned, positions, None)
 
     async def park(self, record: Record, owned: Mapping[int, Owned], why: Exception) -> list[OutboxRow]:
         """Store a record without folding it, and with it all that its conversation gets from here on."""
-        batch = decoded([record])
+        batch = [decoded(record)]
         return await self._park(batch, owned, _positions_after(batch, owned), None, record, why)
 
     async def _store_or_part(
@@ -135,29 +145,25 @@ class Batches:
         *,
         parking: tuple[Record, str] | None = None,
     ) -> list[OutboxRow]:
-        progress = [_progress(owned[partition], batch, end) for partition, end in positions.items()]
+        last = {record.partition: record for record, _ in batch}
+        progress = [
+            _progress(owned[partition], last.get(partition), end) for partition, end in positions.items()
+        ]
         context_ids = {logged.context_id for _, logged in batch if isinstance(logged, LoggedFrame)}
-        topic = self._topics.frames
         try:
-            async with self._connection.transaction():
-                await self._passing("before lock")
-                held = await projections.lock(self._connection, topic, progress)
-                await self._passing("after lock")
-                lost = positions.keys() - held
-                if lost:
-                    raise FencedError(set(lost))
-                heads = await self._heads(context_ids)
-                await self._passing("after load")
-                folding = self._folding(heads, stored_ids)
-                if parking is not None:
-                    record, error = parking
-                    _park_head(folding, heads, record, error)
+            await self._passing("before load")
+            # Before the lock: what is read is ours since we took the partitions over, like all that is in memory.
+            heads = await self._heads(context_ids)
+            await self._passing("after load")
+            folding = self._folding(heads, stored_ids)
+            if parking is not None:
+                _park_head(folding, heads, *parking)
+            with deadline():
                 rows = folding.fold(batch)
-                await self._passing("before write")
-                await write(self._connection, rows, folding.touched.values())
-                await self._passing("after write")
-                await projections.advance(self._connection, topic, progress)
-                await self._passing("before commit")
+            if _is_small(batch):
+                await self._write_at_once(progress, rows, folding.touched.values())
+            else:
+                await self._write_in_turn(progress, rows, folding.touched.values())
         except BaseException:
             self._cache.drop(context_ids)
             raise
@@ -168,6 +174,19 @@ class Batches:
         for one in progress:
             owned[one.partition].next_offset = one.next_offset
         return rows.outbox
+
+    async def _write_at_once(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
+        await self._passing("before lock")
+        held = await write_at_once(self._connection, self._topics.frames, progress, rows, heads)
+        _check_held(progress, held)
+
+    async def _write_in_turn(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
+        async with self._connection.transaction():
+            await self._passing("before lock")
+            _check_held(progress, await together.store(self._connection, self._topics.frames, progress))
+            await self._passing("after lock")
+            await write(self._connection, rows, heads)
+            await self._passing("before commit")
 
     async def _stored_ids(self, batch: Sequence[Decoded]) -> StoredIds:
         """Which frames of the batch are stored already."""
@@ -249,15 +268,21 @@ class Batches:
         return heads
 
 
+def _is_small(batch: Sequence[Decoded]) -> bool:
+    return len(batch) <= SMALL_RECORDS and sum(len(one.value or b"") for one, _ in batch) <= SMALL_BYTES
+
+
+def _check_held(progress: Sequence[Progress], held: set[int]) -> None:
+    lost = {one.partition for one in progress} - held
+    if lost:
+        raise FencedError(lost)
+
+
 async def nobody_listens(_: str) -> None:
     """Whom steps are told when no test asks for them."""
 
 
-def _progress(owned: Owned, batch: Sequence[Decoded], next_offset: int) -> Progress:
-    last = None
-    for record, _ in batch:
-        if record.partition == owned.partition:
-            last = record
+def _progress(owned: Owned, last: Record | None, next_offset: int) -> Progress:
     return Progress(
         partition=owned.partition,
         epoch=owned.epoch,

@@ -24,7 +24,7 @@ from frameledger.react import react
 from frameledger.record import DecodeError, LoggedFrame, Place, Record, forward, read
 from frameledger_services.event_log.topics import Topics
 from frameledger_services.projector.head import Head, chained
-from frameledger_services.projector.rows import FrameRow, OutboxRow, Rejection, Rows, at, clean
+from frameledger_services.projector.rows import FrameRow, OutboxRow, Rejection, Rows, at, clean, time_of
 from frameledger_services.projector.step_rows import write_step
 
 FRAME_IDS = UUID("2b3f6a52-0c1e-5f7b-9d84-6a1f2e3c4b5d")
@@ -89,7 +89,7 @@ class Folding:
                 version=version,
                 frame_id=frame_id,
                 logged_at=logged_at,
-                produced_at=_time(frame.produced_at),
+                produced_at=time_of(frame.produced_at),
                 offset=record.offset,
                 partition=record.partition,
                 type=clean(frame.type),
@@ -213,9 +213,16 @@ class Refusal:
 Decoded = tuple[Record, LoggedFrame | DecodeError | Refusal]
 
 
-def decoded(records: Iterable[Record]) -> list[Decoded]:
-    """Each record with the frame that it carries, or with what is wrong with it."""
-    return [(record, _read(record)) for record in records]
+Found = tuple[Record, LoggedFrame | DecodeError | Refusal | None]
+"""The same, or a record that was not looked at yet."""
+
+
+def decoded(record: Record) -> Decoded:
+    """A record with the frame that it carries, or with what is wrong with it."""
+    try:
+        return record, read(record)
+    except DecodeError as error:
+        return record, error
 
 
 def frame_uuid(frame_id: str) -> UUID:
@@ -257,13 +264,6 @@ def refold(head: Head, frames: Iterable[AnyFrame]) -> None:
         head.state = evolve(head.state, frame).state
 
 
-def _read(record: Record) -> LoggedFrame | DecodeError:
-    try:
-        return read(record)
-    except DecodeError as error:
-        return error
-
-
 _home = lru_cache(maxsize=8_192)(partition_for)
 """Computing it for every record would be a sixth of what the fold of a batch costs."""
 
@@ -286,16 +286,6 @@ def _named(frame: AnyFrame, name: str) -> str | None:
 
 def _is_id(text: str) -> bool:
     return 0 < len(text.encode()) <= MAX_ID_BYTES and "\x00" not in text
-
-
-def _time(written: str | None) -> datetime | None:
-    if written is None:
-        return None
-    try:
-        parsed = datetime.fromisoformat(written)
-    except ValueError:
-        return None
-    return parsed if parsed.tzinfo is not None else None
 
 
 def _readable_key(record: Record) -> str | None:

@@ -79,7 +79,8 @@ class Head:
 
     def weight(self) -> int:
         """About how many bytes it takes in memory."""
-        calls = len(self.state.calls.open) + len(self.state.calls.barred)
+        known = self.state.calls
+        calls = len(known.open) + len(known.barred) + len(known.ambiguous)
         return 2_000 + 300 * calls + 200 * len(self.recent) + 4 * open_text(self.state)
 
 

@@ -137,6 +137,17 @@ def at(timestamp_ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=timestamp_ms)
 
 
+def time_of(written: str | None) -> datetime | None:
+    """The time that somebody wrote; None for what is no time, or one without an offset."""
+    if written is None:
+        return None
+    try:
+        parsed = datetime.fromisoformat(written)
+    except ValueError:
+        return None
+    return parsed if parsed.tzinfo is not None else None
+
+
 def open_row(
     context_id: str, era: int, position: int, version: int, run_id: str | None, message: Any, encoded: bytes
 ) -> MessageRow:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 from collections.abc import Container, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -20,24 +19,22 @@ import psycopg
 import structlog
 from psycopg import AsyncConnection
 
-from frameledger.record import Record
 from frameledger_services import access
 from frameledger_services.event_log import broker, identity
 from frameledger_services.event_log.consumer import (
     ConsumerRebalanceListener,
     KafkaError,
-    NoOffsetForPartitionError,
     TopicPartition,
     consumer,
-    to_record,
 )
 from frameledger_services.event_log.looking import looking
 from frameledger_services.event_log.producer import Producer, PublishError
 from frameledger_services.event_log.topics import Topics as TopicNames
 from frameledger_services.projector import partitions
+from frameledger_services.projector.ahead import Ahead, Look
 from frameledger_services.projector.batches import Batches, FencedError, Owned, Step, Topics, nobody_listens
 from frameledger_services.projector.cache import HeadCache
-from frameledger_services.projector.folding import effect_topics
+from frameledger_services.projector.folding import Found, effect_topics
 from frameledger_services.projector.relay import Relay, left_behind, sending
 from frameledger_services.projector.rows import OutboxRow
 from frameledger_services.settings import Settings
@@ -47,17 +44,11 @@ MAX_RECORDS = 1_000
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """A batch ends with the record that makes it larger than this; a single record may be as large as records get."""
 
-QUIET_MS = 500
-"""How long one look for new records takes when there are none; the first that comes ends it."""
-
 CAREFUL_AFTER = 3
-"""So many lives ended at one offset: from then on each record has a transaction of its own, and a deadline."""
+"""So many lives ended at one offset: from then on each record has a transaction of its own."""
 
 PARK_AFTER = 5
 """So many lives ended at one offset, the last ones over one record: it is what kills, and is parked."""
-
-CAREFUL_SECONDS = 30
-"""How long a single record may take then. A fold that never returns ends its process, which counts as a life."""
 
 DRAIN_SECONDS = 10.0
 
@@ -84,8 +75,19 @@ KEEPALIVE: dict[str, str | int] = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
-    "options": "-c idle_in_transaction_session_timeout=10s",
 }
+
+SESSION = {
+    "idle_in_transaction_session_timeout": "10s",
+    # We ask for rows by their keys and for nothing else. The planner is to know that once and for all, also of a table
+    # that was empty a moment ago.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
+"""What our sessions on the database are set to."""
 
 _log = structlog.get_logger("projector")
 
@@ -102,7 +104,8 @@ async def serve(settings: Settings, stopping: asyncio.Event, passing: Step | Non
         try:
             await _project_or_say_why_not(settings, stopping, passing or nobody_listens)
         except* PASSING as errors:
-            what = str(errors.exceptions[0]).strip() or type(errors.exceptions[0]).__name__
+            first = _first(errors)
+            what = str(first).strip() or type(first).__name__
             if loop.time() - began > LONGEST_PAUSE:
                 pause = SHORTEST_PAUSE
             _log.warning("waiting", reason=what, again_in=pause)
@@ -115,11 +118,9 @@ async def _project_or_say_why_not(settings: Settings, stopping: asyncio.Event, p
     try:
         await _project(settings, stopping, passing)
     except BaseExceptionGroup as errors:
-        changed: BaseException | None = errors.subgroup(partitions.LogChangedError)
-        while isinstance(changed, BaseExceptionGroup):
-            changed = changed.exceptions[0]
+        changed = errors.subgroup(partitions.LogChangedError)
         if changed is not None:
-            raise changed from None
+            raise _first(changed) from None
         raise
 
 
@@ -145,7 +146,7 @@ async def _project(settings: Settings, stopping: asyncio.Event, passing: Step) -
             partitions=found[names.frames].partitions,
         )
         client = consumer(settings, group=f"{settings.topic_prefix}projector", name="frameledger-projector")
-        relay = Relay(relay_connection, sending(producer), passing)
+        relay = Relay(relay_connection, names.frames, sending(producer), passing)
         projector = _Projector(client, batches_connection, relay, log, topics, passing)
         client.subscribe([names.frames], listener=projector)
         await client.start()
@@ -190,24 +191,26 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         self._owner = f"{socket.gethostname()}/{os.getpid()}"
         self._owned: dict[int, Owned] = {}
         self._careful: dict[int, int] = {}
+        self._ahead = Ahead(client, topics.frames, self._owned, self._careful)
         self._to_take: set[int] = set()
         self._was_fenced = False
         self._between_batches = asyncio.Lock()
 
     async def run(self, stopping: asyncio.Event) -> None:
-        while not stopping.is_set():
-            if self._was_fenced:
-                # Two who both believe that they own a partition would fence each other in step, for ever.
-                await _sleep(stopping, random() * LONGEST_TRUCE)
-                self._was_fenced = False
-            await self._take_over()
-            try:
-                found = await self._client.getmany(timeout_ms=QUIET_MS, max_records=MAX_RECORDS)
-            except NoOffsetForPartitionError:
-                # Said of a partition that was assigned a moment ago; it gets its offset when it is taken over.
-                continue
-            async with self._between_batches:
-                await self._store(found)
+        async with asyncio.TaskGroup() as tasks:
+            reading = tasks.create_task(self._ahead.run())
+            while not stopping.is_set():
+                if self._was_fenced:
+                    # Two who both believe that they own a partition would fence each other in step, for ever.
+                    await _sleep(stopping, random() * LONGEST_TRUCE)
+                    self._was_fenced = False
+                await self._take_over()
+                if self._to_take:
+                    continue  # assigned meanwhile; the waiting below would forget that it was to be ended
+                await self._ahead.some()
+                async with self._between_batches:
+                    await self._store(self._ahead.take(MAX_RECORDS))
+            reading.cancel()
 
     async def leave(self, _: object, error: BaseException | None, __: object) -> None:
         """We end, or begin anew, for a reason that is no record: that is not to look as if we had died of one."""
@@ -229,6 +232,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         if assigned:
             self._client.pause(*assigned)
         self._to_take = {place.partition for place in assigned}
+        self._ahead.wake()
 
     async def _take_over(self) -> None:
         for partition in sorted(self._to_take):
@@ -251,17 +255,12 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             if left:
                 self._relay.hand_over(left)
 
-    async def _store(self, found: dict[Any, list[Any]]) -> None:
-        records = [
-            to_record(received)
-            for place, some in found.items()
-            if place.partition in self._owned
-            for received in some
-        ]
-        ends = await self._positions()
-        for chunk, positions in _chunks(records, ends, self._careful):
+    async def _store(self, look: Look) -> None:
+        # What was read again for nothing but its marker may be stored by now.
+        ends = {one: end for one, end in look.ends.items() if end > self._owned[one].next_offset}
+        for chunk, positions in _chunks(look.found, ends, self._careful):
             try:
-                self._relay.hand_over(await self._store_chunk(chunk, positions))
+                self._relay.hand_over(await self._store_chunk(chunk, positions), positions)
             except FencedError as fenced:
                 _log.warning("fenced", partitions=sorted(fenced.partitions))
                 # All of them: the consumer is past the records of the batches that do not come any more.
@@ -270,31 +269,15 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         for partition in ends:
             self._careful.pop(partition, None)
 
-    async def _store_chunk(self, chunk: Sequence[Record], positions: dict[int, int]) -> list[OutboxRow]:
-        partition = chunk[0].partition if chunk else None
+    async def _store_chunk(self, chunk: Sequence[Found], positions: dict[int, int]) -> list[OutboxRow]:
+        partition = chunk[0][0].partition if chunk else None
         if partition not in self._careful:
             return await self._batches.store(chunk, self._owned, positions)
         lives, self._careful[partition] = self._careful[partition], 0
         if lives > PARK_AFTER:
-            parked = await self._batches.park(chunk[0], self._owned, KillerError(lives))
+            parked = await self._batches.park(chunk[0][0], self._owned, KillerError(lives))
             return parked + await self._batches.store([], self._owned, positions)
-        signal.alarm(CAREFUL_SECONDS)
-        try:
-            return await self._batches.store(chunk, self._owned, positions)
-        finally:
-            signal.alarm(0)
-
-    async def _positions(self) -> dict[int, int]:
-        """Where the consumer stands on the partitions that moved, also behind a transaction's marker."""
-        positions = {}
-        for partition, owned in self._owned.items():
-            place = TopicPartition(self._topics.frames, partition)
-            if place in self._client.assignment():
-                position = await self._client.position(place)
-                owned.end_offset = self._client.highwater(place) or owned.end_offset
-                if position > owned.next_offset:
-                    positions[partition] = position
-        return positions
+        return await self._batches.store(chunk, self._owned, positions)
 
     def _retreat(self, moved: set[int]) -> None:
         """After a fence nothing in memory can be trusted: take over anew what the group still gives us."""
@@ -309,28 +292,37 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
 
     def _let_go(self, partition: int) -> None:
         self._owned.pop(partition, None)
+        self._ahead.forget(partition)
         self._to_take.discard(partition)
         self._careful.pop(partition, None)
 
 
 def _chunks(
-    records: Sequence[Record], ends: dict[int, int], careful: Container[int]
-) -> Iterator[tuple[Sequence[Record], dict[int, int]]]:
+    found: Sequence[Found], ends: dict[int, int], careful: Container[int]
+) -> Iterator[tuple[Sequence[Found], dict[int, int]]]:
     """Batches of bounded size, each with where its partitions stand after it; the last brings all to their ends.
 
     A record of a partition that needs care is a batch by itself.
     """
-    chunk: list[Record] = []
+    chunk: list[Found] = []
     size = 0
-    for record in records:
+    for one in found:
+        record = one[0]
         alone = record.partition in careful
-        if chunk and (alone or chunk[-1].partition in careful or size >= MAX_BATCH_BYTES):
-            yield chunk, {one.partition: one.offset + 1 for one in chunk}
+        if chunk and (alone or chunk[-1][0].partition in careful or size >= MAX_BATCH_BYTES):
+            yield chunk, {before.partition: before.offset + 1 for before, _ in chunk}
             chunk, size = [], 0
-        chunk.append(record)
+        chunk.append(one)
         size += len(record.value or b"")
     if ends:
         yield chunk, ends
+
+
+def _first(errors: BaseException) -> BaseException:
+    """The first error of a group, or of groups in it."""
+    while isinstance(errors, BaseExceptionGroup):
+        errors = errors.exceptions[0]
+    return errors
 
 
 def _is_passing(error: BaseException) -> bool:
@@ -340,7 +332,10 @@ def _is_passing(error: BaseException) -> bool:
 
 
 async def _connect(settings: Settings, name: str) -> AsyncConnection[Any]:
-    address = access.database_address(settings, application_name=f"frameledger {name}", **KEEPALIVE)
+    options = " ".join(f"-c {setting}={value}" for setting, value in SESSION.items())
+    address = access.database_address(
+        settings, application_name=f"frameledger {name}", options=options, **KEEPALIVE
+    )
     connection = await AsyncConnection.connect(address, autocommit=True)
     copying.prepare(connection)
     return connection

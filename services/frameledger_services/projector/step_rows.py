@@ -10,8 +10,9 @@ from frameledger.evolve import Step
 from frameledger.evolve.changes import (
     CallAnnounced,
     CallDispatched,
-    CallKey,
+    CallInterrupted,
     CallProgressed,
+    CallResolved,
     CallSettled,
     CallStarted,
     CallWaiting,
@@ -27,6 +28,7 @@ from frameledger.evolve.changes import (
     SettingChanged,
 )
 from frameledger.evolve.state import State
+from frameledger.evolve.text import trimmed
 from frameledger.frames import (
     AnyFrame,
     ErrorFrame,
@@ -34,7 +36,9 @@ from frameledger.frames import (
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
     TextFrame,
+    UserStoppedSpeakingFrame,
 )
+from frameledger_services.projector.call_rows import write_call
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.rows import Rows, clean, open_row
 
@@ -46,11 +50,11 @@ def write_step(rows: Rows, head: Head, frame: AnyFrame, step: Step, before: Stat
 
     `head` still has the version before; `step` has the next one.
     """
-    writing = _Writing(rows, head, frame, step.state.version, logged_at, era=before.place.era)
+    writing = _Writing(rows, head, frame, step.state, before, logged_at)
     for change in step.changes:
         writing.write(change)
     if step.outcome == "applied":
-        writing.notice(before, step.state)
+        writing.notice()
     if isinstance(frame, InterruptionFrame):
         head.counters.interruptions += 1
 
@@ -59,14 +63,16 @@ class _Writing:
     """One step being written."""
 
     def __init__(
-        self, rows: Rows, head: Head, frame: AnyFrame, version: int, logged_at: Any, *, era: int
+        self, rows: Rows, head: Head, frame: AnyFrame, after: State, before: State, logged_at: Any
     ) -> None:
         self.rows = rows
         self.head = head
         self.frame = frame
-        self.version = version
+        self.before = before
+        self.after = after
+        self.version = int(after.version)
         self.logged_at = logged_at
-        self.era = era
+        self.era = before.place.era
         self.context_id = head.context_id
 
     def write(self, change: Change) -> None:
@@ -78,7 +84,7 @@ class _Writing:
             case MessageReplaced():
                 replaced = self.rows.end_message(self.context_id, self.era, change.position, self.version)
                 self._open(change.position, change.message, replaced.run_id if replaced else None)
-                self.rows.written[-1].inherits = replaced is None
+                self.rows.written[-1].inherits = replaced is None or replaced.inherits
             case MessageEnded():
                 counters.messages -= 1
                 self.rows.end_message(self.context_id, self.era, change.position, self.version)
@@ -95,15 +101,18 @@ class _Writing:
                 | CallDispatched()
                 | CallStarted()
                 | CallWaiting()
+                | CallInterrupted()
                 | CallProgressed()
                 | CallSettled()
+                | CallResolved()
             ):
-                self._write_call(change)
+                write_call(self.rows, self.head, change, self.version, self.logged_at)
             case _:
                 assert_never(change)
 
-    def notice(self, before: State, after: State) -> None:
+    def notice(self) -> None:
         """What no change says: the first text of an attempt, an error that closed nothing, a run that was dropped."""
+        before, after = self.before, self.after
         frame, run = self.frame, before.runs.open
         if isinstance(frame, TextFrame) and run is not None and run.run_id == _answered_run(after):
             attempt = (run.run_id, int(run.attempt))
@@ -138,7 +147,12 @@ class _Writing:
                 )
             case RunStarted():
                 row = self._run(change.run_id)
-                row.update(attempt=change.attempt, started_at=self.logged_at, first_text_at=None)
+                row.update(
+                    attempt=change.attempt,
+                    started_version=self.version,
+                    started_at=self.logged_at,
+                    first_text_at=None,
+                )
                 if isinstance(self.frame, LLMFullResponseStartFrame):
                     row.update(
                         worker=self.frame.worker,
@@ -149,6 +163,9 @@ class _Writing:
             case RunClosed():
                 row = self._run(change.run_id)
                 row.update(status=change.end, closed_version=self.version, closed_at=self.logged_at)
+                if isinstance(self.frame, InterruptionFrame) and self.frame.heard_text is not None:
+                    # What is kept of it as a message is what was heard.
+                    row["said"] = self._being_said(change.run_id)
                 if isinstance(self.frame, LLMFullResponseEndFrame):
                     row["finish_reason"] = self.frame.finish_reason
                     usage = self.frame.usage
@@ -162,68 +179,23 @@ class _Writing:
             "run_id": run_id,
             "requested_version": self.version,
             "requested_at": self.logged_at,
+            "heard_version": self._heard_version(),
             "trigger": self.frame.type,
             "status": "noted" if self.head.state.terms.recording else "requested",
         }
 
-    def _write_call(
-        self,
-        change: CallAnnounced | CallDispatched | CallStarted | CallWaiting | CallProgressed | CallSettled,
-    ) -> None:
-        match change:
-            case CallAnnounced():
-                row = self._new_call(change.key, change.tool_call_id, change.function_name, change.arguments)
-                row.update(status="announced", run_id=change.run_id, group_id=change.group_id)
-            case CallDispatched():
-                self._call(change.key).update(status="dispatched", dispatched_at=self.logged_at)
-            case CallStarted():
-                self._write_start(change)
-            case CallWaiting():
-                self._call(change.key)["status"] = "waiting"
-            case CallProgressed():
-                row = self._call(change.key)
-                row["progress_count"] = row.get("progress_count", 0) + 1
-            case CallSettled():
-                self.head.counters.open_calls -= 1
-                self._call(change.key).update(
-                    status=change.end, settled_version=self.version, settled_at=self.logged_at
-                )
-                if change.result is not None:
-                    self._call(change.key)["result"] = to_json(change.result)
+    def _heard_version(self) -> int | None:
+        """When the user stopped speaking, if this frame ended the user's turn."""
+        turn, now = self.before.turn, self.after.turn
+        if turn is None or (now is not None and now.opened_version == turn.opened_version):
+            return None
+        if turn.stopped_version is None and isinstance(self.frame, UserStoppedSpeakingFrame):
+            return self.version
+        return turn.stopped_version
 
-    def _write_start(self, change: CallStarted) -> None:
-        if change.key.requested_version == self.version and not change.again:
-            row = self._new_call(change.key, change.tool_call_id, change.function_name, change.arguments)
-        else:
-            row = self._call(change.key)
-        if not change.again:
-            row.update(started_version=self.version, started_at=self.logged_at)
-        row.update(
-            status="running",
-            worker=change.worker,
-            attempt=change.call_attempt or 0,
-            synchronous=change.synchronous,
-        )
-        if change.group_id is not None:
-            row["group_id"] = change.group_id
-
-    def _call(self, key: CallKey) -> Row:
-        return self.rows.call(self.context_id, key.requested_version, key.ordinal)
-
-    def _new_call(self, key: CallKey, tool_call_id: str, function_name: str, arguments: Any) -> Row:
-        self.head.counters.calls += 1
-        self.head.counters.open_calls += 1
-        row: Row = {
-            "context_id": self.context_id,
-            "requested_version": key.requested_version,
-            "ordinal": key.ordinal,
-            "requested_at": self.logged_at,
-            "tool_call_id": tool_call_id,
-            "function_name": clean(function_name),
-            "arguments": to_json(arguments),
-        }
-        self.rows.new_calls[self.context_id, key.requested_version, key.ordinal] = row
-        return row
+    def _being_said(self, run_id: str) -> str | None:
+        response = self.before.speech.response
+        return clean(trimmed(response.text)) or None if response and response.run_id == run_id else None
 
 
 _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")

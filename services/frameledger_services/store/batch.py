@@ -1,11 +1,14 @@
-"""The statements of a batch: each function runs one, in the caller's transaction, and none commits."""
+"""What a batch does to the tables, as data, and how each of it is written by itself; the outbox's statements.
+
+All of a small batch is written at once, by `together`. No function here commits.
+"""
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -16,78 +19,68 @@ from frameledger_services.store.copying import copy_in
 
 Connection = AsyncConnection[Any]
 Row = dict[str, Any]
+Ended = tuple[str, int, int, int]
+"""A message that is valid no longer: its context, era and position, and the version that ended it."""
 
 
-async def insert(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-    """Add rows that may leave columns out; those that none of them has get their default."""
-    if rows:
-        columns = [column.name for column in table.columns if any(column.name in row for row in rows)]
-        defaults = {column: _default(table, column) for column in columns}
-        await copy_in(
-            connection,
-            table,
-            columns,
-            ([row.get(column, defaults[column]) for column in columns] for row in rows),
-        )
+@dataclass(frozen=True, slots=True)
+class Added:
+    """Rows to be added, given as values in the order of `columns`; JSON as bytes of its text."""
+
+    table: Table
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Rows to be changed: each has the columns of the key, and those that change in it."""
+
+    table: Table
+    key: tuple[str, ...]
+    rows: Sequence[Row]
+
+
+def added(table: Table, rows: Sequence[Row]) -> Added:
+    """Rows that may leave columns out; those that none of them has get their default."""
+    named = set().union(*rows)
+    columns = tuple(str(column.name) for column in table.columns if column.name in named) if rows else ()
+    defaults = {column: _default(table, column) for column in columns}
+    return Added(table, columns, [[row.get(column, defaults[column]) for column in columns] for row in rows])
+
+
+async def add(connection: Connection, rows: Added) -> None:
+    """Add rows, by COPY. Raises psycopg's errors; `UniqueViolation` for a row that is there."""
+    if rows.rows:
+        await copy_in(connection, rows.table, rows.columns, rows.rows)
+
+
+async def change(connection: Connection, rows: Changed) -> None:
+    """Change rows, in one statement. One that is not there is none."""
+    if rows.rows:
+        statement = f"UPDATE {recordset.update_of(rows.table, rows.key)}"
+        await connection.execute(statement, (recordset.changes(rows.table, rows.rows),))
 
 
 async def end_messages(
-    connection: Connection, ended: Sequence[tuple[str, int, int, int]]
+    connection: Connection, ended: Sequence[Ended]
 ) -> dict[tuple[str, int, int], str | None]:
-    """End the validity of messages, given as context, era, position and version; the run that said each."""
+    """End the validity of messages; the run that said each, by context, era and position."""
     if not ended:
         return {}
-    cursor = await connection.execute(
-        """
-        UPDATE messages SET valid_to = ended.version
-        FROM unnest(%s::text[], %s::int[], %s::int[], %s::bigint[]) AS ended (context_id, era, position, version)
-        WHERE messages.context_id = ended.context_id AND messages.era = ended.era
-            AND messages.position = ended.position AND messages.valid_to = %s
-        RETURNING messages.context_id, messages.era, messages.position, messages.run_id
-        """,
-        (*map(list, zip(*ended, strict=True)), tables.FOR_EVER),
-    )
+    cursor = await connection.execute(ENDING, (recordset.encoded(ENDED, ended),))
     return {(row[0], row[1], row[2]): row[3] for row in await cursor.fetchall()}
 
 
-async def patch(connection: Connection, table: Table, key: Sequence[str], rows: Iterable[Row]) -> None:
-    """Change columns of rows that are there: each row has the key's columns and those that change.
+ENDED = {"context_id": "text", "era": "int4", "position": "int4", "version": "int8"}
 
-    One statement for each set of columns that change together, of which there are few.
-    """
-    alike: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        changed = tuple(sorted(column for column in row if column not in key))
-        if changed:
-            alike.setdefault(changed, []).append(row)
-    for changed, group in alike.items():
-        await _update(connection, table, key, changed, group)
-
-
-async def _update(
-    connection: Connection, table: Table, key: Sequence[str], changed: Sequence[str], rows: Sequence[Row]
-) -> None:
-    columns = (*key, *changed)
-    values = ([row[column] for column in columns] for row in rows)
-    await connection.execute(
-        _update_of(table, tuple(key), changed), (recordset.encoded(table, columns, values),)
-    )
-
-
-_COUNTED = {"progress_count"}
-"""Columns of which a change says by how much."""
-
-
-@lru_cache(maxsize=1_024)
-def _update_of(table: Table, key: tuple[str, ...], changed: tuple[str, ...]) -> str:
-    assignments = ", ".join(
-        f'"{column}" = '
-        + (f'"{table.name}"."{column}" + ' if column in _COUNTED else "")
-        + recordset.value_of(table, column)
-        for column in changed
-    )
-    same = " AND ".join(f'"{table.name}"."{column}" = given."{column}"' for column in key)
-    return f'UPDATE "{table.name}" SET {assignments} FROM {recordset.given(table, (*key, *changed))} WHERE {same}'
+ENDING = f"""
+    UPDATE messages SET valid_to = given.version
+    FROM {recordset.given(ENDED)}
+    WHERE messages.context_id = given.context_id AND messages.era = given.era
+        AND messages.position = given.position AND messages.valid_to = {tables.FOR_EVER}
+    RETURNING messages.context_id, messages.era, messages.position, messages.run_id
+"""
 
 
 async def delete_outbox(connection: Connection, places: Sequence[tuple[str, int, int, int]]) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
-from sqlalchemy import BigInteger, Boolean, DateTime, Integer, LargeBinary, Table, Text
+from sqlalchemy import BigInteger, Boolean, DateTime, Double, Integer, LargeBinary, Table, Text
 from sqlalchemy.dialects.postgresql import JSON, UUID
 
 _TYPES = (
     (BigInteger, "int8"),
     (Integer, "int4"),
+    (Double, "float8"),
     (Boolean, "bool"),
     (DateTime, "timestamptz"),
     (LargeBinary, "bytea"),

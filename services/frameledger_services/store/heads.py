@@ -1,4 +1,4 @@
-"""The heads of conversations: reading many in one query, and writing what a batch made of them."""
+"""The heads of conversations: reading many in one query, and which frames are stored already."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from frameledger_services.store import tables
-from frameledger_services.store.batch import Connection, Row, insert, patch
+from frameledger_services.store.batch import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +38,6 @@ async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, 
     behind = {row["context_id"] for row in rows if _is_behind(row)}
     unfolded = await _unfolded(connection, behind) if behind else {}
     return {row["context_id"]: StoredHead(row, tuple(unfolded.get(row["context_id"], ()))) for row in rows}
-
-
-async def insert_new(connection: Connection, rows: Sequence[Row]) -> None:
-    """The heads of conversations that have none yet."""
-    await insert(connection, tables.contexts, rows)
-
-
-async def update(connection: Connection, rows: Sequence[Row]) -> None:
-    """Change heads that are there; a row without `state` leaves the stored state as it is."""
-    await patch(connection, tables.contexts, ("context_id",), rows)
 
 
 async def recent_ids(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ PROJECTION = "contexts"
 """The projection that the tables of this database are."""
 
 CHANNEL = "frameledger_projected"
-"""What is notified once after each batch, when it can be read."""
+"""What is notified once after each batch, when it can be read. `announcement` says how far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,29 @@ class Progress:
     last_offset: int | None = None
     last_hash: bytes | None = None
     last_logged_at: datetime | None = None
+
+
+def announcement(topic: str, offsets: Mapping[int, int]) -> str:
+    """The statement that tells who listens how far partitions were read. It says nothing if that is too much to say.
+
+    Whoever is told has still to look, since everybody may notify; but there is no need to look before.
+    """
+    told = " ".join([topic, *(f"{partition}:{offset}" for partition, offset in offsets.items())])
+    # No topic has a name that would have to be quoted.
+    return f"NOTIFY {CHANNEL}, '{told}'" if offsets and len(told) <= _LONGEST_TOLD else f"NOTIFY {CHANNEL}"
+
+
+_LONGEST_TOLD = 7_900
+
+
+def announced(told: str) -> tuple[str, dict[int, int]]:
+    """What such a statement told: the topic, and the offsets by partition. Nothing of what is none."""
+    topic, *offsets = told.split(" ")
+    pairs = [one.split(":") for one in offsets]
+    try:
+        return topic, {int(partition): int(offset) for partition, offset in pairs}
+    except ValueError:
+        return topic, {}
 
 
 async def assign(connection: Connection, topic: str, partition: int, owner: str) -> Assignment:
@@ -107,57 +130,3 @@ async def end_owner(connection: Connection, topic: str, partition: int) -> bool:
     )
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
-
-
-async def lock(connection: Connection, topic: str, batch: Sequence[Progress]) -> set[int]:
-    """Begin a batch: lock the rows of its partitions that still have the epoch and offset that it expects.
-
-    A partition that is missing in the answer belongs to somebody else: its projector is fenced.
-    """
-    cursor = await connection.execute(
-        """
-        SELECT p.partition
-        FROM unnest(%s::int[], %s::bigint[], %s::bigint[]) AS mine (partition, epoch, next_offset)
-        JOIN projections AS p USING (partition, epoch, next_offset)
-        WHERE p.projection = %s AND p.topic = %s AND p.generation = 1
-        ORDER BY p.partition
-        FOR NO KEY UPDATE OF p
-        """,
-        (
-            [one.partition for one in batch],
-            [one.epoch for one in batch],
-            [one.expected for one in batch],
-            PROJECTION,
-            topic,
-        ),
-    )
-    return {row[0] for row in await cursor.fetchall()}
-
-
-async def advance(connection: Connection, topic: str, batch: Sequence[Progress]) -> None:
-    """End a batch: move its partitions on, in the transaction that stores what lay between."""
-    await connection.execute(
-        """
-        UPDATE projections AS p SET
-            next_offset = b.next_offset,
-            end_offset = b.end_offset,
-            last_offset = coalesce(b.last_offset, p.last_offset),
-            last_hash = coalesce(b.last_hash, p.last_hash),
-            last_logged_at = coalesce(b.last_logged_at, p.last_logged_at),
-            idle_assignments = 0,
-            updated_at = clock_timestamp()
-        FROM unnest(%s::int[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bytea[], %s::timestamptz[])
-            AS b (partition, next_offset, end_offset, last_offset, last_hash, last_logged_at)
-        WHERE p.projection = %s AND p.topic = %s AND p.generation = 1 AND p.partition = b.partition
-        """,
-        (
-            [one.partition for one in batch],
-            [one.next_offset for one in batch],
-            [one.end_offset for one in batch],
-            [one.last_offset for one in batch],
-            [one.last_hash for one in batch],
-            [one.last_logged_at for one in batch],
-            PROJECTION,
-            topic,
-        ),
-    )

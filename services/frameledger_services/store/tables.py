@@ -15,6 +15,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     DateTime,
+    Double,
     Index,
     Integer,
     LargeBinary,
@@ -25,7 +26,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSON, UUID
+from sqlalchemy.dialects.postgresql import ARRAY, JSON, UUID
 from sqlalchemy.types import TypeEngine
 
 FOR_EVER = 2**63 - 1
@@ -190,6 +191,17 @@ contexts = Table(
     _optional("parked_error", Text, "What the fold or the database said when it was parked."),
     _column("chain", LargeBinary, "The head of its hash chain, at version."),
     _column("state", _JSON, "What of it is still open, as the fold stores it."),
+    _optional(
+        "turn_opened_version", BigInteger, "The version that opened the user's turn; null if none is open."
+    ),
+    _optional(
+        "turn_waits",
+        Boolean,
+        "That turn was stopped and waits for its final words; null if no turn is open.",
+    ),
+    _optional(
+        "bot_since_version", BigInteger, "The version since which the bot speaks; null if it does not."
+    ),
     PrimaryKeyConstraint("context_id", name="contexts_pkey"),
     CheckConstraint("state_version <= version", name="contexts_state_version_check"),
     CheckConstraint("octet_length(chain) = 32", name="contexts_chain_check"),
@@ -197,13 +209,19 @@ contexts = Table(
         "(parked_version IS NULL) = (parked_at IS NULL) AND (parked_version IS NULL) = (parked_error IS NULL)",
         name="contexts_parked_check",
     ),
-    # A head is written with every batch that touches it. Room on its page, and no index on what changes, keep the
-    # new row there and every index as it is.
+    CheckConstraint("(turn_opened_version IS NULL) = (turn_waits IS NULL)", name="contexts_turn_check"),
+    # A head is written with every batch that touches it. Room on its page, and no index on what changes with every
+    # frame, keep the new row there and every index as it is.
     postgresql_with={"fillfactor": 80},
     comment="The head of every conversation.",
 )
 Index("contexts_started_at", contexts.c.started_at)
 Index("contexts_parked", contexts.c.context_id, postgresql_where=contexts.c.parked_version.is_not(None))
+Index(
+    "contexts_speaking",
+    contexts.c.context_id,
+    postgresql_where=text("turn_opened_version IS NOT NULL OR bot_since_version IS NOT NULL"),
+)
 
 runs = Table(
     "runs",
@@ -245,6 +263,17 @@ runs = Table(
     _optional("error", Text, "The message of the latest error of it."),
     _optional("error_code", Text, "The code of that error."),
     _optional("request_sha256", Text, "The hash of the request as the provider got it."),
+    _optional(
+        "heard_version",
+        BigInteger,
+        "The version at which the user stopped speaking, if it answers a turn of the user.",
+    ),
+    _optional("started_version", BigInteger, "The version of the start of its latest attempt."),
+    _optional(
+        "said",
+        Text,
+        "What it was saying when it was interrupted, where the context keeps only what was heard of that.",
+    ),
     PrimaryKeyConstraint("context_id", "run_id", name="runs_pkey"),
     CheckConstraint(
         "status IN ('requested', 'open', 'dropped', 'noted', 'ended', 'failed', 'interrupted', 'replaced', "
@@ -254,6 +283,8 @@ runs = Table(
     postgresql_with={"fillfactor": 90},
     comment="Every inference, folded from frames alone.",
 )
+# The oldest first, so that whoever looks for what is overdue reads nothing else.
+Index("runs_open", runs.c.opened_at, postgresql_where=text("status = 'open'"))
 
 tool_calls = Table(
     "tool_calls",
@@ -281,21 +312,151 @@ tool_calls = Table(
     _column(
         "status",
         Text,
-        "announced, dispatched, running, waiting (for a person), done, cancelled, or forgotten.",
+        "announced, dispatched, running, waiting (for a person), or how it ended: done, failed, ambiguous (it may or "
+        "may not have happened), cancelled, forgotten.",
     ),
     _optional("run_id", _ID, "The run that made it."),
     _optional("group_id", _ID, "What it was announced together with."),
     _optional("worker", Text, "Who runs it, by its own account."),
     _column("arguments", _JSON, "The arguments; a string if they came as text."),
     _optional("result", _JSON, "Its final result; null for none."),
+    _optional(
+        "dispatched_version",
+        BigInteger,
+        "The version at which it was committed and its turn; its effect names it.",
+    ),
+    _optional(
+        "interrupted_version",
+        BigInteger,
+        "The version of the interruption that cancels it; its worker still has to say what became of it.",
+    ),
+    _optional(
+        "resolved_version",
+        BigInteger,
+        "The version at which a person said what became of an ambiguous call.",
+    ),
+    _optional(
+        "timeout_secs", Double, "The seconds that it may take since it was announced, as its start says."
+    ),
+    _optional("safe_to_retry", Boolean, "Running it twice does no harm; null before it starts."),
+    _optional("waiting_for", Text, "Whom or what it waits for, as its worker says."),
+    _optional(
+        "waiting_deadline",
+        _TIME,
+        "Until when it waits; null for no end, or for one that cannot be read as a time.",
+    ),
+    _column("builtin", Boolean, "It is one of our own tools, such as the one that cancels a call.", "false"),
     PrimaryKeyConstraint("context_id", "requested_version", "ordinal", name="tool_calls_pkey"),
     CheckConstraint(
-        "status IN ('announced', 'dispatched', 'running', 'waiting', 'done', 'cancelled', 'forgotten')",
+        "status IN ('announced', 'dispatched', 'running', 'waiting', 'done', 'failed', 'ambiguous', 'cancelled', "
+        "'forgotten')",
         name="tool_calls_status_check",
     ),
     postgresql_with={"fillfactor": 90},
     comment="Every call of a function, folded from frames alone.",
 )
+# The oldest first, as above.
+Index(
+    "tool_calls_unsettled",
+    tool_calls.c.requested_at,
+    postgresql_where=text("status IN ('announced', 'dispatched', 'running')"),
+)
+Index("tool_calls_waiting", tool_calls.c.waiting_deadline, postgresql_where=text("status = 'waiting'"))
+Index(
+    "tool_calls_ambiguous",
+    *(tool_calls.c.context_id, tool_calls.c.requested_version, tool_calls.c.ordinal),
+    postgresql_where=text("status = 'ambiguous' AND resolved_version IS NULL"),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    _column("worker_id", _ID, "One life of one process: a restart is another worker."),
+    _column("started_at", _TIME, "When it registered, by the database's clock.", "clock_timestamp()"),
+    _column(
+        "connected_at",
+        _TIME,
+        "Since when it has been connected: it judges nobody before that is a whole lease ago.",
+        "clock_timestamp()",
+    ),
+    _column(
+        "heartbeat_at", _TIME, "When it was last heard of, by the database's clock.", "clock_timestamp()"
+    ),
+    _optional(
+        "stopped_at",
+        _TIME,
+        "When it left; of one that died long ago, when it was last heard of. Null while it may be alive.",
+    ),
+    _column("lease_secs", Double, "How many seconds after its last heartbeat it is taken for dead."),
+    _column("slots", Integer, "How much it does at once."),
+    _column("pid", Integer, "Its process on that host."),
+    _column("serves_all", Boolean, "It takes what no live worker lists: a catch-all, or any model.", "false"),
+    _column("service", _ID, "The service that it belongs to: what shares its work has the same name."),
+    _column("kind", Text, "inference, functions, or timekeeper."),
+    _column("host", Text, "Where it runs."),
+    _column("serves", ARRAY(Text), "The functions or models that it serves, by name.", "'{}'"),
+    _column(
+        "offers",
+        _JSON,
+        "The functions with their schemas and options, or how an inference service makes its requests.",
+    ),
+    PrimaryKeyConstraint("worker_id", name="workers_pkey"),
+    CheckConstraint("kind IN ('inference', 'functions', 'timekeeper')", name="workers_kind_check"),
+    CheckConstraint("lease_secs > 0", name="workers_lease_secs_check"),
+    # Few rows, each written twice a second.
+    postgresql_with={
+        "fillfactor": 20,
+        "autovacuum_vacuum_scale_factor": 0,
+        "autovacuum_vacuum_threshold": 500,
+    },
+    comment="Every life of every worker. It is alive while stopped_at is null and heartbeat_at younger than its lease.",
+)
+# No index on heartbeat_at: it changes all the time, and this one leaves few rows to look at.
+Index("workers_present", workers.c.worker_id, postgresql_where=text("stopped_at IS NULL"))
+
+claims = Table(
+    "claims",
+    metadata,
+    _column("effect_id", _ID, "The effect: the second worker that wants it finds it taken."),
+    _column("version", BigInteger, "The version of the context that the effect names."),
+    _optional("requested_version", BigInteger, "Of a call: the version of the frame that announced it."),
+    _column("claimed_at", _TIME, "When it was first taken, by the database's clock.", "clock_timestamp()"),
+    _column("taken_at", _TIME, "When its latest attempt was.", "clock_timestamp()"),
+    _optional(
+        "released_at", _TIME, "When its worker gave it back for another one to take; null once it is taken."
+    ),
+    _optional("finished_at", _TIME, "When nothing was left to do."),
+    _optional("ordinal", Integer, "Of a call: its place among the calls of that frame."),
+    _column("attempt", Integer, "Its latest attempt, from 1: the only source of attempt numbers.", "1"),
+    _column("kind", Text, "run or call."),
+    _context_id(),
+    _optional("run_id", _ID, "Of a run: its id."),
+    _optional("tool_call_id", _ID, "Of a call: its id."),
+    _column("service", _ID, "The service of the worker that has it."),
+    _column("worker_id", _ID, "The worker that has it."),
+    _optional("finish", Text, "done, over (what it was for had ended), or given_up."),
+    PrimaryKeyConstraint("effect_id", name="claims_pkey"),
+    CheckConstraint(
+        "CASE kind "
+        "WHEN 'run' THEN run_id IS NOT NULL AND requested_version IS NULL AND tool_call_id IS NULL "
+        "WHEN 'call' THEN requested_version IS NOT NULL AND ordinal IS NOT NULL AND tool_call_id IS NOT NULL "
+        "ELSE false END",
+        name="claims_kind_check",
+    ),
+    CheckConstraint("attempt >= 1", name="claims_attempt_check"),
+    CheckConstraint("finish IN ('done', 'over', 'given_up')", name="claims_finish_check"),
+    CheckConstraint("(finish IS NULL) = (finished_at IS NULL)", name="claims_finished_check"),
+    postgresql_with={"fillfactor": 80},
+    comment="Who runs what: one row for each effect that a worker took. Kept for thirty days.",
+)
+Index("claims_unfinished", claims.c.worker_id, postgresql_where=text("finished_at IS NULL"))
+Index(
+    "claims_released",
+    claims.c.taken_at,
+    postgresql_where=text("finished_at IS NULL AND released_at IS NOT NULL"),
+)
+Index("claims_claimed_at", claims.c.claimed_at)
+Index("claims_of_context", claims.c.context_id, claims.c.version)
 
 outbox = Table(
     "outbox",

@@ -324,6 +324,7 @@ def result(
     attempt: int | None = None,
     final: bool | None = None,
     says: bool | None = None,
+    **fields: Any,
 ) -> Frame:
     """A result; `final` and `says` (its `run_llm`) are its properties, which it has only if one is given."""
     properties = None
@@ -336,6 +337,7 @@ def result(
         run_llm=run_llm,
         call_attempt=attempt,
         properties=properties,
+        **fields,
     )
 
 

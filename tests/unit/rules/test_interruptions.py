@@ -25,7 +25,8 @@ from tests.unit.rules.dsl import (
     tokens,
 )
 
-from frameledger.evolve.changes import CallSettled
+from frameledger.evolve.changes import CallInterrupted, CallKey, CallSettled
+from frameledger.ids import ToolCallId, Version
 
 # A cough: what an interruption inside an open turn takes away is owed to the end of that turn.
 
@@ -155,7 +156,7 @@ def test_an_interruption_leaves_the_users_words_alone():
 def test_an_interruption_stops_what_can_be_cancelled_and_spares_the_rest():
     played = play(begin("a"), begin("b", sync=False), interrupt())
     assert effects_of(played) == ["stop a"]
-    assert played.changes == ()
+    assert played.changes == (CallInterrupted(CallKey(Version(1), 0), ToolCallId("a")),)
     assert played.texts[1] == "tool a: IN_PROGRESS"
     assert set(played.state.calls.open) == {"a", "b"}
 

@@ -43,7 +43,7 @@ class Direct:
         rest = iter(records)
         while some := list(islice(rest, batch)):
             positions = {record.partition: record.offset + 1 for record in some}
-            await self._batches.store(some, self._owned, positions)
+            await self._batches.store([(one, None) for one in some], self._owned, positions)
 
     def _record(self, context_id: str, frame: AnyFrame) -> Record:
         made = record_of(context_id, frame)

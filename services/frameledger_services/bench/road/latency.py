@@ -63,11 +63,9 @@ class Latencies:
 async def measure(servers: Servers, *, one_at_a_time: int, at_rate: int, rounds: int) -> list[Figure]:
     """So many frames in each round, one at a time and at `RATE` a second."""
     alone = await in_turns(
-        lambda: _ours(servers, one_at_a_time, 0), lambda: _bare(servers, one_at_a_time, 0), rounds
+        lambda: _ours(servers, one_at_a_time, 0), lambda: bare(servers, one_at_a_time, 0), rounds
     )
-    busy = await in_turns(
-        lambda: _ours(servers, at_rate, RATE), lambda: _bare(servers, at_rate, RATE), rounds
-    )
+    busy = await in_turns(lambda: _ours(servers, at_rate, RATE), lambda: bare(servers, at_rate, RATE), rounds)
     return [
         alone.figure("publish to COMMIT, one at a time, p50", "ms", lambda one: one.p50, 1.5),
         alone.figure("publish to COMMIT, one at a time, p99", "ms", lambda one: one.p99, None),
@@ -86,7 +84,7 @@ async def _ours(servers: Servers, count: int, rate: int) -> Latencies:
             await servers.delete_topics(settings)
 
 
-async def _bare(servers: Servers, count: int, rate: int) -> Latencies:
+async def bare(servers: Servers, count: int, rate: int) -> Latencies:
     with servers.database() as settings:
         settings = await servers.make_topics(settings)
         arguments = map(str, (count + WARM_UP, rate, FRAME_BYTES))

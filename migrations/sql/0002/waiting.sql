@@ -1,0 +1,17 @@
+CREATE VIEW waiting WITH (security_invoker = true) AS
+SELECT
+    call.context_id,
+    excerpt(call.function_name || '(' || call.arguments::text || ')', 13) AS call,
+    excerpt(call.waiting_for, 15) AS waits_for,
+    to_char(call.started_at, 'MM-DD HH24:MI') AS since,
+    to_char(call.waiting_deadline, 'MM-DD HH24:MI') AS until
+FROM tool_calls AS call
+WHERE call.status = 'waiting'
+ORDER BY call.waiting_deadline, call.context_id;
+
+COMMENT ON VIEW waiting IS 'Calls that wait for a person, the most urgent first.';
+COMMENT ON COLUMN waiting.context_id IS 'The conversation.';
+COMMENT ON COLUMN waiting.call IS 'The beginning of the function''s name and of the arguments.';
+COMMENT ON COLUMN waiting.waits_for IS 'Whom or what it waits for.';
+COMMENT ON COLUMN waiting.since IS 'When it started.';
+COMMENT ON COLUMN waiting.until IS 'Until when it waits; null for no end, or for one that nobody can read.';

@@ -1,0 +1,64 @@
+"""Compressing what a producer sends, if there is enough of it.
+
+A frame that is sent alone gains little by compression, and waits for it three times: here, in the broker, which unpacks
+every batch to check it, and in whoever reads it. aiokafka compresses every batch or none, and with the slowest level.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import cramjam
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.record.util import calc_crc32c
+
+BATCH_BYTES = 64 * 1024
+"""A larger batch holds one record, so that a record that is too large takes no other with it."""
+
+SMALLEST = 4 * 1024
+"""Bytes of a batch that is compressed."""
+
+# The batch as of message format 2: what lies before its records, and where in it.
+_HEADER = 61
+_LENGTH, _CHECKSUM, _ATTRIBUTES = 8, 17, 21
+_LZ4 = 3
+
+
+def pack(producer: Any) -> None:
+    """Have an `AIOKafkaProducer` that compresses nothing compress its larger batches, from the next one on."""
+    # The one place where it asks for a new batch.
+    producer._message_accumulator.create_builder = _Builder.create
+
+
+def packed(batch: bytes) -> bytes:
+    """A batch of records as it is sent: with LZ4 if it is large and that makes it smaller, else as it is."""
+    if len(batch) < SMALLEST:
+        return batch
+    compressor = cramjam.lz4.Compressor(level=1, content_checksum=False, block_linked=False)
+    compressor.compress(batch[_HEADER:])
+    sent = bytearray(batch[:_HEADER])
+    sent += bytes(compressor.finish())
+    if len(sent) >= len(batch):
+        return batch
+    (attributes,) = struct.unpack_from(">h", sent, _ATTRIBUTES)
+    struct.pack_into(">h", sent, _ATTRIBUTES, attributes | _LZ4)
+    # The length counts what stands behind it, and so does the checksum.
+    struct.pack_into(">i", sent, _LENGTH, len(sent) - _LENGTH - 4)
+    struct.pack_into(">I", sent, _CHECKSUM, calc_crc32c(bytes(sent[_ATTRIBUTES:])))
+    return bytes(sent)
+
+
+class _Builder(BatchBuilder):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
+    """A batch that is packed when it is complete, once."""
+
+    @classmethod
+    def create(cls, key_serializer: Any = None, value_serializer: Any = None) -> _Builder:
+        return cls(BATCH_BYTES, 0, key_serializer=key_serializer, value_serializer=value_serializer)
+
+    _buffer: bytes | None
+
+    def _build(self) -> bytes:
+        if self._buffer is None:
+            self._buffer = packed(bytes(super()._build()))
+        return self._buffer

@@ -1,0 +1,99 @@
+"""A few connections to the database, for reading; made when they are needed and used again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, IsolationLevel
+from psycopg.pq import TransactionStatus
+
+from frameledger_services import access
+from frameledger_services.settings import Settings, without_password
+from frameledger_services.store import schema
+
+MOST = 4
+CONNECT_SECONDS = 10
+READ_SECONDS = 30.0
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class DatabaseError(Exception):
+    """The database is not reached, or does not answer. The message says which one, and what it said."""
+
+
+class Connections:
+    """At most `MOST` connections of one event loop. Nothing is opened before the first `read`."""
+
+    def __init__(self, settings: Settings, name: str = "frameledger-client") -> None:
+        """`name` is what the database shows of whose connections they are."""
+        self._settings = settings
+        self._connect = partial(connect, settings, name)
+        self._free = asyncio.Semaphore(MOST)
+        self._idle: list[AsyncConnection[Any]] = []
+
+    async def read(
+        self,
+        function: Callable[Concatenate[AsyncConnection[Any], _P], Awaitable[_T]],
+        *arguments: _P.args,
+        **options: _P.kwargs,
+    ) -> _T:
+        """What `function` reads with a connection. It may be called again, if a connection turns out to be dead.
+
+        Raises `DatabaseError`, also after `READ_SECONDS`, and `schema.SchemaError` for a database of another shape.
+        """
+        try:
+            async with asyncio.timeout(READ_SECONDS), self._free:
+                while True:
+                    was_idle = bool(self._idle)
+                    try:
+                        async with self._connection() as connection:
+                            return await function(connection, *arguments, **options)
+                    except psycopg.OperationalError:
+                        # One that lay idle while the server was restarted says so only now. There are few of them.
+                        if not was_idle:
+                            raise
+        except psycopg.Error as error:
+            raise DatabaseError(f"{self._name()}: {str(error).strip()}") from error
+        except TimeoutError as error:
+            raise DatabaseError(f"{self._name()} did not answer within {READ_SECONDS:.0f} s.") from error
+
+    async def close(self) -> None:
+        """Close what is idle. Called when nothing reads any more."""
+        while self._idle:
+            await self._idle.pop().close()
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[AsyncConnection[Any]]:
+        connection = self._idle.pop() if self._idle else await self._connect()
+        try:
+            yield connection
+        finally:
+            if connection.info.transaction_status == TransactionStatus.IDLE:
+                self._idle.append(connection)
+            else:
+                await connection.close()
+
+    def _name(self) -> str:
+        return f"The database {without_password(access.database_address(self._settings))}"
+
+
+async def connect(settings: Settings, name: str = "frameledger-client") -> AsyncConnection[Any]:
+    """A connection for reading, in autocommit, to a database of the right shape."""
+    address = access.database_address(settings, application_name=name, connect_timeout=CONNECT_SECONDS)
+    connection = await AsyncConnection.connect(address, autocommit=True)
+    try:
+        await schema.check(connection)
+        await connection.set_read_only(True)
+        # What several statements of one transaction read is of one moment.
+        await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
+    except BaseException:
+        await connection.close()
+        raise
+    return connection

@@ -1,0 +1,120 @@
+"""A context at a version, with all that a request to a model is made of. One statement, so of one moment."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from psycopg import AsyncConnection
+
+from frameledger.context import LLMContext
+from frameledger.ids import ContextId, Version
+
+
+class NoSuchContextError(LookupError):
+    """No frame of this conversation is in the database."""
+
+    def __init__(self, context_id: str) -> None:
+        super().__init__(f"There is no context {context_id!r} in the database.")
+        self.context_id = context_id
+
+
+class NoSuchVersionError(LookupError):
+    """The conversation has fewer frames than that."""
+
+    def __init__(self, context_id: str, version: int, newest: int) -> None:
+        super().__init__(f"The context {context_id!r} has no version {version}; it has 0 to {newest}.")
+        self.context_id = context_id
+        self.version = version
+        self.newest = newest
+
+
+@dataclass(frozen=True, slots=True)
+class StoredContext:
+    """A context as it was after `version` frames of its conversation."""
+
+    context_id: ContextId
+    version: Version
+    context: LLMContext
+
+    prompt_caching: bool | None = None
+    """What `LLMEnablePromptCachingFrame` said last; None if there was none."""
+
+    skip_tts: bool | None = None
+    """What `LLMConfigureOutputFrame` said last; None if there was none."""
+
+    parked_version: int | None = None
+    """Since which version the conversation's frames are stored unfolded, now; None if it is not parked."""
+
+
+async def context(
+    connection: AsyncConnection[Any], context_id: str, version: int | None = None
+) -> StoredContext:
+    """The context at a version, at its newest if none is given. 0 is the context before its first frame.
+
+    Raises `NoSuchContextError` and `NoSuchVersionError`.
+    """
+    cursor = await connection.execute(_CONTEXT, {"id": context_id, "version": version})
+    row = await cursor.fetchone()
+    if row is None:
+        raise NoSuchContextError(context_id)
+    newest, at, parked_version, tools, tool_choice, settings, prompt_caching, skip_tts, messages = row
+    if not 0 <= at <= newest:
+        raise NoSuchVersionError(context_id, at, newest)
+    wire = {
+        # Read as one text, which is quicker than to read each message.
+        "messages": loads(f"[{messages or ''}]"),
+        "tools": _loads(tools),
+        "tool_choice": _loads(tool_choice),
+        "settings": _loads(settings),
+    }
+    return StoredContext(
+        ContextId(context_id),
+        Version(at),
+        LLMContext.from_wire(wire, copy=False),
+        prompt_caching=_loads(prompt_caching),
+        skip_tts=_loads(skip_tts),
+        parked_version=parked_version,
+    )
+
+
+def loads(text: str) -> Any:
+    """The value of JSON text, as the standard library reads it."""
+    data = text.encode()
+    # orjson reads integers beyond 64 bits as floats. To look for a row of digits so takes a tenth of a search for it.
+    if _MANY_DIGITS in data.translate(_DIGITS):
+        return json.loads(data)
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        # A payload may hold half a character, whose other half came with the next frame.
+        return json.loads(data)
+
+
+def _loads(text: str | None) -> Any:
+    return None if text is None else loads(text)
+
+
+_DIGITS = bytes(ord("0") if chr(byte).isascii() and chr(byte).isdigit() else 0 for byte in range(256))
+_MANY_DIGITS = b"0" * 19
+
+_CONTEXT = """
+    SELECT
+        head.version, at.version, head.parked_version,
+        setting_at(context_id, 'tools', at.version)::text,
+        setting_at(context_id, 'tool_choice', at.version)::text,
+        setting_at(context_id, 'settings', at.version)::text,
+        setting_at(context_id, 'prompt_caching', at.version)::text,
+        setting_at(context_id, 'skip_tts', at.version)::text,
+        (
+            SELECT string_agg(said.message::text, ',' ORDER BY said.position)
+            FROM messages AS said
+            WHERE said.context_id = %(id)s AND said.era = era_at(%(id)s, at.version)
+                AND said.valid_from <= at.version AND said.valid_to > at.version
+        )
+    FROM contexts AS head
+    CROSS JOIN LATERAL (SELECT coalesce(%(version)s::bigint, head.version) AS version) AS at
+    WHERE context_id = %(id)s
+"""

@@ -1,0 +1,110 @@
+"""A conversation of a million frames, and a hundred thousand conversations at once, in bounded memory.
+
+Run by `make chaos`, not by `make test`: some minutes, most of them to publish. LARGE_FRAMES=... and LARGE_CONTEXTS=...
+set how many there are. What each took is printed.
+"""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import psutil
+import psycopg
+from tests.integration.killable import projector
+from tests.integration.road import road_of_its_own  # noqa: F401  # a fixture
+from tests.integration.test_batches import value_of
+
+from frameledger.fold import Conversation, Folding
+from frameledger.frames import AnyFrame
+from frameledger.ids import ContextId
+from frameledger_services.bench.road.stream import context_ids, conversation, record_of
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.store.projections import CHANNEL
+
+FRAMES = int(os.environ.get("LARGE_FRAMES", "1_000_000"))
+CONTEXTS = int(os.environ.get("LARGE_CONTEXTS", "100_000"))
+FRAME_BYTES = 355
+AT_ONCE = 5_000
+DEADLINE = 1_800.0
+LOOK_AGAIN = 1.0
+
+MORE_AT_MOST = 1.25
+"""The projector's memory at the end, against that after a tenth."""
+
+
+def test_a_conversation_of_a_million_frames(road):
+    """All of it folds as it does in memory, and its last frames cost no more memory than its first."""
+    folding = Folding(Conversation.new(ContextId("long")))
+    spoken: Counter[str] = Counter()
+
+    def frames() -> Iterator[tuple[str, AnyFrame]]:
+        for frame in islice(conversation("long", FRAME_BYTES), FRAMES):
+            step = folding.step(frame)
+            assert step is not None
+            spoken[step.outcome] += 1
+            yield "long", frame
+
+    _project(road, frames(), FRAMES)
+    context = folding.conversation().context.to_wire()
+    with psycopg.connect(road.address) as connection:
+        assert value_of(connection, "SELECT version FROM contexts") == FRAMES
+        assert value_of(
+            connection,
+            "SELECT json_object_agg(outcome, n) FROM (SELECT outcome, count(*) AS n "
+            "FROM frames GROUP BY outcome) AS outcomes",
+        ) == dict(spoken)
+        assert value_of(connection, "SELECT message_count FROM contexts") == len(context["messages"])
+        assert value_of(connection, "SELECT context_at('long', %s)", FRAMES) == context
+        assert value_of(connection, "SELECT intact FROM verify_chain('long')") is True
+
+
+def test_a_hundred_thousand_conversations_that_all_begin_at_once(road):
+    """A frame of each and then another of each: none of them is remembered by then."""
+    talks = {name: conversation(name, FRAME_BYTES) for name in context_ids(CONTEXTS)}
+    frames = ((name, next(talk)) for _ in range(2) for name, talk in talks.items())
+    _project(road, frames, 2 * CONTEXTS)
+    with psycopg.connect(road.address) as connection:
+        assert value_of(connection, "SELECT count(*) FROM contexts WHERE version = 2") == CONTEXTS
+        assert value_of(connection, "SELECT count(*) FROM frames WHERE outcome = 'applied'") == 2 * CONTEXTS
+
+
+def _project(road, frames: Iterable[tuple[str, AnyFrame]], count: int) -> None:
+    """Publish everything, then have one projector come to the end of it; its memory on the way is bounded."""
+    began = time.monotonic()
+    asyncio.run(_publish(road, frames))
+    published = time.monotonic()
+    with projector(road.settings) as running:
+        process = psutil.Process(running.pid)
+        _until(road, count // 10, running)
+        early = process.memory_info().rss / 1e6
+        _until(road, count, running)
+        late = process.memory_info().rss / 1e6
+        done = time.monotonic()
+        assert running.stop() == 0
+    print(
+        f"\n{count:,} frames: published in {published - began:.0f} s, projected in {done - published:.0f} s, "
+        f"{count / (done - published):,.0f} a second; memory {early:.0f} MB after a tenth, {late:.0f} MB at the end",
+        flush=True,
+    )
+    assert late <= MORE_AT_MOST * early
+
+
+async def _publish(road, frames: Iterable[tuple[str, AnyFrame]]) -> None:
+    records = (record_of(name, frame) for name, frame in frames)
+    async with Producer(road.settings) as producer:
+        while some := list(islice(records, AT_ONCE)):
+            await producer.publish(road.names.frames, some, within=DEADLINE)
+
+
+def _until(road, count: int, running) -> None:
+    until = time.monotonic() + DEADLINE
+    with psycopg.connect(road.address, autocommit=True) as connection:
+        connection.execute(f"LISTEN {CHANNEL}")
+        while value_of(connection, "SELECT coalesce(sum(next_offset), 0) FROM projections") < count:
+            assert running.is_alive(), "the projector ended"
+            assert time.monotonic() < until, "the projector did not come to the end"
+            for _ in connection.notifies(timeout=LOOK_AGAIN, stop_after=1):
+                pass

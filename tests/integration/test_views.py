@@ -1,0 +1,337 @@
+"""The views of runs, calls and workers: what a person reads in them is what the projector stored."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from tests.integration import rows
+from tests.integration.databases import made
+from tests.integration.test_batches import Log, Projecting, histories_interleaved
+
+COLUMNS = 100
+# As long as the ids that most people use.
+LONG_ID = "8d4f2f6e-54a7-4c39-9b5c-3a1f0e7d2b61"
+VIEWS = (
+    *("run_history", "token_usage", "latency", "tool_call_history"),
+    *("waiting", "ambiguous_calls", "services", "tools_on_offer"),
+)
+PAY = {
+    "name": "pay",
+    "schema": {"description": "Pays a bill. NUL: \x00, half of a character: \ud83d"},
+    "options": {
+        "cancel_on_interruption": False,
+        "timeout_secs": 30,
+        "cancellable_by_llm": True,
+        "safe_to_retry": False,
+    },
+}
+LOOK = {"name": "look", "schema": {}, "options": {"cancel_on_interruption": True, "safe_to_retry": True}}
+
+
+@pytest.fixture(scope="module")
+def folded_address(database_server, migrated_template) -> Iterator[str]:
+    """A database with all histories, and one more conversation with a long id."""
+    log = Log()
+    log.records.extend(histories_interleaved())
+    log.records.sort(key=lambda record: (record.partition, record.offset))
+
+    async def fill(address):
+        async with Projecting(address) as projecting:
+            await projecting.store(log.records)
+
+    with made(database_server, template=migrated_template) as (_, address):
+        asyncio.run(fill(address))
+        with psycopg.connect(address) as connection:
+            connection.execute("SET session_replication_role = replica")
+            for table in ("contexts", "frames", "messages", "runs", "tool_calls"):
+                connection.execute(
+                    f"UPDATE {table} SET context_id = %s WHERE context_id = 'a-day-at-the-desk'", (LONG_ID,)
+                )
+        yield address
+
+
+@pytest.fixture
+def folded(folded_address) -> Iterator[psycopg.Connection]:
+    """A connection to that database, in a transaction that is rolled back."""
+    with psycopg.connect(folded_address) as connection, connection.transaction(force_rollback=True):
+        connection.execute("SET LOCAL TIME ZONE UTC")
+        yield connection
+
+
+def work(connection, worker_id, offers, *, kind="functions", service="tools", ago="0 s", **fields) -> None:
+    """A worker that serves these functions, or says something else of itself."""
+    serves = [one["name"] for one in offers] if isinstance(offers, list) else []
+    said = {"functions": offers} if isinstance(offers, list) else offers
+    with connection.cursor() as cursor:
+        rows.insert(
+            cursor,
+            "workers",
+            worker_id=worker_id,
+            service=service,
+            kind=kind,
+            host="here",
+            pid=1,
+            lease_secs=5,
+            slots=4,
+            **{"serves": serves, "offers": json.dumps(said)} | fields,
+        )
+        cursor.execute(
+            "UPDATE workers SET heartbeat_at = clock_timestamp() - %s::interval WHERE worker_id = %s",
+            (ago, worker_id),
+        )
+
+
+def claim(connection, effect_id, worker_id, **fields) -> None:
+    with connection.cursor() as cursor:
+        rows.insert(
+            cursor,
+            "claims",
+            effect_id=effect_id,
+            version=1,
+            kind="run",
+            run_id="r",
+            context_id="c",
+            service="tools",
+            worker_id=worker_id,
+            **fields,
+        )
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_person_can_read_it_in_a_hundred_columns(folded, view):
+    work(folded, "w" * 50, [PAY | {"name": "f" * 60}, LOOK], service="s" * 50)
+    folded.execute(
+        "UPDATE tool_calls SET waiting_for = repeat('somebody', 9), tool_call_id = repeat('c', 99)"
+    )
+    folded.execute(
+        "UPDATE tool_calls SET context_id = %s WHERE status IN ('waiting', 'ambiguous')", (LONG_ID,)
+    )
+    cursor = folded.execute(f"SELECT * FROM {view}")
+    names = [column.name for column in cursor.description]
+    table = [["" if cell is None else str(cell) for cell in row] for row in cursor]
+    assert table
+    widths = [max(map(len, cells)) for cells in zip(names, *table, strict=True)]
+    # As psql draws it: a blank on both sides of a cell, a line between two.
+    assert sum(widths) + 3 * len(widths) - 1 <= COLUMNS
+    assert not any("\n" in cell for row in table for cell in row)
+
+
+def test_the_history_of_runs_says_what_each_said_whatever_was_heard_of_it(folded):
+    runs = folded.execute(
+        "SELECT version, became, try, model FROM run_history WHERE context_id = 'second-attempt'"
+    ).fetchall()
+    assert {row[2] for row in runs} >= {1, 2}
+    said = dict(
+        folded.execute("SELECT version, said FROM run_history WHERE context_id = 'barge-in'").fetchall()
+    )
+    kept = folded.execute(
+        "SELECT text FROM messages WHERE context_id = 'barge-in' AND valid_from = 12"
+    ).fetchone()
+    whole = folded.execute(
+        "SELECT said FROM runs WHERE context_id = 'barge-in' AND closed_version = 12"
+    ).fetchone()
+    assert kept is not None
+    assert whole is not None
+    assert whole[0].startswith(kept[0])
+    assert len(whole[0]) > len(kept[0])
+    assert whole[0].startswith(said[5].removesuffix("…"))
+
+
+def test_an_answer_that_was_corrected_after_its_end_is_shown_as_it_was_said(transaction):
+    """By the rows that a correction leaves: the first one is what was said."""
+    with transaction.cursor() as cursor:
+        rows.insert(
+            cursor,
+            "runs",
+            context_id="c",
+            run_id="r",
+            requested_version=1,
+            started_version=2,
+            closed_version=5,
+            requested_at=rows.BEGINNING,
+            trigger="x",
+            status="ended",
+        )
+        for position, since, until, text in (
+            (1, 2, 3, "of attempt 1"),
+            (2, 4, 9, "one two"),
+            (2, 9, 10, "one"),
+            (3, 5, 99, "three"),
+        ):
+            rows.insert(
+                cursor,
+                "messages",
+                context_id="c",
+                era=1,
+                position=position,
+                valid_from=since,
+                valid_to=until,
+                role="assistant",
+                text=text,
+                run_id="r",
+                message="{}",
+            )
+        cursor.execute("UPDATE runs SET started_version = 3")
+        said = cursor.execute("SELECT said FROM run_history").fetchone()
+    assert said == ("one two three",)
+
+
+def test_a_run_that_said_nothing_shows_its_error(folded):
+    errors = folded.execute(
+        "SELECT became, said FROM run_history WHERE context_id = 'failed-runs' AND became = 'failed'"
+    ).fetchall()
+    assert errors
+    assert any(said for _, said in errors)
+
+
+def test_tokens_are_summed_by_conversation_and_model(folded):
+    shown = folded.execute("SELECT * FROM token_usage WHERE context_id = 'parallel-tools'").fetchall()
+    counted = folded.execute(
+        "SELECT sum(input_tokens), sum(output_tokens), sum(cache_read_tokens), sum(cache_write_tokens), "
+        "sum(reasoning_tokens) FROM runs WHERE context_id = 'parallel-tools'"
+    ).fetchone()
+    assert shown == [("parallel-tools", "meadow-2", *counted)]
+    assert shown[0][2] > 0
+
+
+def test_latency_counts_from_where_the_user_stopped(database):
+    log = Log()
+    for value in (
+        '{"type":"UserStartedSpeakingFrame"}',
+        '{"type":"InterimTranscriptionFrame","text":"how"}',
+        '{"type":"UserStoppedSpeakingFrame"}',
+        '{"type":"TranscriptionFrame","text":"How late is it?"}',
+        '{"type":"LLMFullResponseStartFrame"}',
+        '{"type":"LLMTextFrame","text":"Past noon."}',
+        '{"type":"LLMFullResponseEndFrame"}',
+        # A turn that the stop itself closes, one of words alone, and what no user asked.
+        '{"type":"UserStartedSpeakingFrame"}',
+        '{"type":"TranscriptionFrame","text":"Thanks."}',
+        '{"type":"UserStoppedSpeakingFrame"}',
+        '{"type":"LLMFullResponseStartFrame"}',
+        '{"type":"LLMFullResponseEndFrame"}',
+        '{"type":"TranscriptionFrame","text":"Bye."}',
+        '{"type":"LLMFullResponseStartFrame"}',
+        '{"type":"LLMFullResponseEndFrame"}',
+        '{"type":"LLMRunFrame"}',
+    ):
+        log.add("c", value.encode())
+    seconds = [
+        record.__class__(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.key,
+            record.value,
+            (),
+            1_770_000_000_000 + 1000 * n,
+        )
+        for n, record in enumerate(log.records)
+    ]
+
+    async def fill():
+        async with Projecting(database) as projecting:
+            await projecting.store(seconds)
+
+    asyncio.run(fill())
+    with psycopg.connect(database) as connection:
+        assert connection.execute(
+            "SELECT version, heard_version, asked_s, opened_s, started_s, text_s, end_s FROM latency "
+            "JOIN runs USING (context_id) WHERE requested_version = version"
+        ).fetchall() == [
+            (4, 3, "1.0", "1.0", "2.0", "3.0", "4.0"),
+            (10, 10, "0.0", "0.0", "1.0", None, "2.0"),
+            (13, None, None, "0.0", "1.0", None, "2.0"),
+            (16, None, None, "0.0", None, None, None),
+        ]
+
+
+def test_the_history_of_calls_says_what_became_of_each_and_who_ran_it(folded):
+    shown = folded.execute(
+        "SELECT call, became, who, queued IS NOT NULL, ran IS NOT NULL FROM tool_call_history "
+        "WHERE context_id = 'ambiguous-payments'"
+    ).fetchall()
+    assert shown[:3] == [
+        ('pay({"bill":"r…', "resolved", "tools-1", True, True),
+        ('pay({"bill":"p…', 'failed: {"…', "tools-1", True, True),
+        ("cancel_search(…", '{"error":"…', "tools-2", True, True),
+    ]
+    became = [row[1] for row in shown]
+    assert "ambiguous:…" in became
+    assert "waiting" in became
+
+
+@pytest.mark.parametrize("status", ["done", "failed", "waiting", "ambiguous"])
+@pytest.mark.parametrize(
+    "value",
+    ['{"a":"\\u0000\\ud83d"}', '"\\udc00"', "[" * 100 + "]" * 100, "1e308", "null", '"' + "x" * 99_999 + '"'],
+)
+def test_no_arguments_and_no_result_make_a_view_of_calls_fail(folded, status, value):
+    """They are shown as the text that they are, and nothing looks into them."""
+    folded.execute("UPDATE tool_calls SET arguments = %s, result = %s, status = %s", (value, value, status))
+    shown = {
+        view: bool(folded.execute(f"SELECT * FROM {view}").fetchall())
+        for view in ("tool_call_history", "waiting", "ambiguous_calls")
+    }
+    assert shown == {
+        "tool_call_history": True,
+        "waiting": status == "waiting",
+        "ambiguous_calls": status == "ambiguous",
+    }
+
+
+def test_what_waits_for_a_person_is_there_until_it_is_settled(folded):
+    assert folded.execute("SELECT * FROM waiting").fetchall() == [
+        ("ambiguous-payments", 'pay({"bill":…', "the owner's ap…", folded_at(folded), "03-19 18:00")
+    ]
+    folded.execute("UPDATE tool_calls SET status = 'done' WHERE status = 'waiting'")
+    assert folded.execute("SELECT * FROM waiting").fetchall() == []
+
+
+def folded_at(connection):
+    query = "SELECT to_char(started_at, 'MM-DD HH24:MI') FROM tool_calls WHERE status = 'waiting'"
+    return connection.execute(query).fetchone()[0]
+
+
+def test_ambiguous_calls_are_there_until_a_person_resolves_them(folded):
+    ambiguous = folded.execute(
+        "SELECT tool_call_id, resolved_version IS NOT NULL FROM tool_calls WHERE status = 'ambiguous'"
+    ).fetchall()
+    assert {resolved for _, resolved in ambiguous} == {True, False}
+    shown = folded.execute("SELECT context_id, tool_call_id, call FROM ambiguous_calls").fetchall()
+    assert shown == [("ambiguous-payments", "p4", 'pay({"bill"…')]
+
+
+def test_tools_on_offer_are_those_of_live_workers(folded):
+    work(folded, "one", [PAY, LOOK])
+    work(folded, "two", [PAY])
+    work(folded, "three", [PAY], service="others", ago="4 s")
+    work(folded, "late", [PAY, {"name": "gone"}], ago="6 s")
+    work(folded, "left", [{"name": "gone"}], stopped_at=rows.BEGINNING)
+    work(folded, "model", {"provider": "scripted"}, kind="inference", service="inference")
+    work(folded, "no terms", [{"name": "bare", "options": [1]}], service="others")
+    for number, said in enumerate(({"functions": 1}, {"functions": [1, "x", [], {}]}, {}, "x", 5, None)):
+        work(folded, f"no functions {number}", said)
+    assert folded.execute("SELECT * FROM tools_on_offer").fetchall() == [
+        ("bare", "others", 1, ""),
+        ("look", "tools", 1, "retries"),
+        ("pay", "others", 1, "background, 30 s, cancellable"),
+        ("pay", "tools", 2, "background, 30 s, cancellable"),
+    ]
+
+
+def test_services_say_how_busy_their_live_workers_are(folded):
+    work(folded, "one", [PAY, LOOK])
+    work(folded, "two", [PAY], serves_all=True)
+    work(folded, "gone", [PAY], ago="6 s")
+    work(folded, "model", {"provider": "scripted"}, kind="inference", service="inference", serves_all=True)
+    claim(folded, "a", "one")
+    claim(folded, "b", "two")
+    claim(folded, "c", "two", finished_at=rows.BEGINNING, finish="done")
+    claim(folded, "d", "gone")
+    assert folded.execute("SELECT service, kind, workers, slots, busy, serves FROM services").fetchall() == [
+        ("inference", "inference", 1, 4, 0, "what nobody lists"),
+        ("tools", "functions", 2, 8, 2, "look, pay, what nobody l…"),
+    ]
