@@ -1,0 +1,105 @@
+"""Work that is open and that nobody claimed, a while after it was asked for.
+
+Usually an effect is claimed by the member of the group that reads it. It is not if that member does not serve it and
+another one of its group does (a new release is being rolled out), if the one who listed it died at that moment, or if
+the member has no free slot. So a worker with a free slot looks here from time to time. An effect's id follows from the
+row that it is of, so this asks for the same claim as the effect on the topic, and one of the two gets it.
+"""
+
+from __future__ import annotations
+
+from frameledger import derived, effects
+from frameledger_services.claims import rules
+from frameledger_services.claims.values import Connection
+
+AFTER_SECS = 2.0
+"""How old such work is at least: usually an effect is claimed within milliseconds."""
+
+
+async def missed_runs(connection: Connection, worker_id: str, limit: int) -> list[effects.RunInference]:
+    """The effects of at most `limit` open runs that this worker serves and that nobody claimed, the oldest first."""
+    cursor = await connection.execute(
+        _RUNS, {"worker_id": worker_id, "limit": limit, "after_secs": AFTER_SECS}
+    )
+    kind = effects.RunInference.effect
+    return [
+        effects.RunInference(
+            derived.effect_id(kind, context_id, version, run_id), context_id, version, run_id
+        )
+        for context_id, version, run_id in await cursor.fetchall()
+    ]
+
+
+async def missed_calls(connection: Connection, worker_id: str, limit: int) -> list[effects.CallFunction]:
+    """The effects of at most `limit` dispatched calls that this worker serves and that nobody claimed."""
+    cursor = await connection.execute(
+        _CALLS, {"worker_id": worker_id, "limit": limit, "after_secs": AFTER_SECS}
+    )
+    kind = effects.CallFunction.effect
+    return [
+        effects.CallFunction(
+            derived.effect_id(kind, context_id, version, tool_call_id),
+            context_id,
+            version,
+            requested_version,
+            ordinal,
+            tool_call_id,
+            function_name,
+            group_id,
+        )
+        for (
+            context_id,
+            version,
+            requested_version,
+            ordinal,
+            tool_call_id,
+            function_name,
+            group_id,
+        ) in await cursor.fetchall()
+    ]
+
+
+_RUNS = f"""
+    WITH {rules.ME}
+    SELECT claimable.context_id, claimable.version, claimable.run_id
+    FROM me
+    CROSS JOIN LATERAL (
+        SELECT runs.context_id, runs.opened_version AS version, runs.run_id, runs.opened_at
+        FROM runs
+        WHERE runs.status = 'open'
+            AND runs.opened_at < clock_timestamp() - %(after_secs)s * interval '1 second'
+    ) AS claimable
+    {rules.LIVES}
+    CROSS JOIN LATERAL (SELECT {rules.MODEL} AS name) AS model
+    WHERE NOT EXISTS (
+            SELECT FROM claims
+            WHERE claims.context_id = claimable.context_id AND claims.version = claimable.version
+                AND claims.run_id = claimable.run_id
+        )
+        AND {rules.served("model.name")}
+    ORDER BY claimable.opened_at
+    LIMIT %(limit)s
+"""
+
+_CALLS = f"""
+    WITH {rules.ME}
+    SELECT claimable.context_id, claimable.dispatched_version, claimable.requested_version, claimable.ordinal,
+        claimable.tool_call_id, claimable.function_name, claimable.group_id
+    FROM me
+    CROSS JOIN LATERAL (
+        SELECT tool_calls.*
+        FROM tool_calls
+        WHERE tool_calls.status = 'dispatched'
+            AND tool_calls.dispatched_at < clock_timestamp() - %(after_secs)s * interval '1 second'
+    ) AS claimable
+    {rules.LIVES}
+    CROSS JOIN LATERAL (SELECT {rules.FUNCTION.replace("tool_calls.", "claimable.")} AS name) AS function
+    WHERE NOT EXISTS (
+            SELECT FROM claims
+            WHERE claims.context_id = claimable.context_id AND claims.version = claimable.dispatched_version
+                AND claims.tool_call_id = claimable.tool_call_id
+        )
+        AND {rules.served("function.name")}
+    ORDER BY claimable.requested_at
+    LIMIT %(limit)s
+"""

@@ -1,0 +1,160 @@
+"""Taking work that somebody else had: released, or a dead worker's, with its next attempt.
+
+Nobody judges another before it has been connected for a whole lease itself: when the database comes back, everybody's
+heartbeats are old, and the others need time to be heard of. What was released may be taken at once. Rows that another
+taker looks at are skipped, so two takers never wait for each other, and one gets each.
+
+If the process dies after the statement, or its answer is lost, the work is taken over once more in the same way.
+"""
+
+from __future__ import annotations
+
+from frameledger.ids import ContextId, RunId, Version
+from frameledger_services.claims import rules
+from frameledger_services.claims.values import ClaimedCall, ClaimedRun, Connection
+
+
+async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> list[ClaimedRun]:
+    """Take over at most `limit` open runs that this worker serves, the oldest claims first.
+
+    Raises `WorkerDeadError`.
+    """
+    cursor = await connection.execute(_TAKE_RUNS, {"worker_id": worker_id, "limit": limit})
+    found = []
+    for is_alive, effect_id, context_id, version, run_id, attempt in await cursor.fetchall():
+        if not is_alive:
+            raise rules.dead(worker_id)
+        if effect_id is not None:
+            found.append(
+                ClaimedRun(effect_id, ContextId(context_id), Version(version), RunId(run_id), attempt)
+            )
+    return sorted(found, key=lambda run: (run.context_id, run.version))
+
+
+async def take_over_calls(connection: Connection, worker_id: str, limit: int) -> list[ClaimedCall]:
+    """Take over at most `limit` calls that are dispatched or running and that this worker serves.
+
+    One that is owed a cancel, or that is unsafe and had started, has to be settled and not run. Raises
+    `WorkerDeadError`.
+    """
+    cursor = await connection.execute(_TAKE_CALLS, {"worker_id": worker_id, "limit": limit})
+    found = []
+    for is_alive, *row in await cursor.fetchall():
+        if not is_alive:
+            raise rules.dead(worker_id)
+        if row[0] is not None:
+            found.append(rules.claimed_call(tuple(row[:6]), row[6], tuple(row[7:])))
+    return sorted(found, key=lambda call: (call.context_id, call.requested_version, call.ordinal))
+
+
+async def finish_over(connection: Connection, worker_id: str, limit: int = 1_000) -> int:
+    """Finish claims, of either kind, that could be taken over but whose run or call is over; how many.
+
+    A call that waits for a person is nobody's work. Nothing happens if the worker is dead.
+    """
+    cursor = await connection.execute(_FINISH_OVER, {"worker_id": worker_id, "limit": limit})
+    return cursor.rowcount
+
+
+# What may be taken: by two indexes, one of released claims and one of what each dead worker has not finished. Of the
+# workers only those are looked at that have something unfinished, each found behind the one before it: the dead are
+# kept for a year, and this is asked every second.
+_FREE = f"""
+    owners (worker_id) AS (
+        (SELECT worker_id FROM claims WHERE finished_at IS NULL ORDER BY worker_id LIMIT 1)
+        UNION ALL
+        SELECT (
+            SELECT claims.worker_id
+            FROM claims
+            WHERE claims.finished_at IS NULL AND claims.worker_id > owners.worker_id
+            ORDER BY claims.worker_id
+            LIMIT 1
+        )
+        FROM owners
+        WHERE owners.worker_id IS NOT NULL
+    ), free AS (
+        SELECT claims.effect_id, claims.attempt
+        FROM claims
+        WHERE claims.finished_at IS NULL AND claims.released_at IS NOT NULL
+        UNION
+        SELECT claims.effect_id, claims.attempt
+        FROM me
+        CROSS JOIN owners
+        JOIN workers AS owner ON owner.worker_id = owners.worker_id AND NOT {rules.alive("owner")}
+            AND me.connected_at
+                <= clock_timestamp() - greatest(owner.lease_secs, me.lease_secs) * interval '1 second'
+        JOIN claims ON claims.worker_id = owner.worker_id AND claims.finished_at IS NULL
+    )
+"""
+
+# The claim is looked at once more when its row is locked: another taker would have raised its attempt.
+_CLAIMABLE = """
+    FROM me
+    CROSS JOIN free
+    JOIN claims AS claimable ON claimable.effect_id = free.effect_id AND claimable.attempt = free.attempt
+        AND claimable.finished_at IS NULL
+"""
+
+_TAKE = """
+    UPDATE claims
+    SET worker_id = mine.new_worker_id, service = mine.new_service, attempt = claims.attempt + 1,
+        taken_at = clock_timestamp(), released_at = NULL
+    FROM mine
+    WHERE claims.effect_id = mine.effect_id
+"""
+
+_TAKE_RUNS = f"""
+    WITH RECURSIVE {rules.ME}, {_FREE}, mine AS (
+        SELECT claimable.effect_id, me.worker_id AS new_worker_id, me.service AS new_service
+        {_CLAIMABLE} AND claimable.kind = 'run'
+        {rules.LIVES}
+        {rules.OPEN_RUN}
+        CROSS JOIN LATERAL (SELECT {rules.MODEL} AS name) AS model
+        WHERE {rules.served("model.name")}
+        ORDER BY claimable.claimed_at
+        LIMIT %(limit)s
+        FOR UPDATE OF claimable SKIP LOCKED
+    ), taken AS (
+        {_TAKE}
+        RETURNING claims.effect_id, claims.context_id, claims.version, claims.run_id, claims.attempt
+    )
+    SELECT EXISTS (SELECT FROM me), taken.* FROM (VALUES (true)) AS always LEFT JOIN taken ON true
+"""
+
+_TAKE_CALLS = f"""
+    WITH RECURSIVE {rules.ME}, {_FREE}, mine AS (
+        SELECT claimable.effect_id, me.worker_id AS new_worker_id, me.service AS new_service, {rules.CALL_COLUMNS}
+        {_CLAIMABLE} AND claimable.kind = 'call'
+        {rules.LIVES}
+        {rules.open_call("dispatched", "running")}
+        CROSS JOIN LATERAL (SELECT {rules.FUNCTION} AS name) AS function
+        WHERE {rules.served("function.name")}
+        ORDER BY claimable.claimed_at
+        LIMIT %(limit)s
+        FOR UPDATE OF claimable SKIP LOCKED
+    ), taken AS (
+        {_TAKE}
+        RETURNING claims.effect_id, claims.context_id, claims.version, claims.requested_version, claims.ordinal,
+            claims.tool_call_id, claims.attempt, mine.function_name, mine.arguments, mine.group_id, mine.run_id,
+            mine.age_secs, mine.status, mine.safe_to_retry, mine.interrupted, mine.builtin
+    )
+    SELECT EXISTS (SELECT FROM me), taken.* FROM (VALUES (true)) AS always LEFT JOIN taken ON true
+"""
+
+_FINISH_OVER = f"""
+    WITH RECURSIVE {rules.ME}, {_FREE}, over AS (
+        SELECT claimable.effect_id
+        {_CLAIMABLE}
+        WHERE CASE claimable.kind
+            WHEN 'run' THEN NOT EXISTS (SELECT FROM (VALUES (true)) AS always {rules.OPEN_RUN})
+            ELSE NOT EXISTS (
+                SELECT FROM (VALUES (true)) AS always {rules.open_call("dispatched", "running")}
+            )
+        END
+        LIMIT %(limit)s
+        FOR UPDATE OF claimable SKIP LOCKED
+    )
+    UPDATE claims SET finished_at = clock_timestamp(), finish = 'over'
+    FROM over
+    WHERE claims.effect_id = over.effect_id
+"""

@@ -1,0 +1,119 @@
+"""Who is alive: a worker registers, is heard of, and leaves.
+
+A worker is one life of one process. It is alive while it has not left and its last heartbeat is younger than its
+lease, by the database's clock; once it is not, it never is again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from psycopg.types.json import Json
+
+from frameledger_services.claims import rules
+from frameledger_services.claims.values import Connection, Heartbeat, Offer
+
+LONG_DEAD_SECS = 3_600.0
+
+
+async def register(connection: Connection, offer: Offer) -> None:
+    """A new worker, alive and connected from now on. Its id must be new."""
+    await connection.execute(
+        """
+        INSERT INTO workers
+            (worker_id, service, kind, host, pid, lease_secs, slots, serves, serves_all, offers)
+        VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+        """,
+        (
+            offer.worker_id,
+            offer.service,
+            offer.kind,
+            offer.host,
+            offer.pid,
+            offer.lease_secs,
+            offer.slots,
+            list(offer.serves),
+            offer.serves_all,
+            Json(dict(offer.offers)),
+        ),
+    )
+
+
+async def offer_again(connection: Connection, offer: Offer) -> None:
+    """What the worker serves has changed; claims from now on follow it."""
+    await connection.execute(
+        "UPDATE workers SET serves = %s, serves_all = %s, offers = %s, slots = %s WHERE worker_id = %s",
+        (list(offer.serves), offer.serves_all, Json(dict(offer.offers)), offer.slots, offer.worker_id),
+    )
+
+
+async def reconnected(connection: Connection, worker_id: str) -> None:
+    """The worker was without the database for a while. Others may have been too: it judges nobody for a whole lease."""
+    await connection.execute(
+        "UPDATE workers SET connected_at = clock_timestamp() WHERE worker_id = %s", (worker_id,)
+    )
+
+
+async def heartbeat(connection: Connection, worker_id: str, held: Sequence[str]) -> Heartbeat:
+    """The worker lives, and works on these effects; which of them it is to stop."""
+    cursor = await connection.execute(_HEARTBEAT, {"worker_id": worker_id, "held": list(held)})
+    row = await cursor.fetchone()
+    assert row is not None
+    return Heartbeat(alive=row[0], over=frozenset(row[1] or ()), lost=frozenset(row[2] or ()))
+
+
+async def leave(connection: Connection, worker_id: str) -> None:
+    """The worker leaves. What it still has may be taken over by whoever judges it dead."""
+    await connection.execute(
+        "UPDATE workers SET stopped_at = clock_timestamp() WHERE worker_id = %s AND stopped_at IS NULL",
+        (worker_id,),
+    )
+
+
+async def bury(connection: Connection) -> None:
+    """Say of those who died `LONG_DEAD_SECS` ago that they have left. They were dead before and stay so; but whoever
+    asks who is alive has only a few rows to look at."""
+    await connection.execute(
+        f"""
+        UPDATE workers SET stopped_at = heartbeat_at
+        WHERE stopped_at IS NULL AND NOT {rules.alive("workers")}
+            AND heartbeat_at < clock_timestamp() - %s * interval '1 second'
+        """,
+        (LONG_DEAD_SECS,),
+    )
+
+
+# A call that is owed a cancel is to stop, and its worker says what became of it. One that waits for a person is not
+# over: its worker may still be about to end its job.
+_HEARTBEAT = f"""
+    WITH beat AS (
+        UPDATE workers SET heartbeat_at = clock_timestamp()
+        WHERE worker_id = %(worker_id)s AND {rules.alive("workers")}
+        RETURNING worker_id
+    ), held AS (
+        SELECT asked.effect_id,
+            coalesce(
+                claims.worker_id = %(worker_id)s AND claims.finished_at IS NULL AND claims.released_at IS NULL, false
+            ) AS ours,
+            CASE claims.kind
+                WHEN 'run' THEN EXISTS (
+                    SELECT FROM runs
+                    WHERE runs.context_id = claims.context_id AND runs.run_id = claims.run_id
+                        AND runs.status = 'open'
+                )
+                ELSE EXISTS (
+                    SELECT FROM tool_calls
+                    WHERE tool_calls.context_id = claims.context_id
+                        AND tool_calls.requested_version = claims.requested_version
+                        AND tool_calls.ordinal = claims.ordinal
+                        AND tool_calls.status IN ('dispatched', 'running', 'waiting')
+                        AND tool_calls.interrupted_version IS NULL
+                )
+            END AS open
+        FROM unnest(%(held)s::text[]) AS asked (effect_id)
+        LEFT JOIN claims ON claims.effect_id = asked.effect_id
+    )
+    SELECT EXISTS (SELECT FROM beat),
+        (SELECT array_agg(effect_id) FROM held WHERE ours AND NOT open),
+        (SELECT array_agg(effect_id) FROM held WHERE NOT ours)
+"""

@@ -1,0 +1,28 @@
+"""The life of a worker: effects off their topic, claimed, done in lanes; heartbeats, cancellations, drain.
+
+Start with `worker`. `job` is what a service's own code is given, `publisher` how it speaks.
+"""
+
+from frameledger_services.work.in_hand import PASSING, Passing
+from frameledger_services.work.job import Ending, Job, Life, Perform, Why
+from frameledger_services.work.lease import Lease, LeaseLostError
+from frameledger_services.work.publisher import Publisher
+from frameledger_services.work.trades import CALLS, RUNS, Trade
+from frameledger_services.work.worker import Worker
+
+__all__ = [
+    "CALLS",
+    "PASSING",
+    "RUNS",
+    "Ending",
+    "Job",
+    "Lease",
+    "LeaseLostError",
+    "Life",
+    "Passing",
+    "Perform",
+    "Publisher",
+    "Trade",
+    "Why",
+    "Worker",
+]

@@ -1,0 +1,190 @@
+"""The work that a worker has in hand: jobs in lanes, told when to stop, and their claims settled when they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from frameledger import effects
+from frameledger_services import claims
+from frameledger_services.claims import Claimed, Heartbeat
+from frameledger_services.claims.values import Connection
+from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.event_log.consumer import KafkaError
+from frameledger_services.event_log.producer import PublishError
+from frameledger_services.lanes import Lane, Lanes
+from frameledger_services.work.cancellations import Cancelled
+from frameledger_services.work.database import AWAY
+from frameledger_services.work.job import Ending, Job, Life, Perform, Why
+from frameledger_services.work.lease import LeaseLostError
+
+PASSING = (*AWAY, KafkaError, BrokerError, PublishError)
+"""What waiting and new connections mend."""
+
+Passing = Callable[[str], Awaitable[None]]
+"""Called at each named step: a test kills the process there."""
+
+C = TypeVar("C", bound=Claimed)
+
+_log = structlog.get_logger("worker")
+
+
+class Doing(Generic[C]):
+    """A job, and where it goes on."""
+
+    def __init__(self, job: Job[C]) -> None:
+        self.job = job
+        self.lane: Lane | None = None
+        self.task: asyncio.Task[Any] | None = None
+
+
+class InHand(Generic[C]):
+    """What one life of a worker has claimed and not settled."""
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        life: Life,
+        perform: Perform[C],
+        subject: Callable[[C], str],
+        *,
+        grace_secs: float,
+        passing: Passing,
+    ) -> None:
+        """`subject` is what a cancellation names of a piece of work; `grace_secs` is for jobs that are sent home."""
+        self._lanes = lanes
+        self._life = life
+        self._perform = perform
+        self._subject = subject
+        self._grace_secs = grace_secs
+        self._passing = passing
+        self._doing: dict[str, Doing[C]] = {}
+        self._ended: dict[str, Ending] = {}
+        self._all_settled = asyncio.Event()
+        self._to_settle = asyncio.Event()
+        self._cancelled = Cancelled()
+
+    def __len__(self) -> int:
+        """How many jobs go on or wait for their turn."""
+        return len(self._doing)
+
+    def held(self) -> dict[str, Doing[C]]:
+        """The jobs by effect, as they are now. May be called from any thread."""
+        return dict(self._doing)
+
+    def known(self) -> list[str]:
+        """Every effect that this worker knows to have claimed and has not settled."""
+        return [*self._doing, *self._ended]
+
+    def start(self, claimed: Sequence[C]) -> None:
+        """Begin jobs of what was just claimed, for which there must be places in the lanes."""
+        for one in claimed:
+            job = Job(one)
+            doing = self._doing[one.effect_id] = Doing(job)
+            if self._cancelled.has(one.context_id, self._subject(one), one.version):
+                job.tell("over")
+            doing.lane = self._lanes.start(one.context_id, partial(self._do, doing))
+            job.pass_on = doing.lane.pass_on
+
+    async def _do(self, doing: Doing[C], _: Lane) -> None:
+        doing.task = asyncio.current_task()
+        ending: Ending = "release"
+        try:
+            ending = await self._perform(doing.job, self._life)
+        except Exception as error:
+            if not _is_passing(error):
+                raise
+            _log.warning("job given back", effect=doing.job.claimed.effect_id, reason=_reason(error))
+        finally:
+            self._ends(doing, ending)
+
+    def _ends(self, doing: Doing[C], ending: Ending) -> None:
+        effect_id = doing.job.claimed.effect_id
+        if self._doing.get(effect_id) is not doing:
+            # It was lost, and came again as another job: the claim is that one's.
+            return
+        del self._doing[effect_id]
+        self._ended[effect_id] = ending
+        self._to_settle.set()
+
+    async def settle(self) -> None:
+        """Finish and release claims, as many at once as there are."""
+        worker_id = self._life.worker_id
+        while True:
+            await self._to_settle.wait()
+            self._to_settle.clear()
+            for ending in sorted(set(self._ended.values())):
+                ids = [effect_id for effect_id, how in self._ended.items() if how == ending]
+                await self._passing("before settling")
+                await self._life.database.do(
+                    partial(_settled, worker_id=worker_id, effect_ids=ids, ending=ending)
+                )
+                for effect_id in ids:
+                    del self._ended[effect_id]
+                await self._passing("after settling")
+            if not self._ended:
+                self._all_settled.set()
+                self._all_settled = asyncio.Event()
+
+    def heard(self, answer: Heartbeat, held: Mapping[str, Doing[C]]) -> None:
+        """Tell those jobs that a heartbeat says are over or lost. `held` is what it was sent with: what was given back
+        since may have come again as another job."""
+        for effect_id in answer.over:
+            held[effect_id].job.tell("over")
+        for effect_id in answer.lost:
+            held[effect_id].job.tell("lost")
+
+    def cancel(self, cancel: effects.Cancel) -> None:
+        """Tell the job that a cancellation names, or remember it for one that is being claimed."""
+        self._cancelled.add(cancel)
+        for doing in self._doing.values():
+            claimed = doing.job.claimed
+            if self._cancelled.has(claimed.context_id, self._subject(claimed), claimed.version):
+                doing.job.tell("over")
+
+    async def send_home(self, why: Why) -> None:
+        """Tell every job to stop, wait for a while, and cancel those that have not. Returns when all have ended."""
+        self.drop_waiting()
+        for doing in tuple(self._doing.values()):
+            doing.job.tell(why)
+        try:
+            async with asyncio.timeout(self._grace_secs):
+                await self._lanes.idle()
+        except TimeoutError:
+            _log.warning("jobs cancelled", worker=self._life.worker_id, why=why, jobs=len(self._doing))
+            for doing in tuple(self._doing.values()):
+                if doing.task is not None:
+                    doing.task.cancel()
+            await self._lanes.idle()
+
+    def drop_waiting(self) -> None:
+        """Give back what has not begun."""
+        for doing in tuple(self._doing.values()):
+            if doing.lane is not None and self._lanes.drop(doing.lane):
+                self._ends(doing, "release")
+
+    async def all_settled(self) -> None:
+        """Returns when every claim of an ended job is settled."""
+        while self._ended:
+            await self._all_settled.wait()
+
+
+async def _settled(connection: Connection, *, worker_id: str, effect_ids: list[str], ending: Ending) -> None:
+    if ending == "release":
+        await claims.release(connection, worker_id, effect_ids)
+    else:
+        await claims.finish(connection, worker_id, effect_ids, ending)
+
+
+def _is_passing(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.split((LeaseLostError, *PASSING))[1] is None
+    return isinstance(error, (LeaseLostError, *PASSING))
+
+
+def _reason(error: BaseException) -> str:
+    return str(error).strip() or type(error).__name__

@@ -1,0 +1,58 @@
+"""Effects as they come off their topics. Whoever wrote there, nothing that is no effect gets further."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from frameledger import effects
+
+E = TypeVar("E", effects.RunInference, effects.CallFunction, effects.Cancel)
+
+_LARGEST = {"version": 2**63 - 1, "requested_version": 2**63 - 1, "ordinal": 2**31 - 1}
+
+
+class NoEffectError(ValueError):
+    """The bytes are no effect of the kind that is wanted; the message says why."""
+
+
+def read(kind: type[E], value: bytes | None) -> E:
+    """The effect that these bytes are. Raises `NoEffectError`, and nothing else."""
+    try:
+        fields = orjson.loads(value or b"")
+    except orjson.JSONDecodeError as error:
+        raise NoEffectError(f"no JSON: {error}") from error
+    if not isinstance(fields, dict) or fields.get("effect") != kind.effect:
+        raise NoEffectError(f"no {kind.effect}")
+    try:
+        effect = _ADAPTERS[kind].validate_json(orjson.dumps(_DEFAULTS | fields), strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise NoEffectError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    for name in kind.__slots__:
+        problem = _problem(name, getattr(effect, name))
+        if problem is not None:
+            raise NoEffectError(f"{name}: {problem}")
+    return effect  # type: ignore[no-any-return]  # the adapter is of this kind
+
+
+def _problem(name: str, value: Any) -> str | None:
+    """Why the database would not take it, if so. A name may be anything: it is not looked up."""
+    if isinstance(value, str) and name != "function_name":
+        return "an id is 1 to 255 bytes without NUL" if not _is_id(value) else None
+    if isinstance(value, int) and not 0 <= value <= _LARGEST[name]:
+        return f"{value} is out of bounds"
+    return None
+
+
+def _is_id(text: str) -> bool:
+    return 1 <= len(text.encode()) <= 255 and "\0" not in text
+
+
+# `to_wire` leaves out what is not named. What a kind does not know is passed over.
+_DEFAULTS = {"group_id": None}
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {
+    kind: TypeAdapter(kind) for kind in (effects.RunInference, effects.CallFunction, effects.Cancel)
+}

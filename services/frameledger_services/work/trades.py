@@ -1,0 +1,56 @@
+"""The two trades of a worker: answering runs and running calls. How each reads, claims and takes over its work."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import Generic, TypeVar
+
+from frameledger import effects
+from frameledger_services import claims
+from frameledger_services.claims import Claimed, ClaimedCall, ClaimedRun, Claiming
+from frameledger_services.claims.values import Connection
+from frameledger_services.event_log.topics import Topics
+from frameledger_services.work.reading import read
+
+E = TypeVar("E")
+C = TypeVar("C", bound=Claimed)
+
+
+@dataclass(frozen=True, slots=True)
+class Trade(Generic[E, C]):
+    """What distinguishes one kind of work from the other."""
+
+    kind: claims.Kind
+    topic: Callable[[Topics], str]
+    read: Callable[[bytes | None], E]
+    """Raises `NoEffectError` for what is no effect of this trade."""
+
+    claim: Callable[[Connection, str, Sequence[E], int | None], Awaitable[Claiming[C]]]
+    take_over: Callable[[Connection, str, int], Awaitable[list[C]]]
+    missed: Callable[[Connection, str, int], Awaitable[list[E]]]
+    subject: Callable[[C], str]
+    """What a cancellation names: the run's id, or the call's."""
+
+
+RUNS: Trade[effects.RunInference, ClaimedRun] = Trade(
+    kind="inference",
+    topic=attrgetter("inference"),
+    read=partial(read, effects.RunInference),
+    claim=claims.claim_runs,
+    take_over=claims.take_over_runs,
+    missed=claims.missed_runs,
+    subject=attrgetter("run_id"),
+)
+
+CALLS: Trade[effects.CallFunction, ClaimedCall] = Trade(
+    kind="functions",
+    topic=attrgetter("function_calls"),
+    read=partial(read, effects.CallFunction),
+    claim=claims.claim_calls,
+    take_over=claims.take_over_calls,
+    missed=claims.missed_calls,
+    subject=attrgetter("tool_call_id"),
+)

@@ -1,0 +1,134 @@
+"""Workers that are killed or frozen at each step: the work is done by another one, and nothing is done in its place."""
+
+import asyncio
+import signal
+
+import psutil
+import pytest
+from tests.integration.killable_worker import SERVICE, killable, quick_to_notice
+from tests.integration.test_work import Desk, office, working  # noqa: F401  # a fixture
+
+from frameledger.frames import LLMRunFrame
+from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.work import RUNS, Worker, intake
+
+STEPS = {
+    "before claim": 1,
+    "after claim": 2,
+    "before commit": 2,
+    "after commit": 2,
+    "before settling": 2,
+    "after settling": None,
+}
+"""The attempt as which another worker does what was under way; None if it had been done."""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(intake, "consumer", quick_to_notice)
+
+
+def another(office, perform):  # noqa: F811
+    return Worker(office.settings, RUNS, perform, service=SERVICE, serves_all=True)
+
+
+def test_whatever_step_a_worker_is_killed_at_another_does_its_work(office):  # noqa: F811
+    async def scenario():
+        desk = Desk()
+        done = {}
+        async with asyncio.timeout(120):
+            for step, attempt in STEPS.items():
+                name = step.replace(" ", "-")
+                desk.end(name)
+                with killable(office.settings, step, holds="settling" not in step) as doomed:
+                    await office.ask(name)
+                    assert await asyncio.to_thread(doomed.ended) == -signal.SIGKILL, step
+                async with working(another(office, desk.hold)):
+                    done[name] = "done"
+                    await office.until_finished(**done)
+                assert (name in desk.begun) == (attempt is not None), step
+                if attempt is not None:
+                    assert desk.jobs[name].claimed.attempt == attempt, step
+        assert len(set(desk.begun)) == len(desk.begun)
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_is_killed_while_it_takes_over_is_taken_over_itself(office):  # noqa: F811
+    async def scenario():
+        desk = Desk()
+        desk.end("a")
+        with killable(office.settings, "after claim") as first:
+            await office.ask("a")
+            assert await asyncio.to_thread(first.ended) == -signal.SIGKILL
+        with killable(office.settings, "after take-over") as second:
+            assert await asyncio.to_thread(second.ended) == -signal.SIGKILL
+        async with working(another(office, desk.hold)):
+            await office.until_finished(a="done")
+        assert desk.jobs["a"].claimed.attempt in (2, 3), "a look for work may have found none yet"
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_was_frozen_beyond_its_lease_is_told_and_publishes_nothing(office):  # noqa: F811
+    async def scenario():
+        desk = Desk()
+        with killable(office.settings, holds=True) as frozen:
+            await office.ask("a")
+            assert await asyncio.to_thread(frozen.hear) == ("began", "a", 1)
+            frozen.send(signal.SIGSTOP)
+            await asyncio.to_thread(frozen.frozen)
+            async with working(another(office, desk.hold)):
+                await desk.until_begun("a")
+                assert desk.jobs["a"].claimed.attempt == 2
+                frozen.send(signal.SIGCONT)
+                assert await asyncio.to_thread(frozen.hear) == ("told", "lost", "LeaseLostError")
+                desk.end("a")
+                await office.until_finished(a="done")
+            frozen.send(signal.SIGTERM)
+            assert await asyncio.to_thread(frozen.ended) == 0
+
+    asyncio.run(scenario())
+
+
+def test_when_kafka_is_away_for_a_while_the_lease_holds_and_the_work_goes_on(office, kafka):  # noqa: F811
+    """The broker is frozen for longer than the lease, and comes back."""
+    (broker,) = (
+        one
+        for one in psutil.Process().children(recursive=True)
+        if one.name().startswith("java") or "java" in "".join(one.cmdline()[:1])
+    )
+
+    async def scenario():
+        desk = Desk()
+        async with working(another(office, desk.hold)):
+            await office.ask("a")
+            await desk.until_begun("a")
+            (life,) = desk.lives
+            broker.suspend()
+            try:
+                before = (await office.rows("SELECT now()"))[0][0]
+                async with asyncio.TaskGroup() as tasks:
+                    publishing = tasks.create_task(life.publisher.publish("a", LLMRunFrame()))
+                    await office.until(
+                        "SELECT now() > %s::timestamptz + interval '3 s'", before, expected=[(True,)]
+                    )
+                    assert life.lease.valid()
+                    assert not publishing.done()
+                    broker.resume()
+            finally:
+                broker.resume()
+            effects = await office.scene.ask("b")
+            while True:
+                try:
+                    await office.publish(*effects)
+                    break
+                except BrokerError:
+                    # It was fenced by itself, and its partitions have no leader for a moment.
+                    continue
+            await desk.until_begun("b")
+            desk.end("a", "b")
+            await office.until_finished(a="done", b="done")
+        assert len({one.worker_id for one in desk.lives}) == 1
+
+    asyncio.run(scenario())

@@ -1,0 +1,109 @@
+"""Until when a worker may believe that its work is its own."""
+
+import asyncio
+
+import pytest
+
+from frameledger_services.work.lease import Lease, LeaseLostError
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def test_it_lasts_from_before_the_heartbeat_was_sent(clock):
+    lease = Lease(5, clock)
+    assert not lease.valid()
+    clock.now = 102
+    lease.renew(sent=101)
+    assert lease.left() == 4
+    clock.now = 105.9
+    assert lease.valid()
+    clock.now = 106
+    assert not lease.valid()
+
+
+def test_a_heartbeat_renews_it_and_a_late_answer_does_not_shorten_it(clock):
+    lease = Lease(5, clock)
+    lease.renew(sent=100)
+    lease.renew(sent=103)
+    lease.renew(sent=102)
+    clock.now = 107.9
+    assert lease.valid()
+
+
+def test_once_it_is_over_nothing_renews_it(clock):
+    lease = Lease(5, clock)
+    lease.renew(sent=100)
+    clock.now = 106
+    lease.renew(sent=105)
+    assert not lease.valid()
+    ended = Lease(5, clock)
+    ended.renew(sent=106)
+    ended.end()
+    ended.renew(sent=106)
+    assert not ended.valid()
+
+
+def test_a_block_does_not_begin_without_it(clock):
+    async def scenario():
+        async with Lease(5, clock).held():
+            raise AssertionError("the block began")
+
+    with pytest.raises(LeaseLostError, match="lease is over"):
+        asyncio.run(scenario())
+
+
+def test_a_block_ends_with_it_and_not_before():
+    async def scenario():
+        lease = Lease(0.02)
+        lease.renew(lease.clock())
+        begun = asyncio.get_running_loop().time()
+
+        async def block():
+            async with asyncio.timeout(10), lease.held():
+                lease.seconds = 0.1
+                lease.renew(lease.clock())
+                await asyncio.Event().wait()
+
+        with pytest.raises(LeaseLostError):
+            await block()
+        assert asyncio.get_running_loop().time() - begun >= 0.09
+
+    asyncio.run(scenario())
+
+
+def test_a_block_ends_at_once_when_it_is_ended():
+    async def scenario():
+        lease = Lease(1_000)
+        lease.renew(lease.clock())
+
+        async def block():
+            async with asyncio.timeout(10), lease.held():
+                lease.end()
+                await asyncio.Event().wait()
+
+        with pytest.raises(LeaseLostError):
+            await block()
+
+    asyncio.run(scenario())
+
+
+def test_what_a_block_raises_is_passed_on_also_its_own_time_limit():
+    async def scenario():
+        lease = Lease(1_000)
+        lease.renew(lease.clock())
+        with pytest.raises(TimeoutError):
+            async with lease.held():
+                raise TimeoutError("of something else")
+
+    asyncio.run(scenario())

@@ -1,0 +1,89 @@
+"""What a worker is made of, as far as it needs no server."""
+
+import json
+
+import pytest
+
+from frameledger import effects
+from frameledger_services.claims import ClaimedRun
+from frameledger_services.settings import SettingsError, load
+from frameledger_services.work.cancellations import REMEMBERED, Cancelled
+from frameledger_services.work.job import Job
+from frameledger_services.work.reading import NoEffectError, read
+
+RUN = effects.RunInference("e", "ctx", 7, "run")
+CALL = effects.CallFunction("e", "ctx", 7, 3, 0, "call", "f", None)
+CANCEL = effects.Cancel("e", "ctx", 7, tool_call_id="call")
+
+
+@pytest.mark.parametrize("effect", [RUN, CALL, CANCEL], ids=lambda effect: effect.effect)
+def test_an_effect_is_read_as_it_was_written_whatever_stands_beside_it(effect):
+    assert read(type(effect), json.dumps(effects.to_wire(effect) | {"later": 1}).encode()) == effect
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"effect": "cancel"}, "no run_inference"),
+        ({"id": None}, "id: Input should be a valid string"),
+        ({"id": ""}, "id: an id is 1 to 255 bytes"),
+        ({"run_id": "a\0"}, "run_id: an id is 1 to 255 bytes without NUL"),
+        ({"context_id": "é" * 128}, "context_id: an id is 1 to 255 bytes"),
+        ({"version": "7"}, "version: Input should be a valid integer"),
+        ({"version": True}, "version: Input should be a valid integer"),
+        ({"version": -1}, "version: -1 is out of bounds"),
+        ({"version": 2**63}, "version: "),
+        ({"run_id": "\ud800"}, "no JSON"),
+    ],
+)
+def test_what_the_database_would_not_take_is_no_effect(fields, why):
+    with pytest.raises(NoEffectError, match=why):
+        read(effects.RunInference, json.dumps(effects.to_wire(RUN) | fields).encode())
+
+
+@pytest.mark.parametrize("value", [None, b"", b"\xff", b"[]", b"1", b"{", b"{}"])
+def test_bytes_that_are_no_object_are_no_effect(value):
+    with pytest.raises(NoEffectError):
+        read(effects.Cancel, value)
+
+
+def test_a_cancellation_concerns_what_was_asked_for_before_it():
+    cancelled = Cancelled()
+    cancelled.add(CANCEL)
+    assert cancelled.has("ctx", "call", 6)
+    # The id was used again.
+    assert not cancelled.has("ctx", "call", 8)
+    assert not cancelled.has("ctx", "other", 6)
+    assert not cancelled.has("other", "call", 6)
+    # One that comes again, or late, takes nothing back.
+    cancelled.add(effects.Cancel("e", "ctx", 5, tool_call_id="call"))
+    assert cancelled.has("ctx", "call", 6)
+
+
+def test_only_the_newest_cancellations_are_remembered():
+    cancelled = Cancelled()
+    for number in range(REMEMBERED + 1):
+        cancelled.add(effects.Cancel("e", "ctx", 7, run_id=f"run-{number}"))
+    assert not cancelled.has("ctx", "run-0", 1)
+    assert cancelled.has("ctx", "run-1", 1)
+    assert cancelled.has("ctx", f"run-{REMEMBERED}", 1)
+
+
+def test_a_stronger_reason_to_stop_replaces_a_weaker_one_and_not_the_other_way_round():
+    job = Job(ClaimedRun("e", "ctx", 7, "run", 1))
+    assert not job.stop.is_set()
+    for why, expected in [
+        ("over", "over"),
+        ("draining", "draining"),
+        ("over", "draining"),
+        ("lost", "lost"),
+        ("draining", "lost"),
+    ]:
+        job.tell(why)
+        assert job.stop.is_set()
+        assert job.why == expected
+
+
+def test_several_heartbeats_must_fit_into_a_lease():
+    with pytest.raises(SettingsError, match="WORK_HEARTBEAT_SECS is more than half"):
+        load({"FRAMELEDGER_WORK_HEARTBEAT_SECS": "3"}, look_for_running=False)
