@@ -1,0 +1,186 @@
+"""An answer on the wire of Anthropic's messages: named events, content in blocks that begin and stop."""
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+from frameledger_services.bench.inference.answers import (
+    Answer,
+    Arguments,
+    Call,
+    Cut,
+    EndEarly,
+    Failure,
+    Hang,
+    Pause,
+    RedactedThought,
+    Refused,
+    Signature,
+    StreamError,
+    Text,
+    Thought,
+)
+from frameledger_services.bench.inference.http_wire import At, Response, Step
+
+PATH: Final = "/messages"
+
+_STOP_REASONS = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+_KINDS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+
+
+def response(answer: Answer, model: str) -> Response:
+    """The answer as a stream of events."""
+    return Response(200, {"content-type": "text/event-stream"}, _steps(answer, model))
+
+
+def failure(failed: Failure) -> Response:
+    """The error as this wire words it."""
+    headers = {"content-type": "application/json"}
+    if failed.retry_after is not None:
+        headers["retry-after"] = failed.retry_after
+    body = _error(_KINDS.get(failed.status, "api_error"), failed.message)
+    return Response(failed.status, headers, (At(failed.first_byte_secs), json.dumps(body).encode()))
+
+
+@lru_cache(maxsize=64)
+def _steps(answer: Answer, model: str) -> tuple[Step, ...]:
+    return tuple(_play(answer, model))
+
+
+def _play(answer: Answer, model: str) -> Iterator[Step]:
+    at = answer.first_byte_secs
+    blocks = _Blocks()
+    yield At(at)
+    yield _event("message_start", message=_message(answer, model))
+    yield _event("ping")
+    for piece in answer.pieces:
+        match piece:
+            case Text(text) | Refused(text):
+                begin, place = blocks.one({"type": "text", "text": ""})
+                yield begin + _delta(place, type="text_delta", text=text)
+            case Thought(text):
+                begin, place = blocks.one({"type": "thinking", "thinking": "", "signature": ""})
+                yield begin + _delta(place, type="thinking_delta", thinking=text)
+            case Signature(signature):
+                begin, place = blocks.one({"type": "thinking", "thinking": "", "signature": ""})
+                yield begin + _delta(place, type="signature_delta", signature=signature) + blocks.end()
+            case RedactedThought(data):
+                begin, _ = blocks.one({"type": "redacted_thinking", "data": data})
+                yield begin + blocks.end()
+            case Call(which, tool_call_id, name):
+                yield blocks.call(which, {"type": "tool_use", "id": tool_call_id, "name": name, "input": {}})
+            case Arguments(which, text):
+                yield _delta(blocks.calls[which], type="input_json_delta", partial_json=text)
+            case Pause(secs):
+                at += secs
+                yield At(at)
+                continue
+            case Cut():
+                yield "cut"
+                return
+            case Hang():
+                yield "hang"
+                return
+            case EndEarly():
+                return
+            case StreamError(kind, message):
+                yield _named("error", _error(kind, message))
+                return
+        if answer.pace is not None:
+            at += 1 / answer.pace
+            yield At(at)
+    yield blocks.end_all() + _stop(answer)
+    if answer.ending == "cut":
+        yield "cut"
+        return
+    yield _event("message_stop")
+    if answer.ending == "hang":
+        yield "hang"
+
+
+class _Blocks:
+    """Which blocks are open: text or a thought alone, calls side by side."""
+
+    def __init__(self) -> None:
+        self.calls: dict[int, int] = {}
+        self._next = 0
+        self._kind: str | None = None
+
+    def one(self, block: dict[str, Any]) -> tuple[bytes, int]:
+        """What begins the block, nothing if one of its kind is open; and its place."""
+        if self._kind == block["type"]:
+            return b"", self._next - 1
+        ended = self.end()
+        self._kind = block["type"]
+        return ended + self._begin(block), self._next - 1
+
+    def call(self, which: int, block: dict[str, Any]) -> bytes:
+        ended = self.end()
+        begun = self._begin(block)
+        self.calls[which] = self._next - 1
+        return ended + begun
+
+    def end(self) -> bytes:
+        if self._kind is None:
+            return b""
+        self._kind = None
+        return _event("content_block_stop", index=self._next - 1)
+
+    def end_all(self) -> bytes:
+        ended = [_event("content_block_stop", index=place) for place in self.calls.values()]
+        return self.end() + b"".join(ended)
+
+    def _begin(self, block: dict[str, Any]) -> bytes:
+        self._next += 1
+        return _event("content_block_start", index=self._next - 1, content_block=block)
+
+
+def _message(answer: Answer, model: str) -> dict[str, Any]:
+    tokens = answer.tokens
+    usage = {
+        "input_tokens": tokens.read,
+        "cache_read_input_tokens": tokens.from_cache,
+        "cache_creation_input_tokens": tokens.to_cache,
+        "output_tokens": 1,
+    }
+    fixed = {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "model": model}
+    return fixed | {"stop_reason": None, "stop_sequence": None, "usage": usage}
+
+
+def _stop(answer: Answer) -> bytes:
+    reason = _STOP_REASONS.get(answer.finish, answer.finish)
+    usage: dict[str, Any] = {"output_tokens": answer.tokens.written}
+    if answer.tokens.thought:
+        usage["output_tokens_details"] = {"thinking_tokens": answer.tokens.thought}
+    delta = {"stop_reason": reason, "stop_sequence": None}
+    return _event("message_delta", delta=delta, usage=usage)
+
+
+def _delta(place: int, **delta: str) -> bytes:
+    return _event("content_block_delta", index=place, delta=delta)
+
+
+def _error(kind: str, message: str) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}
+
+
+def _event(name: str, **data: Any) -> bytes:
+    return _named(name, {"type": name} | data)
+
+
+def _named(name: str, data: dict[str, Any]) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()

@@ -1,0 +1,66 @@
+"""The tools by which a model cancels what it started: `cancel_<name>`, one for each asynchronous tool that opted in.
+
+Beside the rooms, since the inference service offers them with a request and the function service serves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from frameledger.tools import FunctionSchema, tool_name, tool_names
+
+PREFIX = "cancel_"
+
+
+def cancel_name(function_name: str) -> str:
+    """What the tool that cancels calls of this function is called."""
+    return PREFIX + function_name
+
+
+def cancelled_by(name: str) -> str:
+    """The function whose calls the cancel tool of this name cancels."""
+    return name.removeprefix(PREFIX)
+
+
+def schema(function_name: str) -> FunctionSchema:
+    """What the model reads about the tool that cancels calls of this function."""
+    return FunctionSchema(
+        name=cancel_name(function_name),
+        description=(
+            f"Cancels a call of `{function_name}` that is still running, when its result is no longer wanted."
+        ),
+        properties={
+            "tool_call_id": {
+                "type": "string",
+                "description": (
+                    f"The id of the call of `{function_name}`. May be left out when only one is running."
+                ),
+            }
+        },
+    )
+
+
+def offered(tools: Sequence[Mapping[str, Any]], cancellable: Iterable[str]) -> tuple[FunctionSchema, ...]:
+    """The cancel tools to offer beside these tools, in the order of the tools that they belong to.
+
+    `cancellable` names the functions that opted in. An application's own tool of the same name wins: ours is not
+    offered then.
+    """
+    opted_in, taken = frozenset(cancellable), frozenset(tool_names(tools))
+    names = dict.fromkeys(name for tool in tools if (name := tool_name(tool)) in opted_in)
+    return tuple(schema(name) for name in names if cancel_name(name) not in taken)
+
+
+def guidance(function_names: Iterable[str]) -> str:
+    """What the system instruction says about the cancel tools of these functions; empty for none."""
+    names = tuple(function_names)
+    if not names:
+        return ""
+    functions = ", ".join(f"`{name}`" for name in names)
+    tools = ", ".join(f"`{cancel_name(name)}`" for name in names)
+    return (
+        f"Calls of {functions} run in the background, and their results come later. When the user no longer "
+        f"wants one, or a newer call makes it useless, cancel it with {tools}. With several running, say which one "
+        "by its tool_call_id. Never say that a call was cancelled before the tool has confirmed it."
+    )

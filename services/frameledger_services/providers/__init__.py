@@ -1,0 +1,22 @@
+"""Providers: models behind APIs, one request in, frames out. Knows nothing of Kafka or Postgres.
+
+Start with `service`: `LLMService`, the base of every provider. `adapter` is the contract of what writes requests,
+`plugins.create` finds a provider by its name.
+"""
+
+from frameledger_services.providers.adapter import LLMAdapter, Prompt
+from frameledger_services.providers.errors import ProviderError, UnmappableError, WebsocketReconnectedError
+from frameledger_services.providers.request import Request
+from frameledger_services.providers.service import LLMService
+from frameledger_services.providers.settings import LLMSettings
+
+__all__ = [
+    "LLMAdapter",
+    "LLMService",
+    "LLMSettings",
+    "Prompt",
+    "ProviderError",
+    "Request",
+    "UnmappableError",
+    "WebsocketReconnectedError",
+]

@@ -1,0 +1,105 @@
+"""`LLMAdapter`: a context in no provider's terms becomes the body of one provider's request."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from frameledger.context import LLMContext, LLMContextMessage, LLMSpecificMessage
+from frameledger_services import cancel_tools
+from frameledger_services.providers import content, pairing, tool_forms
+from frameledger_services.providers.errors import UnmappableError
+from frameledger_services.providers.settings import LLMSettings
+from frameledger_services.providers.tool_forms import Tool, ToolChoice
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """All that a request is made of, checked and in one form: what is left is to write it in a provider's."""
+
+    model: str
+    settings: LLMSettings
+    """In force: the call's, the context's and the service's, in this order. `system_instruction` is below."""
+
+    system: str | None
+    """The composed system instruction of the service. System messages of the context stand in `messages`."""
+
+    messages: tuple[LLMContextMessage, ...]
+    """Standard messages that `content.check` passed, paired, and this provider's own `LLMSpecificMessage`s."""
+
+    tools: tuple[Tool, ...]
+    tool_choice: ToolChoice | None
+    prompt_caching: bool
+
+
+class LLMAdapter(ABC):
+    """What one provider's requests look like. Has no state: equal prompts give equal bodies."""
+
+    provider: ClassVar[str]
+    """The name in `LLMSpecificMessage.llm` and in custom tools, and on start frames."""
+
+    settings_mapped: ClassVar[frozenset[str]] = frozenset()
+    """The fields of `LLMSettings`, beside model, system_instruction and extra, that `body` has a form for."""
+
+    own_messages_are_standard: ClassVar[bool] = False
+    """Whether this provider's own messages have the standard shape, so that they are unwrapped before pairing."""
+
+    @abstractmethod
+    def body(self, prompt: Prompt) -> dict[str, Any]:
+        """The JSON object of the request, `extra` not yet in it. Pure.
+
+        Raises `UnmappableError` naming the message, part, tool choice or setting that has no form here.
+        """
+
+    def terms(self) -> dict[str, Any]:
+        """What `body` depends on beside the prompt, as JSON, so that a request can be made again."""
+        return {}
+
+    def with_terms(self, terms: Mapping[str, Any]) -> Self:
+        """An adapter that was made like the one that said these terms."""
+        return self
+
+    def create_llm_specific_message(self, message: Any) -> LLMSpecificMessage:
+        """A message in this provider's own shape, which other providers' adapters leave out."""
+        return LLMSpecificMessage(self.provider, message)
+
+    def check_settings(self, settings: LLMSettings) -> None:
+        """Raises `UnmappableError` naming the first setting that is set and has no form here."""
+        for name in LLMSettings.model_fields:
+            if name in _ANYWHERE or name in self.settings_mapped or getattr(settings, name) is None:
+                continue
+            raise UnmappableError(self.provider, f"the setting {name}")
+
+    def messages(
+        self, context: LLMContext, *, system_replaced: bool = False
+    ) -> tuple[LLMContextMessage, ...]:
+        """The context's messages for this provider, paired and checked. `system_replaced` leaves system ones out."""
+        found: list[LLMContextMessage] = []
+        for message in context.get_messages(self.provider):
+            if isinstance(message, LLMSpecificMessage) and self._is_standard(message.message):
+                message = message.message
+            if system_replaced and isinstance(message, Mapping) and message.get("role") == "system":
+                continue
+            found.append(message)
+        checked = pairing.paired(found)
+        for place, message in enumerate(checked):
+            if not isinstance(message, LLMSpecificMessage):
+                content.check(self.provider, place, message)
+        return tuple(checked)
+
+    def tools(
+        self, context: LLMContext, opted_in: Sequence[str] = ()
+    ) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+        """The context's tools for this provider with the cancel tools behind them, and which functions have one."""
+        cancels = cancel_tools.offered(context.tools, opted_in)
+        definitions = [*context.tools, *(schema.to_openai() for schema in cancels)]
+        cancellable = tuple(cancel_tools.cancelled_by(schema.name) for schema in cancels)
+        return tool_forms.tools_of(self.provider, definitions), cancellable
+
+    def _is_standard(self, own: object) -> bool:
+        return self.own_messages_are_standard and isinstance(own, Mapping) and "role" in own
+
+
+_ANYWHERE = frozenset({"model", "system_instruction", "extra"})

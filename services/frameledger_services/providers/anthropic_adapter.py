@@ -1,0 +1,98 @@
+"""`AnthropicLLMAdapter`: a context as a request to Anthropic's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from frameledger_services.providers.adapter import LLMAdapter, Prompt
+from frameledger_services.providers.anthropic_conversation import Conversation
+from frameledger_services.providers.errors import UnmappableError
+from frameledger_services.providers.settings import LLMSettings
+from frameledger_services.providers.tool_forms import Function, Tool, ToolChoice
+
+MAX_TOKENS = 8192
+"""The limit of an answer if no setting has one: the API demands one."""
+
+CACHED: Mapping[str, Any] = {"type": "ephemeral"}
+
+_MODES = {"auto": "auto", "required": "any", "none": "none"}
+
+
+class AnthropicLLMAdapter(LLMAdapter):
+    """What `conversation` says about messages, and:
+
+    - The composed system instruction and the context's first instructions stand in `system`, a block each.
+    - Both token limits are one here, thoughts included: the smaller counts. Temperatures above 1 are refused by name.
+    - A history with calls needs tools: where the context has none, the functions called are declared, not to be called.
+    - Prompt caching marks the end of the tools, of the system, and of the messages that will stand in the next request
+      as they stand in this one.
+    """
+
+    provider = "anthropic"
+    settings_mapped = frozenset({"temperature", "max_tokens", "max_completion_tokens", "top_p", "top_k"})
+
+    def body(self, prompt: Prompt) -> dict[str, Any]:
+        conversation = Conversation(self.provider, prompt.messages)
+        system = [] if prompt.system is None else [prompt.system]
+        blocks: list[Mapping[str, Any]] = [
+            {"type": "text", "text": text} for text in [*system, *conversation.system]
+        ]
+        tools = [_tool(tool) for tool in prompt.tools]
+        choice = _choice(prompt.tool_choice)
+        if not tools and conversation.called:
+            tools, choice = [_gone(name) for name in conversation.called], {"type": "none"}
+        if prompt.prompt_caching:
+            for head in (tools, blocks):
+                if head and "cache_control" not in head[-1]:
+                    head[-1] = {**head[-1], "cache_control": CACHED}
+            conversation.mark_stable_end(CACHED)
+        body: dict[str, Any] = {"model": prompt.model, "max_tokens": _limit(prompt.settings)}
+        if tools:
+            body["tools"] = tools
+        if choice is not None:
+            body["tool_choice"] = choice
+        if blocks:
+            body["system"] = blocks
+        return body | {"messages": conversation.messages, "stream": True} | self._sampling(prompt.settings)
+
+    def _sampling(self, settings: LLMSettings) -> dict[str, Any]:
+        if settings.temperature is not None and settings.temperature > 1:
+            raise UnmappableError(
+                self.provider, f"the setting temperature of {settings.temperature:g}, since it takes 0 to 1"
+            )
+        values = {name: getattr(settings, name) for name in ("temperature", "top_p", "top_k")}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _limit(settings: LLMSettings) -> int:
+    return min(
+        (limit for limit in (settings.max_tokens, settings.max_completion_tokens) if limit is not None),
+        default=MAX_TOKENS,
+    )
+
+
+def _tool(tool: Tool) -> Mapping[str, Any]:
+    if not isinstance(tool, Function):
+        return tool.definition
+    told: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        told["description"] = tool.description
+    told["input_schema"] = (
+        tool.parameters if "type" in tool.parameters else {"type": "object", **tool.parameters}
+    )
+    if tool.strict is not None:
+        told["strict"] = tool.strict
+    return told
+
+
+def _gone(name: str) -> dict[str, Any]:
+    return {"name": name, "description": "Not available any more.", "input_schema": {"type": "object"}}
+
+
+def _choice(choice: ToolChoice | None) -> dict[str, Any] | None:
+    if choice is None:
+        return None
+    if choice.mode == "function":
+        return {"type": "tool", "name": choice.name}
+    return {"type": _MODES[choice.mode]}

@@ -1,0 +1,147 @@
+"""The events of one of Anthropic's messages as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from frameledger.frames import (
+    AnyFrame,
+    FinishReason,
+    LLMFullResponseEndFrame,
+    LLMTextFrame,
+    LLMThoughtEndFrame,
+    LLMThoughtStartFrame,
+    LLMThoughtTextFrame,
+    Usage,
+)
+from frameledger_services.providers.call_pieces import Announce, CallPieces
+from frameledger_services.providers.errors import ConnectionLostError
+from frameledger_services.providers.loose_json import JsonObject, an_object, number, text
+from frameledger_services.providers.request import encoded
+
+_FINISH: dict[str, FinishReason] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    # The provider's own tools ran for too long: what came is not the whole answer.
+    "pause_turn": "length",
+    "refusal": "content_filter",
+}
+
+
+class AnthropicAnswer:
+    """One answer while it comes in."""
+
+    def __init__(self, provider: str, announce: Announce) -> None:
+        """`announce` makes the announcement of the answer's calls."""
+        self._provider = provider
+        self._announce = announce
+        self._calls = CallPieces()
+        self._inputs: dict[int, object] = {}
+        self._signatures: dict[int, str] = {}
+        self._usage: dict[str, int] = {}
+        self.stop_reason: str | None = None
+        """Why the model stopped, in the wire's word; null as long as it was not said."""
+        self.complete = False
+        """Whether the last event has come."""
+
+    def take(self, event: JsonObject) -> Iterator[AnyFrame]:
+        """The frames of an event. Kinds of blocks and pieces that are not known say nothing to a conversation."""
+        place = number(event.get("index")) or 0
+        match event.get("type"):
+            case "message_start":
+                self._count(an_object(an_object(event.get("message")).get("usage")))
+            case "content_block_start":
+                yield from self._begin(place, an_object(event.get("content_block")))
+            case "content_block_delta":
+                yield from self._go_on(place, an_object(event.get("delta")))
+            case "content_block_stop":
+                if place in self._signatures:
+                    yield LLMThoughtEndFrame(signature=self._signatures.pop(place) or None)
+            case "message_delta":
+                self._count(an_object(event.get("usage")))
+                reason = text(an_object(event.get("delta")).get("stop_reason"))
+                self.stop_reason = reason or self.stop_reason
+            case "message_stop":
+                self.complete = True
+
+    def _begin(self, place: int, block: JsonObject) -> Iterator[AnyFrame]:
+        match block.get("type"):
+            case "text":
+                yield from _said(LLMTextFrame, block.get("text"))
+            case "thinking":
+                self._signatures[place] = text(block.get("signature"))
+                yield LLMThoughtStartFrame(append_to_context=True, llm=self._provider)
+                yield from _said(LLMThoughtTextFrame, block.get("thinking"))
+            case "redacted_thinking":
+                yield LLMThoughtStartFrame(append_to_context=True, llm=self._provider)
+                yield LLMThoughtEndFrame(signature=block)
+            case "tool_use":
+                self._calls.add(
+                    place, tool_call_id=text(block.get("id")), function_name=text(block.get("name"))
+                )
+                # Arguments come in pieces; a server that has them at once puts them here.
+                if block.get("input"):
+                    self._inputs[place] = block["input"]
+
+    def _go_on(self, place: int, delta: JsonObject) -> Iterator[AnyFrame]:
+        match delta.get("type"):
+            case "text_delta":
+                yield from _said(LLMTextFrame, delta.get("text"))
+            case "thinking_delta":
+                yield from _said(LLMThoughtTextFrame, delta.get("thinking"))
+            case "signature_delta":
+                self._signatures[place] = self._signatures.get(place, "") + text(delta.get("signature"))
+            case "input_json_delta":
+                # The provider's own tools have such pieces too, and no call of ours.
+                if place in self._calls:
+                    self._inputs.pop(place, None)
+                    self._calls.add(place, arguments=text(delta.get("partial_json")))
+
+    def end(self) -> Iterator[AnyFrame]:
+        """What the stream's own end brings. An answer that never said why it ended is not complete."""
+        for place, arguments in self._inputs.items():
+            self._calls.add(place, arguments=encoded(arguments).decode())
+        reason = None if self.stop_reason is None else _FINISH.get(self.stop_reason)
+        calls = self._calls.whole(stopped_early=reason not in ("stop", "tool_calls"))
+        if self.stop_reason is None:
+            raise ConnectionLostError(f"{self._provider} ended its answer without saying why.")
+        if calls:
+            yield self._announce(calls)
+            reason = "tool_calls" if reason == "stop" else reason
+        yield LLMFullResponseEndFrame(finish_reason=reason, usage=self._counted())
+
+    def _count(self, usage: JsonObject) -> None:
+        """Later counts outrank earlier ones, as far as they are told."""
+        told = {
+            "input": usage.get("input_tokens"),
+            "cache_read": usage.get("cache_read_input_tokens"),
+            "cache_write": usage.get("cache_creation_input_tokens"),
+            "output": usage.get("output_tokens"),
+            "reasoning": an_object(usage.get("output_tokens_details")).get("thinking_tokens"),
+        }
+        self._usage |= {name: count for name, value in told.items() if (count := number(value)) is not None}
+
+    def _counted(self) -> Usage | None:
+        """Their input leaves out what the cache had to do with; ours is all that the model read."""
+        if not self._usage:
+            return None
+        counts = self._usage
+        read = [counts.get(name) for name in ("input", "cache_read", "cache_write")]
+        return Usage(
+            input_tokens=None if read[0] is None else sum(count or 0 for count in read),
+            output_tokens=counts.get("output"),
+            cache_read_tokens=counts.get("cache_read"),
+            cache_write_tokens=counts.get("cache_write"),
+            reasoning_tokens=counts.get("reasoning"),
+        )
+
+
+def _said(
+    frame: type[LLMTextFrame] | type[LLMThoughtTextFrame], value: object
+) -> Iterator[LLMTextFrame | LLMThoughtTextFrame]:
+    words = text(value)
+    if words:
+        yield frame(text=words)

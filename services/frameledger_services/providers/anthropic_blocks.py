@@ -1,0 +1,126 @@
+"""Messages of the standard shape as blocks of Anthropic's messages."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from frameledger_services.providers import content
+from frameledger_services.providers.errors import UnmappableError
+from frameledger_services.providers.request import encoded
+
+_TOOL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+
+Block = dict[str, Any]
+
+
+def of_content(provider: str, place: int, message: Mapping[str, Any]) -> list[Block]:
+    """The blocks of a checked message's content. Text of nothing but whitespace is left out: the API refuses it."""
+    return [
+        block for part in content.parts(message) if (block := _of_part(provider, place, part)) is not None
+    ]
+
+
+def tool_use(call: Mapping[str, Any]) -> Block:
+    """The block of a call. The API takes objects only: arguments that are none stand under the key `arguments`."""
+    function = call["function"]
+    return {
+        "type": "tool_use",
+        "id": tool_id(call["id"]),
+        "name": function["name"],
+        "input": _object(function.get("arguments")),
+    }
+
+
+def tool_result(provider: str, place: int, message: Mapping[str, Any]) -> Block:
+    """The block of a tool message; images and documents may stand in it."""
+    block = {"type": "tool_result", "tool_use_id": tool_id(message["tool_call_id"])}
+    found = message.get("content")
+    told = found if isinstance(found, str) else of_content(provider, place, message)
+    return block | ({"content": told} if told else {})
+
+
+def tool_id(tool_call_id: str) -> str:
+    """The id as the API takes it: one with other signs, or a longer one, becomes its hash in all its places."""
+    if _TOOL_ID.fullmatch(tool_call_id):
+        return tool_call_id
+    return "toolu_" + hashlib.sha256(tool_call_id.encode(errors="backslashreplace")).hexdigest()[:32]
+
+
+def thought(message: object) -> Block | None:
+    """A stored thought as the block it was, byte for byte; null for one that was never signed, which is refused.
+
+    What its signature holds as an object is the whole block, as of a thought that only the provider can read.
+    """
+    match message:
+        case {"signature": Mapping() as block}:
+            return dict(block)
+        case {"text": str(text), "signature": str(signature)} if signature:
+            return {"type": "thinking", "thinking": text, "signature": signature}
+    return None
+
+
+def _of_part(provider: str, place: int, part: Mapping[str, Any]) -> Block | None:
+    match part:
+        case {"type": "text", "text": str(text)} | {"type": "refusal", "refusal": str(text)}:
+            return {"type": "text", "text": text} if text.strip() else None
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            source = _source(url, _IMAGES)
+            if source is not None:
+                return {"type": "image", "source": source}
+        case {"type": "file", "file": Mapping() as file}:
+            block = _document(file)
+            if block is not None:
+                return block
+    where = f"message {place + 1} of the request"
+    raise UnmappableError(provider, f"a part of type {part['type']!r} in {where}, in the form that it has")
+
+
+def _document(file: Mapping[str, Any]) -> Block | None:
+    title = {"title": file["filename"]} if isinstance(file.get("filename"), str) else {}
+    match file:
+        case {"file_data": str(data)}:
+            source = _source(data, frozenset({"application/pdf"}))
+            return None if source is None else {"type": "document", "source": source} | title
+        case {"file_id": str(file_id)}:
+            return {"type": "document", "source": {"type": "file", "file_id": file_id}} | title
+    return None
+
+
+def _source(url: str, kinds: frozenset[str]) -> dict[str, Any] | None:
+    """Where an image or a document comes from; null for an address or a kind that the API does not take."""
+    data = content.data_url(url)
+    if data is not None:
+        media_type, encoded_bytes = data
+        media_type = "image/jpeg" if media_type == "image/jpg" else media_type
+        if media_type not in kinds:
+            return None
+        return {"type": "base64", "media_type": media_type, "data": encoded_bytes}
+    return {"type": "url", "url": url} if url.startswith(("https://", "http://")) else None
+
+
+def _object(arguments: object) -> Mapping[str, Any]:
+    if arguments is None or arguments == "":
+        return {}
+    if isinstance(arguments, Mapping):
+        return arguments
+    read = _read(arguments) if isinstance(arguments, str) else None
+    return {"arguments": arguments} if read is None else read
+
+
+def _read(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text, parse_constant=_no_json)
+        # A number that is too large for a double reads as infinite and could not be written again.
+        encoded(value)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _no_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")

@@ -1,0 +1,150 @@
+"""A context's messages as the two voices of Anthropic's messages, which alternate and begin with the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from frameledger import async_tool_messages
+from frameledger.context import LLMContextMessage, LLMSpecificMessage
+from frameledger_services.providers import anthropic_blocks as blocks_of
+from frameledger_services.providers import pairing
+from frameledger_services.providers.anthropic_blocks import Block
+from frameledger_services.providers.errors import UnmappableError
+
+OPENING = "(The conversation begins.)"
+"""What the user says where the assistant would speak first."""
+
+GOING_ON = "(Go on.)"
+"""What the user says where the assistant would speak last: the API would take its words as the answer's beginning."""
+
+_THINKING = frozenset({"thinking", "redacted_thinking"})
+
+
+@dataclass(slots=True)
+class _Placed:
+    role: str
+    block: Block
+    stable: bool = True
+    """Whether the same block will stand in the next request."""
+
+
+class Conversation:
+    """Checked and paired messages, as roles and blocks.
+
+    - System and developer messages before anybody spoke are `system`. Later ones stay in their place: text of the user,
+      in a tag that names the role, since they lose their sense elsewhere. Results of background calls come so, too.
+    - Messages of one role that follow each other are one message. Results of calls stand first in the user's.
+    - A stored thought goes into the assistant's next words or calls, before them, and is left out if there are none: a
+      message must not end with one. A later thought, of another answer, takes the place of one that nothing followed.
+    - This provider's own messages (`{"role", "content"}`) and own blocks of thoughts are taken as they are.
+    """
+
+    def __init__(self, provider: str, messages: Sequence[LLMContextMessage]) -> None:
+        self.system: list[str] = []
+        """The texts of the first instructions."""
+        self.called: dict[str, None] = {}
+        """The names of the functions that are called in it, in order."""
+        self._provider = provider
+        self._placed: list[_Placed] = []
+        self._thoughts: list[Block] = []
+        self._thought_at = -1
+        for place, message in enumerate(messages):
+            self._add(place, message)
+        if not self._placed or self._placed[0].role != "user":
+            # It stays where the assistant's words follow; the user's own first words would take its place.
+            self._placed.insert(0, _Placed("user", _text(OPENING), stable=bool(self._placed)))
+        if self._placed[-1].role != "user":
+            self._placed.append(_Placed("user", _text(GOING_ON), stable=False))
+
+    def mark_stable_end(self, cache_control: Mapping[str, Any]) -> None:
+        """Mark the last block up to which the next request will be the same, if there is one that takes a mark."""
+        first = next((at for at, one in enumerate(self._placed) if not one.stable), len(self._placed))
+        for one in reversed(self._placed[:first]):
+            if one.block["type"] not in _THINKING:
+                one.block = {**one.block, "cache_control": cache_control}
+                return
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages, roles alternating."""
+        merged: list[dict[str, Any]] = []
+        for one in self._placed:
+            if not merged or merged[-1]["role"] != one.role:
+                merged.append({"role": one.role, "content": []})
+            merged[-1]["content"].append(one.block)
+        return merged
+
+    def _add(self, place: int, message: LLMContextMessage) -> None:
+        if isinstance(message, LLMSpecificMessage):
+            self._add_own(place, message.message)
+            return
+        role = message["role"]
+        match role:
+            case "user":
+                self._say("user", blocks_of.of_content(self._provider, place, message))
+            case "assistant":
+                calls = message.get("tool_calls") or ()
+                self.called |= {call["function"]["name"]: None for call in calls}
+                said = blocks_of.of_content(self._provider, place, message)
+                self._say("assistant", [*said, *map(blocks_of.tool_use, calls)])
+            case "tool":
+                block = blocks_of.tool_result(self._provider, place, message)
+                # What has no result yet has other words in a later request.
+                settled = message.get("content") not in (async_tool_messages.IN_PROGRESS, pairing.NO_RESULT)
+                self._placed.append(_Placed("user", block, stable=settled))
+            case _:
+                self._instruct(role, place, message)
+
+    def _instruct(self, role: str, place: int, message: Mapping[str, Any]) -> None:
+        found = blocks_of.of_content(self._provider, place, message)
+        if any(block["type"] != "text" for block in found):
+            where = f"message {place + 1} of the request"
+            raise UnmappableError(self._provider, f"an image or a file in {where}, whose role is {role!r}")
+        text = "\n".join(block["text"] for block in found)
+        if not text:
+            return
+        if not self._placed and not self._thoughts:
+            self.system.append(text)
+        else:
+            self._say("user", [_text(f"<{role}>\n{text}\n</{role}>")])
+
+    def _add_own(self, place: int, message: Any) -> None:
+        match message:
+            case {"type": "thought"}:
+                self._think(blocks_of.thought(message))
+            case {"type": "thinking" | "redacted_thinking"}:
+                self._think(dict(message))
+            case {"role": "user" | "assistant" as role, "content": str(text)}:
+                self._say(role, [_text(text)] if text.strip() else [])
+            case {"role": "user" | "assistant" as role, "content": [*blocks]} if _are_blocks(blocks):
+                self._say(role, [dict(block) for block in blocks])
+            case _:
+                where = f"message {place + 1} of the request"
+                raise UnmappableError(
+                    self._provider, f"{where}, which is its own and has no form that it takes"
+                )
+
+    def _think(self, block: Block | None) -> None:
+        if block is None:
+            return
+        if self._thought_at != len(self._placed):
+            self._thoughts.clear()
+        self._thoughts.append(block)
+        self._thought_at = len(self._placed)
+
+    def _say(self, role: str, blocks: Iterable[Block]) -> None:
+        placed = [_Placed(role, block) for block in blocks]
+        if role == "assistant" and placed:
+            placed = [*(_Placed(role, thought) for thought in self._thoughts), *placed]
+            self._thoughts.clear()
+        self._placed.extend(placed)
+
+
+def _text(text: str) -> Block:
+    return {"type": "text", "text": text}
+
+
+def _are_blocks(blocks: Sequence[object]) -> bool:
+    return all(isinstance(block, Mapping) and isinstance(block.get("type"), str) for block in blocks)

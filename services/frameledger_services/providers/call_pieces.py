@@ -1,0 +1,102 @@
+"""Function calls put together from the pieces in which a model streams them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
+from frameledger_services.providers.errors import IncompleteCallError
+
+Announce = Callable[[Sequence[FunctionCallFromLLM]], FunctionCallsStartedFrame]
+"""Makes the announcement of an answer's calls."""
+
+_ID_BYTES = 255
+"""More than this no frame's id can hold."""
+
+
+@dataclass(slots=True)
+class _Call:
+    tool_call_id: str
+    function_name: str
+    pieces: list[str]
+
+    @property
+    def arguments(self) -> str:
+        return "".join(self.pieces)
+
+
+class CallPieces:
+    """The calls of one answer, by their place; pieces of several calls may come interleaved.
+
+    A piece whose id is another than that of the call at its place begins a new call: some servers give every call the
+    place 0.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[tuple[int, _Call]] = []
+        self._at: dict[int, _Call] = {}
+
+    def __contains__(self, place: int) -> bool:
+        return place in self._at
+
+    def add(
+        self,
+        place: int | None,
+        *,
+        tool_call_id: str | None = None,
+        function_name: str | None = None,
+        arguments: str | None = None,
+    ) -> None:
+        """One piece: what it brings is joined to what its call has so far; an id or a name is given once.
+
+        A server that gives no places is taken to mean 0.
+        """
+        place = place or 0
+        call = self._at.get(place)
+        if call is None or (tool_call_id and call.tool_call_id and tool_call_id != call.tool_call_id):
+            call = self._at[place] = _Call("", "", [])
+            self._calls.append((place, call))
+        call.tool_call_id = call.tool_call_id or tool_call_id or ""
+        call.function_name = call.function_name or function_name or ""
+        if arguments:
+            call.pieces.append(arguments)
+
+    def whole(self, *, stopped_early: bool) -> list[FunctionCallFromLLM]:
+        """The calls in the order of their places, each with its arguments as the JSON text that came.
+
+        `stopped_early` says that the model was cut short: then arguments that are no JSON were cut off, and that is an
+        `IncompleteCallError`. Where the model ended by itself, bad arguments are its own, and go where the model can
+        read what was wrong with them. No arguments at all are an empty object.
+        """
+        ordered = [call for _, call in sorted(self._calls, key=lambda one: one[0])]
+        for call in ordered:
+            if not call.function_name or (stopped_early and not _is_json(call.arguments)):
+                name = call.function_name or "a function that was not named yet"
+                raise IncompleteCallError(
+                    f"The answer ended in the middle of a call of {name}; nothing of it was called."
+                )
+        return [
+            FunctionCallFromLLM(
+                function_name=call.function_name,
+                tool_call_id=_storable(call.tool_call_id, number),
+                arguments=call.arguments if call.arguments.strip() else "{}",
+            )
+            for number, call in enumerate(ordered)
+        ]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _storable(tool_call_id: str, number: int) -> str:
+    # Whoever publishes the call gives one that is not unique in the world another id.
+    if not tool_call_id or "\x00" in tool_call_id or len(tool_call_id.encode(errors="replace")) > _ID_BYTES:
+        return f"call_{number}"
+    return tool_call_id

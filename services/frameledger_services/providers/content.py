@@ -1,0 +1,84 @@
+"""Messages of the standard shape, checked before an adapter reads them: roles, parts of content, calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from frameledger_services.providers.errors import UnmappableError
+
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,;]+)*?;base64,", re.IGNORECASE)
+
+
+def check(provider: str, place: int, message: Mapping[str, Any]) -> None:
+    """Raises `UnmappableError`, naming the message by its place, for one that no adapter could read."""
+    role = message.get("role")
+    if not isinstance(role, str) or role not in ROLES:
+        raise UnmappableError(provider, f"message {place + 1} of the request, whose role is {role!r}")
+    where = f"message {place + 1} of the request ({role})"
+    found = message.get("content")
+    calls = message.get("tool_calls")
+    if isinstance(found, list | tuple):
+        for number, part in enumerate(found, 1):
+            _check_part(provider, f"part {number} of {where}", part)
+    elif found is None:
+        if role != "assistant":
+            raise UnmappableError(provider, f"{where}, which has no content")
+    elif not isinstance(found, str):
+        raise UnmappableError(
+            provider, f"{where}, whose content is neither text nor a list but {type(found).__name__}"
+        )
+    if calls is not None:
+        _check_calls(provider, where, role, calls)
+
+
+def parts(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The content of a checked message as a list of parts: text becomes one text part, null none."""
+    found = message.get("content")
+    if isinstance(found, str):
+        return [{"type": "text", "text": found}]
+    return found or ()
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """The text of a checked message; its parts of text joined by line breaks, other parts left out."""
+    return "\n".join(part["text"] for part in parts(message) if part["type"] == "text")
+
+
+def data_url(url: str) -> tuple[str, str] | None:
+    """Media type and base64 of a data URL; null for any other URL."""
+    head = _DATA_URL.match(url)
+    return None if head is None else (head[1].lower(), url[head.end() :])
+
+
+def _check_part(provider: str, where: str, part: object) -> None:
+    match part:
+        case {"type": "text", "text": str()} | {"type": "refusal", "refusal": str()}:
+            return
+        case {"type": "image_url", "image_url": {"url": str()}}:
+            return
+        case {"type": "input_audio", "input_audio": {"data": str(), "format": str()}}:
+            return
+        case {"type": "file", "file": Mapping()}:
+            return
+        case {"type": str(kind)}:
+            known = kind in {"text", "refusal", "image_url", "input_audio", "file"}
+            reason = "which lacks its content" if known else "a kind that is not known"
+            raise UnmappableError(provider, f"{where}, of type {kind!r}, {reason}")
+        case _:
+            raise UnmappableError(provider, f"{where}, which is no object with a type")
+
+
+def _check_calls(provider: str, where: str, role: object, calls: object) -> None:
+    if role != "assistant":
+        raise UnmappableError(provider, f"{where}, which has tool_calls and is not the assistant's")
+    if not isinstance(calls, list | tuple):
+        raise UnmappableError(provider, f"{where}, whose tool_calls are no list")
+    for call in calls:
+        match call:
+            case {"id": str(), "function": {"name": str(name)}} if name:
+                continue
+        raise UnmappableError(provider, f"{where}, of whose tool_calls one names no function")

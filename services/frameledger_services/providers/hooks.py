@@ -1,0 +1,68 @@
+"""Hooks: functions of an application that are called when something happens in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
+
+import structlog
+
+HOOK_SECONDS = 10.0
+"""How long a hook may take. It holds up the work that it is told of."""
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+_log = structlog.get_logger("providers")
+
+
+class Hooks:
+    """A service with hooks. `EVENTS` lists them; a hook gets the service, then what the event has to say.
+
+    Hooks are local to the process and may be lost with it: the log is the record.
+    """
+
+    EVENTS: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self) -> None:
+        self._hooks: dict[str, list[Callable[..., Any]]] = {}
+
+    def event_handler(self, event_name: str) -> Callable[[Handler], Handler]:
+        """A decorator that adds a hook, plain or async. Several of one event are called in the order they came.
+
+        An event that this service does not have is a ValueError that lists those it has.
+        """
+
+        def add(handler: Handler) -> Handler:
+            self.add_event_handler(event_name, handler)
+            return handler
+
+        self._check_event(event_name)
+        return add
+
+    def add_event_handler(self, event_name: str, handler: Callable[..., Any]) -> None:
+        """The same without the decorator."""
+        self._check_event(event_name)
+        self._hooks.setdefault(event_name, []).append(handler)
+
+    async def notify(self, event_name: str, *arguments: Any) -> None:
+        """Call the hooks of an event in order. One that raises, or takes too long, is logged and stops nothing."""
+        self._check_event(event_name)
+        for handler in tuple(self._hooks.get(event_name, ())):
+            try:
+                async with asyncio.timeout(HOOK_SECONDS):
+                    answer = handler(self, *arguments)
+                    if inspect.isawaitable(answer):
+                        await answer
+            except Exception:
+                _log.exception(
+                    "a hook failed", event_name=event_name, hook=getattr(handler, "__qualname__", "?")
+                )
+
+    def _check_event(self, event_name: str) -> None:
+        if event_name not in self.EVENTS:
+            known = ", ".join(sorted(self.EVENTS))
+            raise ValueError(
+                f"{type(self).__name__} has no event {event_name!r}; its events are {known or 'none'}"
+            )

@@ -1,0 +1,140 @@
+"""What an HTTP API says instead of an answer, as errors of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from json import JSONDecodeError
+
+from pydantic import ValidationError
+
+from frameledger_services.providers.errors import (
+    ProviderError,
+    RefusedContextError,
+    RefusedError,
+    TransientError,
+)
+
+MALFORMED = (JSONDecodeError, UnicodeDecodeError, ValidationError)
+"""What reading a stream raises when an event is no JSON, or holds what no frame can."""
+
+_LONGEST = 500
+"""Characters of the provider's own words that are passed on."""
+
+# A refusal of us, not of the request: nothing that we send again would be answered.
+_REFUSED = {
+    401: "it does not accept the key",
+    402: "the account has no quota left",
+    403: "the key may not do this",
+    404: "it does not know the model or the address",
+    405: "it does not know the address",
+}
+# Of the other refusals below 500, those that time heals.
+_TRANSIENT = frozenset({408, 409, 425, 429})
+
+# OpenAI says 429 for this too, and time does not heal it.
+_NO_QUOTA = frozenset({"insufficient_quota", "billing_error", "billing_hard_limit_reached"})
+
+# What the words of OpenAI and Anthropic would be as a status, for errors that come without one.
+_STATUS_OF = {
+    "invalid_api_key": 401,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "invalid_request_error": 400,
+    "context_length_exceeded": 400,
+    "content_policy_violation": 400,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+} | dict.fromkeys(_NO_QUOTA, 402)
+
+
+def of_status(
+    provider: str,
+    status: int,
+    *,
+    words: str,
+    headers: Mapping[str, str] | None = None,
+    kinds: tuple[object, ...] = (),
+    secret: str | None = None,
+    settings: str = "",
+) -> ProviderError:
+    """The error for a response with this status. `kinds` are the provider's own short words for it.
+
+    The provider's sentence is passed on but where it speaks of who we are; `secret` is taken out of it in any case.
+    `settings` says, where it refuses us, with what that can be changed.
+    """
+    return _error(f"{provider} answered with {status}", status, words, headers or {}, kinds, secret, settings)
+
+
+def in_the_stream(
+    provider: str, *, words: str, kinds: tuple[object, ...], secret: str | None = None
+) -> ProviderError:
+    """The error that a provider tells in a stream that began well: what its kinds mean; unknown ones may pass."""
+    status = next((kind for kind in kinds if isinstance(kind, int) and 400 <= kind < 600), None)
+    if status is None:
+        status = next((_STATUS_OF[kind] for kind in _texts(kinds) if kind in _STATUS_OF), 500)
+    return _error(f"{provider} broke its answer off", status, words, {}, kinds, secret)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, from `retry-after-ms` or `retry-after` (seconds or a date); null where none can be read."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            secs = float(value) / unit
+        except ValueError:
+            secs = _until(value)
+        if 0 <= secs < float("inf"):
+            return secs
+    return None
+
+
+def _error(
+    said: str,
+    status: int,
+    words: str,
+    headers: Mapping[str, str],
+    kinds: tuple[object, ...],
+    secret: str | None,
+    settings: str = "",
+) -> ProviderError:
+    refused = _REFUSED[402] if _NO_QUOTA.intersection(_texts(kinds)) else _REFUSED.get(status)
+    if refused is not None:
+        # The provider's sentences quote keys, projects and organisations.
+        return RefusedError(f"{said}: {refused}." + (f" See {settings}." if settings else ""))
+    shown = f"{said}: {_shown(words, secret)}"
+    if status in _TRANSIENT or status >= 500:
+        return TransientError(shown, code=_CODES.get(status), retry_after=retry_after(headers))
+    return RefusedContextError(shown)
+
+
+_CODES = {429: "rate_limited", 529: "overloaded"}
+
+
+def _texts(kinds: tuple[object, ...]) -> list[str]:
+    return [kind for kind in kinds if isinstance(kind, str)]
+
+
+def _shown(words: str, secret: str | None) -> str:
+    if secret:
+        words = words.replace(secret, "[key]")
+    words = " ".join(words.split())
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."
+
+
+def _until(date: str) -> float:
+    try:
+        then = parsedate_to_datetime(date)
+    except ValueError:
+        return -1.0
+    if then.tzinfo is None:
+        then = then.replace(tzinfo=UTC)
+    return max(0.0, (then - datetime.now(UTC)).total_seconds())

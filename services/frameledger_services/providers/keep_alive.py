@@ -1,0 +1,52 @@
+"""Connections that outlive a stream: what follows its last event is read, so that the next request needs no handshake.
+
+An answer is over with its last event, and whoever closes the response there, as OpenAI's SDK does, is a few bytes
+before its end: HTTP/1.1 must then give the connection up, and the next answer pays for another one, with up to three
+round trips before its first token. To wait for the end without a limit would trust every server to send it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import httpx
+
+LAST_EVENTS = (b"data: [DONE]", b"event: message_stop")
+"""Of OpenAI's streams and of Anthropic's."""
+
+LOOKED_AT = 256
+"""Bytes at the end of what came in which the last event is looked for."""
+
+SECS = 0.1
+"""How long the end of the response may keep the answer's end waiting."""
+
+
+async def read_to_the_end(response: httpx.Response) -> None:
+    """A response hook of httpx. An answer that is closed before its last event is closed at once, as ever."""
+    stream = response.stream
+    if isinstance(stream, httpx.AsyncByteStream):
+        response.stream = _ReadToTheEnd(stream)
+
+
+class _ReadToTheEnd(httpx.AsyncByteStream):
+    def __init__(self, stream: httpx.AsyncByteStream) -> None:
+        self._stream = stream
+        self._parts = aiter(stream)
+        self._tail = b""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._parts:
+            self._tail = (self._tail + part)[-LOOKED_AT:]
+            yield part
+
+    async def aclose(self) -> None:
+        try:
+            if any(event in self._tail for event in LAST_EVENTS):
+                with suppress(TimeoutError, httpx.TransportError):
+                    async with asyncio.timeout(SECS):
+                        async for _ in self._parts:
+                            pass
+        finally:
+            await self._stream.aclose()

@@ -1,0 +1,31 @@
+"""JSON of a stranger, read field by field: what is not as it should be is not there.
+
+Servers that imitate an API leave fields out and put null into others; an answer must not break at that. The SDKs' own
+models check no more and cost seven times as much for each token.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+JsonObject = dict[str, Any]
+
+
+def an_object(value: object) -> JsonObject:
+    """The object; an empty one instead of anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: object) -> list[JsonObject]:
+    """The objects of a list; none of anything else."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def text(value: object) -> str:
+    """The text; an empty one instead of anything else."""
+    return value if isinstance(value, str) else ""
+
+
+def number(value: object) -> int | None:
+    """The whole number, from 0 on."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

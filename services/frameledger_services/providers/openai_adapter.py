@@ -1,0 +1,172 @@
+"""`OpenAILLMAdapter`: a context as a request to OpenAI's chat completions, or to whatever speaks as they do."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from frameledger.context import LLMContextMessage, LLMSpecificMessage
+from frameledger_services.providers import content
+from frameledger_services.providers.adapter import LLMAdapter, Prompt
+from frameledger_services.providers.errors import UnmappableError
+from frameledger_services.providers.request import encoded
+from frameledger_services.providers.settings import LLMSettings
+from frameledger_services.providers.tool_forms import Function, Tool, ToolChoice
+
+DeveloperRole = Literal["developer", "system", "user"]
+
+OPENING = "(The conversation begins.)"
+"""What the user says in a request that would have no message at all, which no API takes."""
+
+_LONGEST_ID = 40
+"""Characters of a call's id; a longer one is refused."""
+
+# Which parts of content each role may have; a role that is not here takes text alone.
+_PARTS = {
+    "user": frozenset({"text", "image_url", "input_audio", "file"}),
+    "assistant": frozenset({"text", "refusal"}),
+}
+
+
+class OpenAILLMAdapter(LLMAdapter):
+    """Standard messages have this shape already and go as they are, developer messages too; so do own ones.
+
+    - The composed system instruction is a first message of role system, which every compatible server knows.
+    - An assistant message that says and calls nothing is left out; the API would refuse the whole context for it.
+    - Arguments that are no text are written as JSON; an id that is too long is shortened in all its places.
+    - Both token limits at once, which the API refuses, are one: the smaller counts, under the newer name. OpenAI itself
+      knows the newer one with every model, and gets that alone.
+    - Developer messages become system messages, or the user's in a tag, for a server that is said to need it.
+    - Thoughts of this provider, which the API has no place for, are left out.
+    """
+
+    provider = "openai"
+    settings_mapped = frozenset(
+        {
+            "temperature",
+            "max_tokens",
+            "max_completion_tokens",
+            "top_p",
+            "frequency_penalty",
+            "presence_penalty",
+            "seed",
+        }
+    )
+    own_messages_are_standard = True
+
+    def __init__(self, developer_role: DeveloperRole = "developer", *, takes_max_tokens: bool = True) -> None:
+        """`takes_max_tokens` is false for OpenAI itself, whose newer models refuse the old name of the limit."""
+        self._developer_role = developer_role
+        self._takes_max_tokens = takes_max_tokens
+
+    def terms(self) -> dict[str, Any]:
+        return {"developer_role": self._developer_role, "takes_max_tokens": self._takes_max_tokens}
+
+    def with_terms(self, terms: Mapping[str, Any]) -> Self:
+        return type(self)(terms["developer_role"], takes_max_tokens=terms["takes_max_tokens"])
+
+    def body(self, prompt: Prompt) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": prompt.model, "messages": self._messages(prompt)}
+        body |= self._sampling(prompt.settings)
+        if prompt.tools:
+            body["tools"] = [_tool(tool) for tool in prompt.tools]
+        if prompt.tool_choice is not None:
+            body["tool_choice"] = _choice(prompt.tool_choice, prompt.tools)
+        return body | {"stream": True, "stream_options": {"include_usage": True}}
+
+    def _sampling(self, settings: LLMSettings) -> dict[str, Any]:
+        told = {name: getattr(settings, name) for name in sorted(self.settings_mapped)}
+        told = {name: value for name, value in told.items() if value is not None}
+        newer = told.get("max_completion_tokens")
+        if "max_tokens" in told and (newer is not None or not self._takes_max_tokens):
+            older = told.pop("max_tokens")
+            told["max_completion_tokens"] = older if newer is None else min(older, newer)
+        return told
+
+    def _messages(self, prompt: Prompt) -> list[Mapping[str, Any]]:
+        system = [] if prompt.system is None else [{"role": "system", "content": prompt.system}]
+        told = [self._message(place, message) for place, message in enumerate(prompt.messages)]
+        messages = [*system, *(message for message in told if message is not None)]
+        return messages or [{"role": "user", "content": OPENING}]
+
+    def _message(self, place: int, message: LLMContextMessage) -> Mapping[str, Any] | None:
+        if isinstance(message, LLMSpecificMessage):
+            if isinstance(message.message, Mapping) and message.message.get("type") == "thought":
+                return None
+            raise UnmappableError(self.provider, f"message {place + 1} of the request, which has no role")
+        self._check_parts(place, message)
+        match message.get("role"):
+            case "assistant":
+                return _assistant(message)
+            case "tool":
+                return {**message, "tool_call_id": _short(message["tool_call_id"])}
+            case "developer":
+                return self._developer(message)
+            case _:
+                return message
+
+    def _developer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._developer_role == "user":
+            words = content.text_of(message)
+            return {"role": "user", "content": f"<developer>\n{words}\n</developer>"}
+        return {**message, "role": self._developer_role}
+
+    def _check_parts(self, place: int, message: Mapping[str, Any]) -> None:
+        role = message["role"]
+        for part in content.parts(message):
+            if part["type"] not in _PARTS.get(role, {"text"}):
+                where = f"message {place + 1} of the request"
+                raise UnmappableError(
+                    self.provider, f"a part of type {part['type']!r} in {where}, whose role is {role!r}"
+                )
+
+
+def _assistant(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    calls = message.get("tool_calls")
+    if calls:
+        return {**message, "tool_calls": [_call(call) for call in calls]}
+    told = {name: value for name, value in message.items() if name != "tool_calls"}
+    says = any(told.get(name) for name in ("content", "refusal", "audio", "function_call"))
+    return told if says else None
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    arguments = function.get("arguments")
+    if not isinstance(arguments, str):
+        arguments = "{}" if arguments is None else encoded(arguments).decode()
+    return {
+        "type": "function",
+        **call,
+        "id": _short(call["id"]),
+        "function": {**function, "arguments": arguments},
+    }
+
+
+def _short(tool_call_id: str) -> str:
+    if len(tool_call_id) <= _LONGEST_ID:
+        return tool_call_id
+    return "call_" + hashlib.sha256(tool_call_id.encode(errors="backslashreplace")).hexdigest()[:32]
+
+
+def _tool(tool: Tool) -> Mapping[str, Any]:
+    if not isinstance(tool, Function):
+        return tool.definition
+    function: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+    function["parameters"] = tool.parameters
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    return {"type": "function", "function": function}
+
+
+def _choice(choice: ToolChoice, tools: tuple[Tool, ...]) -> str | dict[str, Any]:
+    if choice.mode != "function":
+        return choice.mode
+    named = next((tool for tool in tools if tool.name == choice.name), None)
+    # OpenAI's custom tools take free text and are chosen in a form of their own.
+    own = "function" if named is None or isinstance(named, Function) else str(named.definition.get("type"))
+    kind = own if own == "custom" else "function"
+    return {"type": kind, kind: {"name": choice.name}}

@@ -1,0 +1,105 @@
+"""The chunks of a chat completion as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from frameledger.frames import (
+    AnyFrame,
+    FinishReason,
+    LLMFullResponseEndFrame,
+    LLMTextFrame,
+    LLMThoughtEndFrame,
+    LLMThoughtStartFrame,
+    LLMThoughtTextFrame,
+    Usage,
+)
+from frameledger_services.providers.call_pieces import Announce, CallPieces
+from frameledger_services.providers.errors import ConnectionLostError
+from frameledger_services.providers.loose_json import JsonObject, an_object, number, objects, text
+
+_FINISH: dict[str, FinishReason] = {
+    "stop": "stop",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "content_filter": "content_filter",
+}
+
+
+class OpenAIAnswer:
+    """One answer while it comes in."""
+
+    def __init__(self, provider: str, announce: Announce) -> None:
+        """`announce` makes the announcement of the answer's calls."""
+        self._provider = provider
+        self._announce = announce
+        self._calls = CallPieces()
+        self._thinking = False
+        self._refused = False
+        self._usage: Usage | None = None
+        self.finish_reason: str | None = None
+        """Why the model stopped, in the wire's word; null as long as it was not said."""
+
+    def take(self, chunk: JsonObject) -> list[AnyFrame]:
+        """The frames of a chunk; often none."""
+        if chunk.get("usage"):
+            self._usage = _usage(an_object(chunk["usage"]))
+        frames: list[AnyFrame] = []
+        for choice in objects(chunk.get("choices")):
+            if choice.get("index"):
+                continue  # somebody asked for several answers; the log has room for one
+            frames += self._told(an_object(choice.get("delta")))
+            self.finish_reason = text(choice.get("finish_reason")) or self.finish_reason
+        return frames
+
+    def _told(self, delta: JsonObject) -> Iterator[AnyFrame]:
+        thought = text(delta.get("reasoning_content")) or text(delta.get("reasoning"))
+        if thought:
+            if not self._thinking:
+                self._thinking = True
+                yield LLMThoughtStartFrame(llm=self._provider)
+            yield LLMThoughtTextFrame(text=thought)
+        refusal = text(delta.get("refusal"))
+        self._refused = self._refused or bool(refusal)
+        said = text(delta.get("content")) + refusal
+        if said:
+            yield from self._end_thought()
+            yield LLMTextFrame(text=said)
+        for call in objects(delta.get("tool_calls")):
+            function = an_object(call.get("function"))
+            self._calls.add(
+                number(call.get("index")),
+                tool_call_id=text(call.get("id")),
+                function_name=text(function.get("name")),
+                arguments=text(function.get("arguments")),
+            )
+
+    def _end_thought(self) -> Iterator[AnyFrame]:
+        if self._thinking:
+            self._thinking = False
+            yield LLMThoughtEndFrame()
+
+    def end(self) -> Iterator[AnyFrame]:
+        """What the stream's own end brings. An answer that never said why it ended is not complete."""
+        told = self.finish_reason
+        calls = self._calls.whole(stopped_early=told in (None, "length", "content_filter"))
+        if told is None:
+            raise ConnectionLostError(f"{self._provider} ended its answer without saying why.")
+        yield from self._end_thought()
+        reason = _FINISH.get(told)
+        if calls:
+            yield self._announce(calls)
+            reason = "tool_calls" if reason == "stop" else reason
+        elif self._refused:
+            reason = "content_filter"
+        yield LLMFullResponseEndFrame(finish_reason=reason, usage=self._usage)
+
+
+def _usage(told: JsonObject) -> Usage:
+    return Usage(
+        input_tokens=number(told.get("prompt_tokens")),
+        output_tokens=number(told.get("completion_tokens")),
+        cache_read_tokens=number(an_object(told.get("prompt_tokens_details")).get("cached_tokens")),
+        reasoning_tokens=number(an_object(told.get("completion_tokens_details")).get("reasoning_tokens")),
+    )

@@ -1,0 +1,76 @@
+"""Inference out of band: a context in, text out, with the provider that the settings name. Publishes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
+from tenacity.wait import wait_exponential_jitter
+
+from frameledger.context import LLMContext
+from frameledger_services.providers import plugins
+from frameledger_services.providers.errors import TransientError
+from frameledger_services.providers.service import LLMService
+from frameledger_services.providers.settings import LLMSettings
+from frameledger_services.settings import Settings
+
+LONGEST_WAIT = 30.0
+"""Seconds before a request is sent again; a provider that asks for more has failed."""
+
+_pauses = wait_exponential_jitter(multiplier=0.5, max=8, jitter=0.5)
+
+
+class OutOfBand:
+    """Asks a model whatever is asked, many questions at once. The provider is made by the first question."""
+
+    def __init__(
+        self, settings: Settings, *, provider: str | None = None, over: LLMSettings | None = None
+    ) -> None:
+        """`provider` and `over` outrank what the settings say."""
+        self._settings = settings
+        self._provider = provider or settings.inference_provider
+        self._over = over
+        self._service: LLMService[Any] | None = None
+
+    @property
+    def service(self) -> LLMService[Any]:
+        """The provider. Raises `NoSuchProviderError`, also when none is named."""
+        if self._service is None:
+            if self._provider is None:
+                raise plugins.NoSuchProviderError(
+                    "No provider is named. Set FRAMELEDGER_INFERENCE_PROVIDER to one of: "
+                    f"{', '.join(plugins.known())}."
+                )
+            self._service = plugins.create(self._provider, self._settings, over=self._over)
+        return self._service
+
+    async def run_inference(
+        self, context: LLMContext, max_tokens: int | None = None, system_instruction: str | None = None
+    ) -> str | None:
+        """As `LLMService.run_inference`; what may work again is tried again, `inference_retries` times."""
+        service = self.service
+        attempts = AsyncRetrying(
+            stop=stop_after_attempt(self._settings.inference_retries + 1),
+            wait=_pause,
+            retry=retry_if_exception_type(TransientError) & _in_time,
+            reraise=True,
+        )
+        return await attempts(service.run_inference, context, max_tokens, system_instruction)
+
+    async def close(self) -> None:
+        """Close the provider, if there is one. Safe to call twice."""
+        if self._service is not None:
+            await self._service.cleanup()
+
+
+def _asked(state: RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome is not None else None
+    return (error.retry_after or 0.0) if isinstance(error, TransientError) else 0.0
+
+
+def _in_time(state: RetryCallState) -> bool:
+    return _asked(state) <= LONGEST_WAIT
+
+
+def _pause(state: RetryCallState) -> float:
+    return max(_asked(state), _pauses(state))

@@ -1,0 +1,138 @@
+"""Every call answered directly after it: what providers demand of a history, and clients do not always append.
+
+History is never edited; what is changed here lives for one request. The rules:
+
+- A call is answered by the first tool message of its id that follows it, before the id is called again; if there is
+  none, by one directly before the message with the call. The answer is moved to directly after that message.
+- A call without any tool message gets one that says so.
+- A tool message without a call becomes a user message that says what it is. Not a developer message: what a tool
+  returned may be a stranger's words, and must not rise in rank.
+- An id that is called again, which our log allows and providers do not, gets a number in both places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from frameledger.context import LLMContextMessage, LLMSpecificMessage
+from frameledger_services.providers.request import encoded
+
+NO_RESULT = "No result of this call is known."
+"""The content of the tool message that a call gets here if it has none."""
+
+STRAY_RESULT = "A tool's result that belongs to no call of this conversation (tool_call_id {tool_call_id}):"
+"""What a tool message without a call begins with when it becomes a user message."""
+
+_Place = tuple[int, int]
+"""A call: the place of its message, and its place in there."""
+
+
+def paired(messages: Iterable[LLMContextMessage]) -> list[LLMContextMessage]:
+    """The messages in their order, with every call answered directly after it; nothing given is changed.
+
+    Messages of a provider's own are passed on as they are. To pair twice changes nothing more.
+    """
+    history = list(messages)
+    answers, answering = _matches(history)
+    ids = _Ids()
+    result: list[LLMContextMessage] = []
+    for at, message in enumerate(history):
+        if at in answering:
+            continue
+        if _role(message) == "tool":
+            result.append(_as_user(message))
+            continue
+        calls = tool_calls(message)
+        if not calls:
+            result.append(message)
+            continue
+        named = [ids.unique(_id(call)) for call in calls]
+        result.append({**_mapping(message), "tool_calls": _renamed(calls, named)})
+        for ordinal, name in enumerate(named):
+            answer = answers.get((at, ordinal))
+            content: Any = NO_RESULT if answer is None else _mapping(history[answer]).get("content")
+            rest = {} if answer is None else _mapping(history[answer])
+            result.append(
+                {**rest, "role": "tool", "tool_call_id": name, "content": "" if content is None else content}
+            )
+    return result
+
+
+def tool_calls(message: LLMContextMessage) -> Sequence[Mapping[str, Any]]:
+    """The calls of an assistant message; none of any other, and none that is no object."""
+    if _role(message) != "assistant":
+        return ()
+    calls = _mapping(message).get("tool_calls")
+    return [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list | tuple) else ()
+
+
+def _matches(history: Sequence[LLMContextMessage]) -> tuple[dict[_Place, int], set[int]]:
+    """Which message answers which call, and the places of all that answer one."""
+    answers: dict[_Place, int] = {}
+    waiting: dict[str, list[_Place]] = {}
+    directly_before: dict[str, list[int]] = {}
+    too_early: dict[_Place, int] = {}
+    for at, message in enumerate(history):
+        if _role(message) == "tool":
+            name = _mapping(message).get("tool_call_id")
+            name = name if isinstance(name, str) else ""
+            if waiting.get(name):
+                answers[waiting[name].pop(0)] = at
+            else:
+                directly_before.setdefault(name, []).append(at)
+            continue
+        here: dict[str, list[_Place]] = {}
+        for ordinal, call in enumerate(tool_calls(message)):
+            name = _id(call)
+            here.setdefault(name, []).append((at, ordinal))
+            if directly_before.get(name):
+                too_early[at, ordinal] = directly_before[name].pop(0)
+        directly_before.clear()
+        # An id that is called again: what follows answers the new calls.
+        waiting |= here
+    answers = too_early | answers
+    return answers, set(answers.values())
+
+
+class _Ids:
+    """Call ids of one history, each given out once."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+
+    def unique(self, name: str) -> str:
+        found, number = name or "call", 2
+        while found in self._given:
+            found, number = f"{name or 'call'}-{number}", number + 1
+        self._given.add(found)
+        return found
+
+
+def _renamed(calls: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Mapping[str, Any]]:
+    return [
+        call if call.get("id") == name else {**call, "id": name}
+        for call, name in zip(calls, names, strict=True)
+    ]
+
+
+def _as_user(message: LLMContextMessage) -> dict[str, Any]:
+    found = _mapping(message)
+    words = STRAY_RESULT.format(tool_call_id=encoded(found.get("tool_call_id")).decode())
+    content = found.get("content")
+    if isinstance(content, list | tuple):
+        return {"role": "user", "content": [{"type": "text", "text": words}, *content]}
+    return {"role": "user", "content": words if content is None else f"{words}\n{content}"}
+
+
+def _role(message: LLMContextMessage) -> object:
+    return None if isinstance(message, LLMSpecificMessage) else message.get("role")
+
+
+def _mapping(message: LLMContextMessage) -> Mapping[str, Any]:
+    return {} if isinstance(message, LLMSpecificMessage) else message
+
+
+def _id(call: Mapping[str, Any]) -> str:
+    name = call.get("id")
+    return name if isinstance(name, str) else ""

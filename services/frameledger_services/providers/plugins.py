@@ -1,0 +1,66 @@
+"""Providers by name: entry points of the group `frameledger.providers`, ours and those of other packages."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Any
+
+from frameledger_services.providers.service import LLMService
+from frameledger_services.providers.settings import LLMSettings
+from frameledger_services.settings import Settings
+
+GROUP = "frameledger.providers"
+
+
+class NoSuchProviderError(LookupError):
+    """No installed package offers a provider of that name, or what it offers is none."""
+
+
+def known() -> tuple[str, ...]:
+    """The names of all installed providers, in order."""
+    return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
+
+
+def create(
+    name: str, settings: Settings, *, over: LLMSettings | None = None, **options: Any
+) -> LLMService[Any]:
+    """The provider of that name as the settings describe it, not started yet.
+
+    `over` outranks the settings' own words to the model; `options` are arguments of the provider's constructor, such as
+    `run_in_parallel`. Raises `NoSuchProviderError`, which lists the installed ones, and `UnmappableError` for a setting
+    that the provider has no form for.
+    """
+    found = [point for point in entry_points(group=GROUP) if point.name == name]
+    if not found:
+        raise NoSuchProviderError(
+            f"There is no provider {name!r}. Installed are: {', '.join(known()) or 'none'}."
+        )
+    point = found[0]
+    try:
+        provider = point.load()
+    except (ImportError, AttributeError) as error:
+        raise NoSuchProviderError(
+            f"The provider {name!r} is installed and cannot be loaded from {point.value}: {error}."
+        ) from error
+    if not (isinstance(provider, type) and issubclass(provider, LLMService)):
+        raise NoSuchProviderError(f"The provider {name!r} is {point.value}, which is no LLMService.")
+    below = llm_settings(settings)
+    given = {
+        "settings": below if over is None else over.over(below),
+        "run_in_parallel": settings.inference_run_in_parallel,
+        "group_parallel_tools": settings.inference_group_parallel_tools,
+        "completion_timeout_secs": settings.inference_completion_timeout_secs,
+    }
+    return provider.configured(settings, **given, **options)
+
+
+def unspoken(settings: Settings) -> Settings:
+    """The settings without what they say to every model, and without a script: a service that is made with them and
+    set up as another one was makes that one's requests."""
+    words = {f"inference_{name}": None for name in LLMSettings.model_fields}
+    return settings.model_copy(update={**words, "inference_script": None})
+
+
+def llm_settings(settings: Settings) -> LLMSettings:
+    """What the process's settings say to every model: `inference_model`, `inference_temperature` and so on."""
+    return LLMSettings(**{name: getattr(settings, f"inference_{name}") for name in LLMSettings.model_fields})

@@ -1,0 +1,69 @@
+"""Which reply of a script fits: judged by what the model was told last."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from frameledger import async_tool_messages
+from frameledger_services.providers import content
+from frameledger_services.providers.script import When
+
+
+@dataclass(frozen=True, slots=True)
+class Cue:
+    """What a model was told last: the words of a user, or the result of a function."""
+
+    text: str
+    function_name: str | None
+    """Null for a user's words."""
+
+    turn: int
+    """How many user messages there are."""
+
+
+def cue_of(messages: Sequence[Mapping[str, Any]]) -> Cue:
+    """The cue in the messages of a scripted request. A call that still runs, and says only so, is none."""
+    names: dict[str, str] = {}
+    cue = Cue("", None, 0)
+    turn = 0
+    for message in messages:
+        match message.get("role"):
+            case "assistant":
+                for call in message.get("tool_calls") or ():
+                    names[call["id"]] = call["function"]["name"]
+            case "user":
+                turn += 1
+                cue = Cue(content.text_of(message), None, turn)
+            case "tool" | "developer":
+                found = async_tool_messages.parse_message(message)
+                if found is not None:
+                    if found.result is not None:
+                        cue = Cue(found.result, names.get(found.tool_call_id, ""), turn)
+                elif message["role"] == "tool" and message["content"] != async_tool_messages.IN_PROGRESS:
+                    cue = Cue(content.text_of(message), names.get(message["tool_call_id"], ""), turn)
+    return cue
+
+
+def fits(when: When, cue: Cue) -> bool:
+    """Whether nothing in `when` is wrong."""
+    if when.turn is not None and when.turn != cue.turn:
+        return False
+    if cue.function_name is None:
+        return when.result_of is None and when.result is None and _found(when.user, cue.text)
+    if when.user is not None or (when.result_of is None and when.result is None):
+        return False
+    return when.result_of in (None, cue.function_name) and _found(when.result, cue.text)
+
+
+def repeated(cue: Cue) -> str:
+    """What the model says when no reply fits."""
+    if cue.function_name is not None:
+        return f"The result is: {cue.text}"
+    return f"You said: {cue.text}" if cue.text.strip() else "I am listening."
+
+
+def _found(pattern: str | None, text: str) -> bool:
+    return pattern is None or re.search(pattern, text, re.IGNORECASE) is not None

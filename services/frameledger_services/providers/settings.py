@@ -1,0 +1,69 @@
+"""`LLMSettings`: how a model shall answer, in no provider's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from frameledger_services.providers.errors import UnmappableError
+
+FOLD_ONLY = frozenset({"add_tool_change_messages"})
+"""Keys of a context's settings that only the fold reads: they are no part of a request."""
+
+
+class LLMSettings(BaseModel):
+    """Settings of a service, of a context, or of one call. Null means: not set here, ask further down.
+
+    What a provider's adapter has no form for it refuses by name. Nothing is dropped silently.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    model: str | None = Field(None, min_length=1)
+    system_instruction: str | None = None
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=0)] | None = None
+    frequency_penalty: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    presence_penalty: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    seed: int | None = None
+
+    extra: Mapping[str, Any] | None = None
+    """Fields of the provider's own request, set as they are: they outrank what the adapter writes."""
+
+    def over(self, lower: LLMSettings) -> LLMSettings:
+        """These settings, and below each that is null the lower one. Two `extra` are merged key by key."""
+        mine = self.model_dump(exclude_none=True)
+        merged = lower.model_dump(exclude_none=True) | mine
+        if self.extra is not None and lower.extra is not None:
+            merged["extra"] = {**lower.extra, **self.extra}
+        return LLMSettings(**merged)
+
+    def limited(self, max_tokens: int | None) -> LLMSettings:
+        """The settings with another token limit in the place of those that are set; as they are, if null."""
+        if max_tokens is None:
+            return self
+        named = [name for name in ("max_tokens", "max_completion_tokens") if getattr(self, name) is not None]
+        return self.model_copy(update=dict.fromkeys(named or ["max_tokens"], max_tokens))
+
+
+def settings_of_context(provider: str, settings: Mapping[str, Any]) -> LLMSettings:
+    """A context's settings. Raises `UnmappableError` that names a key which no setting has, or a wrong value."""
+    found = {name: value for name, value in settings.items() if name not in FOLD_ONLY}
+    try:
+        return LLMSettings.model_validate(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = str(first["loc"][0]) if first["loc"] else "settings"
+        if first["type"] == "extra_forbidden":
+            reason = (
+                f"the context's setting {name}, which is none of ours (the provider's own go into `extra`, and an "
+                "LLMUpdateSettingsFrame that says null takes it out)"
+            )
+        else:
+            reason = f"the context's setting {name} ({first['msg']})"
+        raise UnmappableError(provider, reason) from None

@@ -1,0 +1,134 @@
+"""Tools and the choice of tools, read from every form they come in, told in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from frameledger.tools import tool_name
+from frameledger_services.providers.errors import UnmappableError
+
+NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function that the model may call."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON Schema of an object."""
+
+    strict: bool | None = None
+    """Whether arguments must follow the schema to the letter; null leaves it to the provider."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTool:
+    """A definition in the very form of the provider that is asked, to be passed on as it is."""
+
+    definition: Mapping[str, Any]
+
+    @property
+    def name(self) -> str | None:
+        return tool_name(self.definition)
+
+
+Tool = Function | OwnTool
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """`name` is the function that must be called, and null but in the mode `function`."""
+
+    mode: Literal["auto", "required", "none", "function"]
+    name: str | None = None
+
+
+def tools_of(provider: str, definitions: Iterable[Mapping[str, Any]]) -> tuple[Tool, ...]:
+    """The tools of a context for this provider, in order; those of other providers are left out.
+
+    Read are OpenAI's chat form, the flat forms with `parameters` or `input_schema`, Gemini's `function_declarations`,
+    `FunctionSchema`'s fields, and `{"llm": ..., "tool": ...}`. Raises `UnmappableError` for anything else.
+    """
+    return tuple(tool for definition in definitions for tool in _read(provider, definition))
+
+
+def choice_of(provider: str, choice: object, tools: Iterable[Tool]) -> ToolChoice | None:
+    """The choice in one form; null where there is nothing to say, as without any tool.
+
+    Read are `"auto"`, `"required"` (or `"any"`), `"none"`, the same as `{"type": ...}`, and an object that names a
+    function in OpenAI's or Anthropic's form. Raises `UnmappableError` for another, and for a choice that the tools
+    cannot keep.
+    """
+    names = {tool.name for tool in tools}
+    read = _choice(provider, choice)
+    if read is None:
+        return None
+    if read.mode == "function" and read.name not in names:
+        raise UnmappableError(provider, f"the tool choice {read.name!r}, which is no tool of the context")
+    if not names:
+        if read.mode == "required":
+            raise UnmappableError(
+                provider, "the tool choice 'required', since the context has no tools for it"
+            )
+        return None
+    return read
+
+
+def _choice(provider: str, choice: object) -> ToolChoice | None:
+    match choice:
+        case None:
+            return None
+        case "auto" | {"type": "auto"}:
+            return ToolChoice("auto")
+        case "required" | "any" | {"type": "required" | "any"}:
+            return ToolChoice("required")
+        case "none" | {"type": "none"}:
+            return ToolChoice("none")
+        case {"type": "function", "function": {"name": str(name)}}:
+            return ToolChoice("function", name)
+        case {"type": "function" | "tool", "name": str(name)}:
+            return ToolChoice("function", name)
+        case _:
+            raise UnmappableError(provider, f"the tool choice {choice!r}")
+
+
+def _read(provider: str, definition: Mapping[str, Any]) -> Iterator[Tool]:
+    match definition:
+        case {"llm": str(llm), "tool": tool, **rest} if not rest:
+            if llm == provider:
+                if not isinstance(tool, Mapping):
+                    raise UnmappableError(provider, "a custom tool that is no object")
+                yield OwnTool(tool)
+        case {"type": "function", "function": {"name": str(name)} as inner}:
+            yield _function(provider, name, inner, inner.get("parameters"))
+        case {"function_declarations": [*several]} | {"functionDeclarations": [*several]}:
+            for one in several:
+                yield from _read(provider, one if isinstance(one, Mapping) else {})
+        case {"name": str(name), "properties": Mapping() as properties, **rest}:
+            schema = {"type": "object", "properties": properties, "required": [*rest.get("required", ())]}
+            yield _function(provider, name, rest, schema)
+        case {"name": str(name), **rest} if rest.get("type", "function") in ("function", "custom"):
+            yield _function(provider, name, rest, rest.get("input_schema", rest.get("parameters")))
+        case _:
+            shown = tool_name(definition)
+            named = f"the tool {shown!r}" if shown else "a tool without a name"
+            raise UnmappableError(
+                provider,
+                f'{named}, whose definition is in no known form (a provider\'s own is {{"llm": ..., "tool": ...}})',
+            )
+
+
+def _function(provider: str, name: str, fields: Mapping[str, Any], schema: object) -> Function:
+    if schema is not None and not isinstance(schema, Mapping):
+        raise UnmappableError(provider, f"the tool {name!r}, whose parameters are no JSON Schema object")
+    description, strict = fields.get("description"), fields.get("strict")
+    return Function(
+        name,
+        description if isinstance(description, str) else "",
+        schema or NO_PARAMETERS,
+        strict if isinstance(strict, bool) else None,
+    )

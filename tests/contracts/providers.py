@@ -1,0 +1,84 @@
+"""The providers that the contract suite runs against: each with a far side that plays the same scripts.
+
+A factory takes a `Script`, of which it plays the first reply to every request, and yields the service and its far
+side. Steps mean the same everywhere: text and thoughts come in pieces, calls in pieces that are interleaved where the
+wire can do that, and a failure is the wire's own (a status, a stream that is cut, silence).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.contracts.websocket_model import PlainWebsocketLLMService, serving
+from tests.contracts.wire.scripts import said
+
+from frameledger_services.bench.inference import model_server
+from frameledger_services.providers import LLMService
+from frameledger_services.providers.anthropic import AnthropicLLMService
+from frameledger_services.providers.openai import OpenAILLMService
+from frameledger_services.providers.script import Script
+from frameledger_services.providers.scripted import ScriptedLLMService
+
+DEADLINE = 5.0
+
+
+@dataclass(frozen=True)
+class Running:
+    service: LLMService[Any]
+    open_streams: Callable[[], int]
+    """How many answers the far side is giving right now."""
+
+    keeps_thoughts: bool = True
+    """Whether thoughts come with signatures and are stored in the context."""
+
+    retry_after: bool = True
+    """Whether the wire can say when to try again."""
+
+
+Factory = Callable[[Script], AbstractAsyncContextManager[Running]]
+
+
+@asynccontextmanager
+async def scripted(script: Script) -> AsyncIterator[Running]:
+    service = ScriptedLLMService(script=script)
+    yield Running(service, lambda: service.open_streams)
+
+
+@asynccontextmanager
+async def websocket(script: Script) -> AsyncIterator[Running]:
+    async with serving(script) as (server, address):
+        yield Running(PlainWebsocketLLMService(address=address), lambda: server.open_streams)
+
+
+@asynccontextmanager
+async def openai(script: Script) -> AsyncIterator[Running]:
+    async with model_server.serving(said(script.replies[0])) as server:
+        service = OpenAILLMService(api_key="sk-test", base_url=server.openai_base_url)
+        yield Running(service, lambda: server.open_streams, keeps_thoughts=False)
+
+
+@asynccontextmanager
+async def anthropic(script: Script) -> AsyncIterator[Running]:
+    async with model_server.serving(said(script.replies[0])) as server:
+        service = AnthropicLLMService(api_key="sk-test", base_url=server.anthropic_base_url)
+        yield Running(service, lambda: server.open_streams)
+
+
+PROVIDERS: dict[str, Factory] = {
+    "scripted": scripted,
+    "websocket": websocket,
+    "openai": openai,
+    "anthropic": anthropic,
+}
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until it is so, by turns of the event loop; a failure after the deadline."""
+    async with asyncio.timeout(DEADLINE):
+        turn = asyncio.Event()
+        while not holds():
+            asyncio.get_running_loop().call_later(0.001, turn.set)
+            await turn.wait()
+            turn.clear()

@@ -1,0 +1,181 @@
+"""The websocket base beside what every provider promises: its connections, lost and made again."""
+
+import asyncio
+import json
+from contextlib import aclosing
+
+import pytest
+from tests.contracts.providers import until
+from tests.contracts.websocket_model import PlainWebsocketLLMService, serving
+from websockets.asyncio.server import serve
+
+from frameledger.context import LLMContext
+from frameledger_services.providers import WebsocketReconnectedError, errors
+from frameledger_services.providers.script import Delay, Reply, Script, Text
+
+HELLO = LLMContext([{"role": "user", "content": "Hello?"}])
+
+
+class Listening(PlainWebsocketLLMService):
+    """Remembers what its hook was told."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.losses: list[str] = []
+        self.add_event_handler("on_connection_error", lambda _, sentence: self.losses.append(sentence))
+
+
+def tried(test, *steps, **options):
+    async def life():
+        script = Script(replies=[Reply(say=steps or (Text(text="Hello."),))])
+        async with asyncio.timeout(20), serving(script) as (server, address):
+            service = Listening(address=address, **options)
+            try:
+                return await test(server, service)
+            finally:
+                await service.cleanup()
+
+    return asyncio.run(life())
+
+
+def test_the_server_gets_exactly_the_bytes_of_the_request():
+    async def test(server, service):
+        request = service.request(HELLO.add_message({"role": "user", "content": "猫 \ud83d"}))
+        async with aclosing(service.answer(request)) as answer:
+            assert [frame async for frame in answer]
+        assert [text.encode() for text in server.received] == [request.content]
+
+    tried(test)
+
+
+def test_a_connection_is_made_at_the_start_and_used_again():
+    async def test(server, service):
+        await service.start()
+        assert server.connections == 1
+        for _ in range(3):
+            assert await service.run_inference(HELLO) == "Hello."
+        assert server.connections == 1
+        await service.stop()
+        await until(lambda: not server.open_connections)
+
+    tried(test)
+
+
+def test_requests_at_once_have_a_connection_each():
+    async def test(server, service):
+        await asyncio.gather(*[service.run_inference(HELLO) for _ in range(5)])
+        assert server.connections == 5
+        await asyncio.gather(*[service.run_inference(HELLO) for _ in range(5)])
+        assert server.connections == 5
+
+    tried(test)
+
+
+def test_a_lost_connection_is_made_again_and_the_caller_is_told_to_begin_again():
+    async def test(server, service):
+        server.lose_next = 1
+        with pytest.raises(WebsocketReconnectedError) as raised:
+            await service.run_inference(HELLO)
+        assert isinstance(raised.value, errors.TransientError)
+        assert len(service.losses) == 1
+        assert server.connections == 2
+        assert await service.run_inference(HELLO) == "Hello."
+        assert server.connections == 2
+
+    tried(test)
+
+
+def test_without_reconnecting_the_first_loss_is_the_error():
+    async def test(server, service):
+        server.lose_next = 1
+        with pytest.raises(errors.ConnectionLostError) as raised:
+            await service.run_inference(HELLO)
+        assert not isinstance(raised.value, WebsocketReconnectedError)
+        assert server.connections == 1
+
+    tried(test, reconnect_on_error=False)
+
+
+def test_an_idle_connection_that_died_is_replaced_before_the_request():
+    async def test(server, service):
+        await service.start()
+        [connection] = server.open_connections
+        await connection.close()
+        await until(lambda: not server.open_connections)
+        await until(lambda: service._idle[0].close_code is not None)
+        assert await service.run_inference(HELLO) == "Hello."
+        assert service.losses == []
+
+    tried(test)
+
+
+def test_nobody_there_is_an_error_after_a_few_attempts():
+    async def test(server, service):
+        service.address = "ws://127.0.0.1:1"
+        await service.start()
+        with pytest.raises(errors.ConnectionLostError) as raised:
+            await service.run_inference(HELLO)
+        assert raised.value.code == "no_connection"
+        assert "127.0.0.1" not in raised.value.message
+        assert len(service.losses) == 2
+
+    tried(test)
+
+
+def test_an_answer_that_was_left_takes_its_connection_with_it():
+    async def test(server, service):
+        answer = service.answer(service.request(HELLO))
+        await anext(answer)
+        await answer.aclose()
+        await until(lambda: not server.open_connections)
+
+    tried(test, Text(text="Hello."), Delay(delay=60))
+
+
+def test_what_a_server_said_before_it_left_is_read_and_then_the_loss_is_told():
+    async def leaves(connection):
+        await connection.recv()
+        for word in ("Half ", "of it"):
+            await connection.send(json.dumps({"type": "text", "text": word}))
+
+    async def life():
+        async with asyncio.timeout(20), serve(leaves, "127.0.0.1", 0) as listening:
+            port = listening.sockets[0].getsockname()[1]
+            service = Listening(address=f"ws://127.0.0.1:{port}")
+            answer = service.answer(service.request(HELLO))
+            first = await anext(answer)
+            # It has closed before the second piece is asked for.
+            [line] = service._lines
+            await line.connection.wait_closed()
+            assert (first.text, (await anext(answer)).text) == ("Half ", "of it")
+            with pytest.raises(WebsocketReconnectedError):
+                await anext(answer)
+            await service.cleanup()
+
+    asyncio.run(life())
+
+
+def test_closing_the_service_ends_its_answers_at_once():
+    async def test(server, service):
+        answer = service.answer(service.request(HELLO))
+        await anext(answer)
+        await service.cancel()
+        await until(lambda: not server.open_connections)
+
+        async def rest():
+            return [frame async for frame in answer]
+
+        with pytest.raises(errors.ConnectionLostError):
+            await rest()
+        assert server.connections == 1
+
+    tried(test, Text(text="Hello."), Delay(delay=60))
+
+
+def test_the_steps_of_an_answer_may_be_taken_by_different_tasks():
+    async def test(server, service):
+        answer = service.answer(service.request(HELLO))
+        async with aclosing(answer):
+            return [await asyncio.create_task(anext(answer)) for _ in range(3)]
+
+    assert len(tried(test)) == 3

@@ -1,0 +1,258 @@
+"""A context in the form of Anthropic's messages: each rule of the adapter."""
+
+import pytest
+
+from frameledger.context import LLMContext, LLMSpecificMessage
+from frameledger_services.providers import UnmappableError
+from frameledger_services.providers.anthropic import AnthropicLLMService
+from frameledger_services.providers.anthropic_adapter import MAX_TOKENS
+from frameledger_services.providers.anthropic_conversation import GOING_ON, OPENING
+
+
+def body(*messages, tools=None, settings=None, choice=None, **request):
+    context = LLMContext(messages, tools, settings, choice)
+    return AnthropicLLMService().request(context, **request).body
+
+
+def told(*messages, **given):
+    return body(*messages, **given)["messages"]
+
+
+def user(content):
+    return {"role": "user", "content": content}
+
+
+def bot(content):
+    return {"role": "assistant", "content": content}
+
+
+def call(name="x", arguments="{}"):
+    return {
+        "role": "assistant",
+        "tool_calls": [{"id": name, "function": {"name": "f", "arguments": arguments}}],
+    }
+
+
+def result(content, name="x"):
+    return {"role": "tool", "tool_call_id": name, "content": content}
+
+
+def text(words):
+    return {"type": "text", "text": words}
+
+
+def thought(words, signature="c2ln"):
+    return LLMSpecificMessage("anthropic", {"type": "thought", "text": words, "signature": signature})
+
+
+def thinking(words, signature="c2ln"):
+    return {"type": "thinking", "thinking": words, "signature": signature}
+
+
+def image(url):
+    return user([{"type": "image_url", "image_url": {"url": url}}])
+
+
+def test_messages_of_one_role_are_one_message():
+    assert told(user("a"), user("b"), bot("c"), bot("d"), user("e")) == [
+        user([text("a"), text("b")]),
+        bot([text("c"), text("d")]),
+        user([text("e")]),
+    ]
+
+
+def test_the_user_speaks_first_and_last():
+    assert told(bot("a")) == [user([text(OPENING)]), bot([text("a")]), user([text(GOING_ON)])]
+    assert told() == [user([text(OPENING)])]
+
+
+def test_first_instructions_are_system_and_later_ones_stay_in_their_place():
+    made = body(
+        {"role": "system", "content": "s"},
+        {"role": "developer", "content": "d"},
+        user("a"),
+        {"role": "developer", "content": "later"},
+        settings={"system_instruction": "the context's setting"},
+    )
+    assert made["system"] == [text("the context's setting"), text("s"), text("d")]
+    assert made["messages"] == [user([text("a"), text("<developer>\nlater\n</developer>")])]
+
+
+def test_a_thought_goes_before_what_it_belongs_to():
+    assert told(user("a"), thought(" t "), bot("b"), user("c"))[1] == bot([thinking(" t "), text("b")])
+    with_call = told(user("a"), thought("t"), call(), result("1"))
+    assert [block["type"] for block in with_call[1]["content"]] == ["thinking", "tool_use"]
+
+
+def test_a_thought_waits_for_its_answer_while_others_speak():
+    """What a client appends while an answer streams stands before the answer."""
+    assert told(user("a"), thought("t"), user("note"), bot("b"), user("c")) == [
+        user([text("a"), text("note")]),
+        bot([thinking("t"), text("b")]),
+        user([text("c")]),
+    ]
+
+
+def test_a_thought_that_nothing_followed_is_left_out():
+    assert told(user("a"), thought("t")) == [user([text("a")])]
+    interrupted = told(user("a"), thought("old"), user("b"), thought("new"), bot("c"), user("d"))
+    assert interrupted[1] == bot([thinking("new"), text("c")])
+
+
+@pytest.mark.parametrize("signature", [None, ""])
+def test_a_thought_that_was_never_signed_is_left_out(signature):
+    assert told(user("a"), thought("t", signature), bot("b"), user("c"))[1] == bot([text("b")])
+
+
+def test_a_sealed_thought_is_its_own_block_again():
+    sealed = {"type": "redacted_thinking", "data": "x"}
+    assert told(user("a"), thought("", sealed), bot("b"), user("c"))[1] == bot([sealed, text("b")])
+
+
+def test_results_stand_before_other_words():
+    made = told(user("a"), call(), user("meanwhile"), result("1"))
+    assert [block["type"] for block in made[2]["content"]] == ["tool_result", "text"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        ('{"a": [1.50, "é"]}', {"a": [1.5, "é"]}),
+        ({"a": 1}, {"a": 1}),
+        ("", {}),
+        (None, {}),
+        ("no json", {"arguments": "no json"}),
+        ("[1]", {"arguments": "[1]"}),
+        ('{"a": NaN}', {"arguments": '{"a": NaN}'}),
+        ('{"a": 1e999}', {"arguments": '{"a": 1e999}'}),
+        ([1], {"arguments": [1]}),
+    ],
+)
+def test_arguments_are_an_object_or_stand_in_one(arguments, sent):
+    assert told(user("a"), call(arguments=arguments), result("1"))[1]["content"][0]["input"] == sent
+
+
+def test_an_id_that_the_api_refuses_is_another_one_in_both_places():
+    made = told(user("a"), call("a:b"), result("1", "a:b"))
+    [use], [answer] = made[1]["content"], made[2]["content"]
+    assert use["id"] == answer["tool_use_id"] != "a:b"
+
+
+def test_images_come_from_data_and_from_addresses():
+    def source(url):
+        return told(image(url))[0]["content"][0]["source"]
+
+    assert source("data:image/jpg;base64,AAAA") == {
+        "type": "base64",
+        "media_type": "image/jpeg",
+        "data": "AAAA",
+    }
+    assert source("https://example.com/a.png") == {"type": "url", "url": "https://example.com/a.png"}
+
+
+def test_images_may_stand_in_results():
+    made = told(user("a"), call(), result(image("data:image/png;base64,AAAA")["content"]))
+    assert made[2]["content"][0]["content"][0]["type"] == "image"
+
+
+def test_documents_come_from_data_and_from_files():
+    def document(**file):
+        return told(user([{"type": "file", "file": file}]))[0]["content"][0]
+
+    assert document(file_data="data:application/pdf;base64,AAAA", filename="a.pdf") == {
+        "type": "document",
+        "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA"},
+        "title": "a.pdf",
+    }
+    assert document(file_id="file_1") == {"type": "document", "source": {"type": "file", "file_id": "file_1"}}
+
+
+@pytest.mark.parametrize(
+    ("message", "named"),
+    [
+        (image("data:image/tiff;base64,AAAA"), "'image_url' in message 1"),
+        (image("ftp://example.com/a.png"), "'image_url' in message 1"),
+        (user([{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}]), "'input_audio'"),
+        (user([{"type": "file", "file": {"file_data": "data:text/csv;base64,AAAA"}}]), "'file' in message 1"),
+        ({**image("https://example.com/a.png"), "role": "developer"}, "an image or a file in message 1"),
+        (LLMSpecificMessage("anthropic", {"role": "wizard"}), "message 1 of the request, which is its own"),
+        (LLMSpecificMessage("anthropic", "words"), "message 1 of the request, which is its own"),
+    ],
+)
+def test_what_has_no_form_is_refused_by_name(message, named):
+    with pytest.raises(UnmappableError, match=named):
+        body(message)
+
+
+def test_the_temperature_is_refused_where_the_scale_ends():
+    assert body(user("a"), settings={"temperature": 1.0})["temperature"] == 1.0
+    with pytest.raises(UnmappableError, match=r"temperature of 1.5"):
+        body(user("a"), settings={"temperature": 1.5})
+
+
+@pytest.mark.parametrize("name", ["frequency_penalty", "presence_penalty", "seed"])
+def test_a_setting_that_the_api_lacks_is_refused_by_name(name):
+    with pytest.raises(UnmappableError, match=name):
+        body(user("a"), settings={name: 1})
+
+
+def test_there_is_always_one_limit_and_the_smaller_counts():
+    assert body(user("a"))["max_tokens"] == MAX_TOKENS
+    assert body(user("a"), settings={"max_tokens": 7, "max_completion_tokens": 5})["max_tokens"] == 5
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("auto", {"type": "auto"}),
+        ("required", {"type": "any"}),
+        ("none", {"type": "none"}),
+        ({"type": "function", "function": {"name": "f"}}, {"type": "tool", "name": "f"}),
+    ],
+)
+def test_a_tool_choice_has_its_own_form(choice, sent):
+    assert body(user("a"), tools=[{"name": "f"}], choice=choice)["tool_choice"] == sent
+
+
+def test_a_history_with_calls_has_tools_even_if_the_context_has_none():
+    made = body(user("a"), call(), result("1"))
+    assert [tool["name"] for tool in made["tools"]] == ["f"]
+    assert made["tool_choice"] == {"type": "none"}
+
+
+MARK = {"type": "ephemeral"}
+
+
+def marked(messages):
+    return [
+        (at, place)
+        for at, message in enumerate(messages)
+        for place, block in enumerate(message["content"])
+        if "cache_control" in block
+    ]
+
+
+def test_caching_marks_the_ends_of_tools_system_and_what_stays():
+    tools = [{"name": "f"}, {"name": "g"}]
+    made = body(
+        {"role": "system", "content": "s"}, user("a"), bot("b"), user("c"), tools=tools, prompt_caching=True
+    )
+    assert [tool.get("cache_control") for tool in made["tools"]] == [None, MARK]
+    assert [block.get("cache_control") for block in made["system"]] == [MARK]
+    assert marked(made["messages"]) == [(2, 0)]
+
+
+def test_caching_stops_before_what_will_have_other_words():
+    assert marked(told(user("a"), bot("b"), prompt_caching=True)) == [(1, 0)]
+    assert marked(told(user("a"), call(), result("IN_PROGRESS"), user("b"), prompt_caching=True)) == [(1, 0)]
+    assert marked(told(prompt_caching=True)) == []
+
+
+def test_caching_leaves_a_mark_that_is_there():
+    own = {"type": "web_search_20250305", "name": "s", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    made = body(user("a"), tools=[{"llm": "anthropic", "tool": own}], prompt_caching=True)
+    assert made["tools"] == [own]
+
+
+def test_without_caching_nothing_is_marked():
+    assert "cache_control" not in str(body(user("a"), tools=[{"name": "f"}]))

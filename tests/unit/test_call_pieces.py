@@ -1,0 +1,59 @@
+"""Calls out of the pieces of a stream."""
+
+import pytest
+
+from frameledger_services.providers.call_pieces import CallPieces
+from frameledger_services.providers.errors import IncompleteCallError
+
+
+def whole(*pieces, stopped_early=False):
+    calls = CallPieces()
+    for place, tool_call_id, name, arguments in pieces:
+        calls.add(place, tool_call_id=tool_call_id, function_name=name, arguments=arguments)
+    found = calls.whole(stopped_early=stopped_early)
+    return [(call.tool_call_id, call.function_name, call.arguments) for call in found]
+
+
+def test_pieces_are_joined_and_calls_ordered_by_their_places():
+    assert whole((1, "b", "g", '{"'), (0, "a", "f", ""), (1, None, None, 'x":1}'), (0, None, None, "{}")) == [
+        ("a", "f", "{}"),
+        ("b", "g", '{"x":1}'),
+    ]
+
+
+def test_an_id_that_is_said_again_is_the_same_call():
+    assert whole((0, "a", "f", "{"), (0, "a", "f", "}")) == [("a", "f", "{}")]
+
+
+@pytest.mark.parametrize("place", [0, None])
+def test_another_id_at_the_same_place_is_another_call(place):
+    assert whole((place, "a", "f", "{}"), (place, "b", "f", "{}")) == [("a", "f", "{}"), ("b", "f", "{}")]
+
+
+@pytest.mark.parametrize("arguments", ["", "{", '{"a": "b', '{"a": 1'])
+def test_arguments_that_were_cut_off_are_no_call(arguments):
+    with pytest.raises(IncompleteCallError, match="a call of f"):
+        whole((0, "a", "f", arguments), stopped_early=True)
+
+
+def test_one_cut_off_call_takes_the_whole_ones_with_it():
+    with pytest.raises(IncompleteCallError):
+        whole((0, "a", "f", "{}"), (1, "b", "g", "{"), stopped_early=True)
+
+
+def test_whole_calls_before_the_limit_are_calls():
+    assert whole((0, "a", "f", "{}"), stopped_early=True) == [("a", "f", "{}")]
+
+
+def test_a_call_that_names_no_function_is_not_complete():
+    with pytest.raises(IncompleteCallError, match="not named"):
+        whole((0, "a", None, "{}"))
+
+
+@pytest.mark.parametrize("tool_call_id", [None, "", "a\x00b", "é" * 200])
+def test_an_id_that_no_frame_can_hold_is_another_one(tool_call_id):
+    assert whole((0, tool_call_id, "f", "{}")) == [("call_0", "f", "{}")]
+
+
+def test_no_pieces_are_no_calls():
+    assert whole(stopped_early=True) == []

@@ -1,0 +1,80 @@
+"""What an HTTP API says instead of an answer, sorted by what must be done."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from frameledger_services.providers import errors, http_errors
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        *[(status, errors.RefusedContextError) for status in (400, 413, 422, 418)],
+        *[(status, errors.RefusedError) for status in (401, 402, 403, 404)],
+        *[(status, errors.TransientError) for status in (408, 409, 429, 500, 502, 503, 504, 529)],
+    ],
+)
+def test_a_status_says_what_must_be_done(status, kind):
+    assert type(http_errors.of_status("p", status, words="w")) is kind
+
+
+def test_a_used_up_quota_is_a_refusal_of_us_with_any_status():
+    error = http_errors.of_status("p", 429, words="w", kinds=("insufficient_quota", None))
+    assert type(error) is errors.RefusedError
+    assert "429" in error.message
+
+
+def test_a_status_outranks_the_words_beside_it():
+    error = http_errors.of_status("p", 404, words="w", kinds=(None, "invalid_request_error"))
+    assert type(error) is errors.RefusedError
+
+
+@pytest.mark.parametrize(
+    ("kinds", "kind"),
+    [
+        (("overloaded_error",), errors.TransientError),
+        (("rate_limit_error",), errors.TransientError),
+        (("invalid_request_error",), errors.RefusedContextError),
+        ((None, "authentication_error"), errors.RefusedError),
+        ((400, None), errors.RefusedContextError),
+        ((None, None), errors.TransientError),
+        (("a_new_one",), errors.TransientError),
+    ],
+)
+def test_in_a_stream_the_words_say_it(kinds, kind):
+    assert type(http_errors.in_the_stream("p", words="w", kinds=kinds)) is kind
+
+
+@pytest.mark.parametrize(
+    ("headers", "secs"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after-ms": "250", "retry-after": "7"}, 0.25),
+        ({"retry-after-ms": "soon", "retry-after": "7"}, 7.0),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "tomorrow"}, None),
+        ({}, None),
+    ],
+)
+def test_the_time_to_wait_is_in_seconds(headers, secs):
+    assert http_errors.retry_after(headers) == secs
+
+
+def test_a_date_that_is_over_is_no_time_to_wait():
+    past = format_datetime(datetime.now(UTC) - timedelta(hours=1), usegmt=True)
+    assert http_errors.retry_after({"retry-after": past}) == 0
+
+
+def test_no_secret_and_no_endless_sentence_is_passed_on():
+    error = http_errors.of_status("p", 400, words="key-1 " + "x" * 5000, secret="key-1")
+    assert "key-1" not in error.message
+    assert len(error.message) < 600
+
+
+def test_what_is_said_about_who_we_are_is_not_passed_on():
+    assert "org-123" not in http_errors.of_status("p", 401, words="no such key in org-123").message

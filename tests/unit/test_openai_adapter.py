@@ -1,0 +1,160 @@
+"""A context in the form of OpenAI's chat completions: each rule of the adapter."""
+
+import pytest
+
+from frameledger import async_tool_messages
+from frameledger.context import LLMContext, LLMSpecificMessage
+from frameledger_services.providers import UnmappableError
+from frameledger_services.providers.openai import OpenAILLMService
+from frameledger_services.providers.openai_adapter import OPENING
+
+
+def body(*messages, tools=None, settings=None, choice=None, **request):
+    context = LLMContext(messages, tools, settings, choice)
+    return OpenAILLMService().request(context, **request).body
+
+
+def told(*messages, **given):
+    return body(*messages, **given)["messages"]
+
+
+HELLO = {"role": "user", "content": "Hello."}
+IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+
+
+def own(message):
+    return LLMSpecificMessage("openai", message)
+
+
+def call(name, arguments="{}"):
+    one = {"id": name, "type": "function", "function": {"name": "f", "arguments": arguments}}
+    return {"role": "assistant", "tool_calls": [one]}
+
+
+def result(name, content="1"):
+    return {"role": "tool", "tool_call_id": name, "content": content}
+
+
+def test_standard_messages_go_as_they_are():
+    messages = [
+        {"role": "system", "content": "s"},
+        {"role": "developer", "content": "d"},
+        {"role": "user", "content": [{"type": "text", "text": "a"}, IMAGE], "name": "Ann"},
+        {"role": "assistant", "content": "b", "tool_calls": call("x")["tool_calls"]},
+        async_tool_messages.build_started_message("x"),
+        async_tool_messages.build_final_result_message("x", "1"),
+    ]
+    assert told(*messages) == messages
+
+
+@pytest.mark.parametrize(
+    ("role", "sent"),
+    [
+        ("developer", {"role": "developer", "content": "d"}),
+        ("system", {"role": "system", "content": "d"}),
+        ("user", {"role": "user", "content": "<developer>\nd\n</developer>"}),
+    ],
+)
+def test_developer_messages_go_as_a_server_can_hear_them(role, sent):
+    service = OpenAILLMService(developer_role=role)
+    request = service.request(LLMContext([HELLO, {"role": "developer", "content": "d"}]))
+    assert request.body["messages"] == [HELLO, sent]
+
+
+def test_the_service_s_instruction_is_a_system_message_of_its_own():
+    assert told(HELLO, settings={"system_instruction": "s"}) == [{"role": "system", "content": "s"}, HELLO]
+
+
+def test_its_own_messages_are_unwrapped_and_its_thoughts_left_out():
+    said = {"role": "assistant", "content": "a", "audio": {"id": "audio_1"}}
+    assert told(own(said), own({"type": "thought", "text": "t", "signature": None}), HELLO) == [said, HELLO]
+
+
+def test_an_assistant_that_says_nothing_is_left_out():
+    assert told({"role": "assistant", "content": ""}, {"role": "assistant", "tool_calls": []}, HELLO) == [
+        HELLO
+    ]
+    assert told() == [{"role": "user", "content": OPENING}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"), [('{"a":1.50}', '{"a":1.50}'), ({"a": "é"}, '{"a":"é"}'), (None, "{}")]
+)
+def test_arguments_are_text(arguments, sent):
+    assert told(call("x", arguments), result("x"))[0]["tool_calls"][0]["function"]["arguments"] == sent
+
+
+def test_an_id_that_is_too_long_is_another_one_in_both_places():
+    made = told(call("x" * 41), result("x" * 41))
+    assert made[0]["tool_calls"][0]["id"] == made[1]["tool_call_id"]
+    assert len(made[1]["tool_call_id"]) <= 40
+    assert told(call("x" * 40), result("x" * 40))[1]["tool_call_id"] == "x" * 40
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "assistant"])
+def test_an_image_is_the_users_alone(role):
+    with pytest.raises(
+        UnmappableError, match=f"'image_url' in message 1 of the request, whose role is '{role}'"
+    ):
+        body({"role": role, "content": [IMAGE]})
+
+
+def test_an_image_in_a_result_is_refused():
+    with pytest.raises(UnmappableError, match="'image_url' in message 2"):
+        body(call("x"), result("x", [IMAGE]))
+
+
+def test_an_own_message_without_a_role_is_refused():
+    with pytest.raises(UnmappableError, match="message 1 of the request, which has no role"):
+        body(own({"type": "wizardry"}))
+
+
+def test_top_k_is_refused_by_name():
+    with pytest.raises(UnmappableError, match="top_k"):
+        body(HELLO, settings={"top_k": 5})
+
+
+def test_two_limits_are_one_and_the_smaller_counts():
+    both = body(HELLO, settings={"max_tokens": 5, "max_completion_tokens": 9})
+    assert (both.get("max_tokens"), both["max_completion_tokens"]) == (None, 5)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "name"),
+    [
+        (None, "max_completion_tokens"),
+        ("https://eu.api.openai.com/v1", "max_completion_tokens"),
+        ("http://127.0.0.1:8000/v1", "max_tokens"),
+    ],
+)
+def test_openai_itself_gets_the_newer_limit_and_others_the_one_that_was_set(base_url, name):
+    service = OpenAILLMService(base_url=base_url)
+    sent = service.request(LLMContext([HELLO]), max_tokens=5).body
+    assert {key: value for key, value in sent.items() if key.startswith("max")} == {name: 5}
+
+
+def test_what_is_not_set_is_not_sent():
+    assert body(HELLO).keys() == {"model", "messages", "stream", "stream_options"}
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("auto", "auto"),
+        ("required", "required"),
+        ("none", "none"),
+        ({"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "f"}}),
+        ({"type": "function", "name": "run"}, {"type": "custom", "custom": {"name": "run"}}),
+    ],
+)
+def test_a_tool_choice_has_its_own_form(choice, sent):
+    run = {"llm": "openai", "tool": {"type": "custom", "custom": {"name": "run"}}}
+    assert body(HELLO, tools=[{"name": "f"}, run], choice=choice)["tool_choice"] == sent
+
+
+@pytest.mark.parametrize("strict", [True, False, None])
+def test_a_strict_schema_says_so_and_any_other_says_nothing(strict):
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    function = {"name": "f", "parameters": schema} | ({} if strict is None else {"strict": strict})
+    definition = {"type": "function", "function": function}
+    assert body(HELLO, tools=[definition])["tools"] == [definition]

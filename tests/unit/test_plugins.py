@@ -1,0 +1,159 @@
+"""Providers by name: ours, another package's, and what is said when there is none."""
+
+import asyncio
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from frameledger.context import LLMContext
+from frameledger_services.cli import application
+from frameledger_services.providers import LLMSettings, UnmappableError, plugins
+from frameledger_services.providers.openai import OpenAILLMService
+from frameledger_services.providers.out_of_band import OutOfBand
+from frameledger_services.providers.scripted import ScriptedLLMService
+from frameledger_services.settings import Settings, load
+
+THIRD = """
+from frameledger_services.providers.scripted import ScriptedLLMService
+
+class Third(ScriptedLLMService):
+    provider = "third"
+"""
+HELLO = LLMContext([{"role": "user", "content": "Hello."}])
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Another distribution, with a provider that works and one that does not."""
+    about = tmp_path / "third_party-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: third-party\nVersion: 1.0\n", encoding="utf-8"
+    )
+    points = "third = third_party_provider:Third\nbroken = third_party_nowhere:Third\nodd = json:dumps\n"
+    (about / "entry_points.txt").write_text(f"[frameledger.providers]\n{points}", encoding="utf-8")
+    (tmp_path / "third_party_provider.py").write_text(THIRD, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("third_party_provider", None)
+
+
+def test_ours_are_installed():
+    assert {"openai", "anthropic", "scripted"} <= set(plugins.known())
+    assert isinstance(plugins.create("scripted", Settings()), ScriptedLLMService)
+
+
+def test_another_package_s_provider_is_found_by_its_name(installed):
+    service = plugins.create("third", Settings(inference_temperature=0.5), over=LLMSettings(model="m"))
+    assert service.provider == "third"
+    assert (service.settings.temperature, service.settings.model) == (0.5, "m")
+    assert asyncio.run(service.run_inference(HELLO)) == "You said: Hello."
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("fourth", "anthropic, broken, odd, openai, scripted, third"),
+        ("broken", "cannot be loaded"),
+        ("odd", "is no LLMService"),
+    ],
+)
+def test_what_is_no_provider_is_refused_with_the_reason(installed, name, words):
+    with pytest.raises(plugins.NoSuchProviderError, match=words):
+        plugins.create(name, Settings())
+
+
+def test_the_settings_of_the_process_reach_the_service():
+    settings = load(
+        {
+            "FRAMELEDGER_INFERENCE_MODEL": "m",
+            "FRAMELEDGER_INFERENCE_SYSTEM_INSTRUCTION": "Be brief.",
+            "FRAMELEDGER_INFERENCE_MAX_TOKENS": "5",
+            "FRAMELEDGER_INFERENCE_EXTRA": '{"user": "u"}',
+            "FRAMELEDGER_INFERENCE_RUN_IN_PARALLEL": "false",
+            "FRAMELEDGER_INFERENCE_COMPLETION_TIMEOUT_SECS": "1.5",
+        },
+        look_for_running=False,
+    ).settings
+    service = plugins.create("scripted", settings)
+    assert service.settings == LLMSettings(
+        model="m", system_instruction="Be brief.", max_tokens=5, extra={"user": "u"}
+    )
+    assert (service.run_in_parallel, service.group_parallel_tools) == (False, True)
+    assert service.completion_timeout_secs == 1.5
+
+
+def test_a_setting_that_the_provider_cannot_map_is_refused_before_anything_is_asked():
+    with pytest.raises(UnmappableError, match="top_k"):
+        plugins.create("openai", Settings(inference_top_k=3, openai_api_key="hush"))
+
+
+def test_a_key_that_every_program_reads_counts_and_ours_outranks_it():
+    known = {"OPENAI_API_KEY": "theirs", "ANTHROPIC_BASE_URL": "http://a.example"}
+    loaded = load(known, look_for_running=False)
+    assert loaded.settings.openai_api_key.get_secret_value() == "theirs"
+    assert loaded.settings.anthropic_base_url == "http://a.example"
+    assert loaded.sources["openai_api_key"] == "environment, OPENAI_API_KEY"
+    loaded = load({**known, "FRAMELEDGER_OPENAI_API_KEY": "ours"}, look_for_running=False)
+    assert loaded.settings.openai_api_key.get_secret_value() == "ours"
+    assert loaded.sources["openai_api_key"] == "environment"
+    assert isinstance(plugins.create("openai", loaded.settings), OpenAILLMService)
+
+
+def test_what_may_work_again_is_tried_again_out_of_band(tmp_path):
+    script = tmp_path / "s.json"
+    failing = '{"times": 1, "say": [{"fail": "overloaded"}]}, {"say": [{"text": "At last."}]}'
+    script.write_text(f'{{"replies": [{failing}]}}', encoding="utf-8")
+
+    async def ask(retries):
+        asked = OutOfBand(
+            Settings(inference_provider="scripted", inference_script=script, inference_retries=retries)
+        )
+        try:
+            return await asked.run_inference(HELLO)
+        finally:
+            await asked.close()
+            await asked.close()
+
+    assert asyncio.run(ask(1)) == "At last."
+    with pytest.raises(plugins.NoSuchProviderError, match="FRAMELEDGER_INFERENCE_PROVIDER"):
+        asyncio.run(OutOfBand(Settings()).run_inference(HELLO))
+
+
+def infer(*words, stdin="", **variables):
+    names = ("INFERENCE_PROVIDER", "INFERENCE_SCRIPT", "INFERENCE_MODEL")
+    unset = {f"FRAMELEDGER_{name}": None for name in names}
+    return CliRunner().invoke(application(), ["infer", *words], input=stdin, env={**unset, **variables})
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "said"),
+    [
+        (["Hello."], "", "You said: Hello.\n"),
+        ([], "Hello.\n", "You said: Hello.\n"),
+        ([], '[{"role": "user", "content": "a b c"}]', "You said: a b c\n"),
+        (["--max-tokens", "3"], '{"messages": [{"role": "user", "content": "a b c"}]}', "You said: a\n"),
+        (["--json"], "Hello.", '{"provider": "scripted", "text": "You said: Hello."}\n'),
+    ],
+)
+def test_the_command_asks_and_prints(words, stdin, said):
+    run = infer(*words, "--provider", "scripted", stdin=stdin)
+    assert (run.exit_code, run.stdout) == (0, said)
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "code", "said"),
+    [
+        (["Hello."], "", 1, "FRAMELEDGER_INFERENCE_PROVIDER"),
+        (["Hello.", "--provider", "nobody"], "", 1, "There is no provider 'nobody'"),
+        (["--provider", "scripted"], '[{"role": "wizard"}]', 1, "'wizard'"),
+        (["--provider", "scripted"], "", 2, "nothing to ask"),
+        (["--provider", "scripted"], "[7]", 2, "no context"),
+        (["Hello.", "--at", "3"], "", 2, "needs a conversation"),
+    ],
+)
+def test_the_command_says_what_is_wrong(words, stdin, code, said):
+    run = infer(*words, stdin=stdin)
+    assert run.exit_code == code
+    assert said in run.stderr

@@ -1,0 +1,98 @@
+"""Tools and tool choices in the forms in which they come."""
+
+import pytest
+
+from frameledger.tools import FunctionSchema, ToolsSchema, tools_to_wire
+from frameledger_services.providers import UnmappableError
+from frameledger_services.providers.tool_forms import Function, OwnTool, ToolChoice, choice_of, tools_of
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WANTED = Function("weather", "Of a city.", SCHEMA)
+ABOUT = {"name": "weather", "description": "Of a city."}
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        FunctionSchema("weather", "Of a city.", SCHEMA["properties"], ["city"]).to_openai(),
+        {"type": "function", **ABOUT, "parameters": SCHEMA},
+        {**ABOUT, "input_schema": SCHEMA},
+        {"type": "custom", **ABOUT, "input_schema": SCHEMA},
+        {"function_declarations": [{**ABOUT, "parameters": SCHEMA}]},
+        {**ABOUT, "properties": SCHEMA["properties"], "required": ["city"]},
+    ],
+    ids=["openai", "flat", "anthropic", "anthropic with a type", "gemini", "schema"],
+)
+def test_a_function_is_read_from_every_form(definition):
+    assert tools_of("p", [definition]) == (WANTED,)
+
+
+def test_strict_is_kept():
+    strict = {"type": "function", "function": {**ABOUT, "parameters": SCHEMA, "strict": True}}
+    assert tools_of("p", [strict])[0].strict is True
+
+
+def test_a_function_without_parameters_takes_an_empty_object():
+    [tool] = tools_of("p", [{"type": "function", "function": {"name": "now"}}])
+    assert tool.parameters == {"type": "object", "properties": {}}
+
+
+def test_custom_tools_are_the_provider_s_own_and_nobody_else_s():
+    schema = ToolsSchema(
+        [FunctionSchema("weather")], {"p": [{"type": "web_search"}], "q": [{"name": "other"}]}
+    )
+    tools = tools_of("p", tools_to_wire(schema))
+    assert [tool.name for tool in tools] == ["weather", "web_search"]
+    assert tools[1] == OwnTool({"type": "web_search"})
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        {},
+        {"type": "web_search"},
+        {"type": "function"},
+        {"name": "f", "parameters": "none"},
+        {"llm": "p", "tool": 1},
+    ],
+)
+def test_what_is_no_tool_is_refused(definition):
+    with pytest.raises(UnmappableError, match="tool"):
+        tools_of("p", [definition])
+
+
+@pytest.mark.parametrize(
+    ("choice", "wanted"),
+    [
+        (None, None),
+        ("auto", ToolChoice("auto")),
+        ("required", ToolChoice("required")),
+        ("none", ToolChoice("none")),
+        ({"type": "any"}, ToolChoice("required")),
+        ({"type": "auto"}, ToolChoice("auto")),
+        ({"type": "function", "function": {"name": "weather"}}, ToolChoice("function", "weather")),
+        ({"type": "tool", "name": "weather"}, ToolChoice("function", "weather")),
+    ],
+)
+def test_a_choice_is_read_from_every_form(choice, wanted):
+    assert choice_of("p", choice, [WANTED]) == wanted
+
+
+def test_without_tools_there_is_nothing_to_choose():
+    assert choice_of("p", "auto", []) is None
+    assert choice_of("p", "none", []) is None
+
+
+@pytest.mark.parametrize(
+    ("choice", "tools"),
+    [
+        ("required", []),
+        ("sometimes", [WANTED]),
+        ({"type": "function", "function": {"name": "other"}}, [WANTED]),
+        ({"type": "allowed_tools", "tools": []}, [WANTED]),
+        (7, [WANTED]),
+    ],
+)
+def test_a_choice_that_cannot_be_kept_is_refused(choice, tools):
+    with pytest.raises(UnmappableError, match="tool choice"):
+        choice_of("p", choice, tools)
