@@ -1,0 +1,40 @@
+"""Play seeds: `python -m tests.laws.simulation 7` shows one whole, `... 0 20000` plays many.
+
+Of the first that breaks a promise it shows the end of the trace.
+"""
+
+import sys
+import time
+
+from tests.laws.simulation.play import Play, play
+from tests.laws.simulation.world import PromiseBrokenError
+
+REPORT_EVERY = 1_000
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code: 1 if a promise is broken."""
+    if len(arguments) == 1:
+        one = Play(int(arguments[0]))
+        try:
+            one.run()
+        finally:
+            print("\n".join(one.world.trace))
+        return 0
+    first, beyond = map(int, arguments)
+    began = time.monotonic()
+    for seed in range(first, beyond):
+        try:
+            play(seed)
+        except PromiseBrokenError as error:
+            print(f"Seed {seed}: {error}", file=sys.stderr)
+            return 1
+        if (seed + 1) % REPORT_EVERY == 0:
+            print(
+                f"{seed + 1 - first} conversations, no promise broken, {time.monotonic() - began:.0f} s",
+                flush=True,
+            )
+    return 0
+
+
+sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,154 @@
+"""Who acts in the simulation: each is a generator, and each `yield` is a place between two statements.
+
+The scheduler may kill or freeze an actor at any of them. A killed one loses all that it had in memory; what it sent may
+still arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Protocol
+
+from tests.laws.simulation.world import LEASE, Claim, LeaseLostError, World
+
+from frameledger.effects import Effect
+
+Steps = Iterator[None]
+
+
+class Actor(Protocol):
+    """One life of one process. `step` does what is next; a raised `LeaseLostError` ends the life."""
+
+    name: str
+    frozen_until: float
+
+    def step(self) -> None: ...
+
+
+class Projector:
+    """Folds batches of the log into the tables, and publishes what they left in the outbox."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.name, self.frozen_until = name, 0.0
+        self._world = world
+        self._work = self._live()
+
+    def step(self) -> None:
+        next(self._work)
+
+    def _live(self) -> Steps:
+        world = self._world
+        world.epoch += 1
+        epoch = world.epoch
+        world.say(self.name, f"owns the log, epoch {epoch}")
+        yield
+        yield from self._relay(epoch)
+        while True:
+            offset = world.next_offset
+            batch = world.fold_batch(world.rng.choice((1, 2, 5, 20)))
+            yield
+            if batch:
+                if not world.commit(epoch, offset, batch):
+                    world.say(self.name, "is fenced")
+                    raise LeaseLostError
+                yield
+            yield from self._relay(epoch)
+
+    def _relay(self, epoch: int) -> Steps:
+        world = self._world
+        while world.outbox and world.epoch == epoch:
+            effect = world.outbox[0]
+            world.publish_effect(effect)
+            yield
+            if effect in world.outbox:
+                world.outbox.remove(effect)
+        yield
+
+
+class Worker:
+    """What both kinds of workers share: a life with a lease, effects taken one by one, and jobs side by side."""
+
+    topic: str
+    slots = 3
+
+    def __init__(self, world: World, name: str) -> None:
+        self.name, self.frozen_until = name, 0.0
+        self._world = world
+        self._stops: set[str] = set()
+        self._renewed_at = world.now
+        self._jobs: list[Steps] = []
+        self._ids = count()
+        world.register(name)
+        world.say(name, "begins")
+        self._intake = self._take()
+
+    def step(self) -> None:
+        world = self._world
+        if world.now - self._renewed_at > 0.4 and world.rng.random() < 0.5:
+            self._beat()
+            return
+        self._stops |= world.listeners[self.name]
+        work = world.rng.choice([self._intake, *self._jobs])
+        try:
+            next(work)
+        except StopIteration:
+            self._jobs.remove(work)
+
+    def _serves(self, effect: Effect) -> bool:
+        raise NotImplementedError
+
+    def _perform(self, claim: Claim) -> Steps:
+        raise NotImplementedError
+
+    @property
+    def idle(self) -> bool:
+        return not self._jobs
+
+    def may_publish(self) -> bool:
+        return self._world.now - self._renewed_at < LEASE
+
+    def told_to_stop(self, target: str) -> bool:
+        return target in self._stops
+
+    def _beat(self) -> None:
+        world = self._world
+        if not self.may_publish():
+            world.say(self.name, "has lost its lease")
+            raise LeaseLostError
+        # The lease counts from before the statement is sent, so it is over here before anybody takes the work.
+        self._renewed_at = world.now
+        self._stops |= world.heartbeat(self.name)
+
+    def _publish(self, *frames: object) -> Steps:
+        """Publish, and return when it is on the log."""
+        self._send(*frames)
+        while not self._world.is_on_the_log(self.name):
+            yield
+        yield
+
+    def _send(self, *frames: object) -> None:
+        """Publish without waiting."""
+        if not self.may_publish():
+            self._world.say(self.name, "has lost its lease")
+            raise LeaseLostError
+        self._world.send(self.name, *frames)
+
+    def _take(self) -> Steps:
+        world, topic = self._world, self._world.topics[self.topic]
+        while True:
+            yield
+            if len(self._jobs) >= self.slots:
+                continue
+            if topic.offset < len(topic.records):
+                offset = topic.offset
+                effect = topic.records[offset]
+                claim = world.claim(self.name, effect) if self._serves(effect) else None
+                yield
+                topic.offset = max(topic.offset, offset + 1)
+                yield
+            else:
+                claim = world.take_over(self.name, lambda claim: self._serves(claim.effect))
+                yield
+            if claim is not None:
+                self._jobs.append(self._perform(claim))

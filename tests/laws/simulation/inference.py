@@ -1,0 +1,110 @@
+"""The simulated inference worker: it reads a run's effect and answers, in ways that a model might."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from tests.laws.simulation.actors import Steps, Worker
+from tests.laws.simulation.world import Claim
+
+from frameledger.effects import Effect, RunInference
+from frameledger.frames import (
+    ErrorFrame,
+    FunctionCallFromLLM,
+    FunctionCallsStartedFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMTextFrame,
+)
+
+ATTEMPTS = 3
+CALLS_OF_A_CONVERSATION = 8
+FUNCTIONS = ("pay", "pay", "look_up", "search", "approve", "nobody_serves_this")
+
+
+class InferenceWorker(Worker):
+    """Start, words, perhaps an announcement of calls, end; at any step its connection may be lost."""
+
+    topic = "inference"
+
+    def _serves(self, effect: Effect) -> bool:
+        return isinstance(effect, RunInference)
+
+    def _perform(self, claim: Claim) -> Steps:
+        world, effect = self._world, claim.effect
+        while claim.attempt <= ATTEMPTS:
+            attempt = claim.attempt
+            if claim.worker != self.name:
+                return
+            over = yield from self._answer(effect.run_id, attempt)
+            if over:
+                yield
+                world.finish(self.name, claim)
+                return
+            yield
+            if not world.next_attempt(self.name, claim):
+                return
+        yield
+        yield from self._publish(
+            ErrorFrame(
+                id=f"gave-up-{effect.id}", fatal=True, run_id=effect.run_id, message="three attempts failed"
+            )
+        )
+        world.finish(self.name, claim)
+
+    def _answer(self, run_id: str, attempt: int) -> Generator[None, None, bool]:
+        """One attempt; False if its connection was lost, so that the next attempt has to begin."""
+        rng, of = self._world.rng, {"run_id": run_id, "attempt": attempt}
+        name = f"{run_id}-{attempt}"
+        yield
+        if self.told_to_stop(run_id):
+            return True
+        self._send(LLMFullResponseStartFrame(id=f"start-{name}", **of))
+        hangs = rng.random() < 0.04
+        for _ in range(rng.randint(0, 4)):
+            yield
+            while hangs and not self.told_to_stop(run_id):
+                yield
+            if self.told_to_stop(run_id):
+                return True
+            if rng.random() < 0.05:
+                return False
+            if rng.random() < 0.03:
+                self._send(ErrorFrame(message="the model failed", **of))
+                yield from self._publish(
+                    LLMFullResponseEndFrame(id=f"end-{name}", finish_reason="error", **of)
+                )
+                return True
+            self._send(LLMTextFrame(text=f"{self._world.word()} ", **of))
+        yield
+        calls = self._calls(name)
+        if calls:
+            self._send(
+                FunctionCallsStartedFrame(
+                    id=f"calls-{name}",
+                    function_calls=calls,
+                    run_in_parallel=rng.random() < 0.7,
+                    group_parallel_tools=rng.random() < 0.8,
+                    **of,
+                )
+            )
+            yield
+            if rng.random() < 0.1:
+                return False
+        if self.told_to_stop(run_id):
+            return True
+        yield from self._publish(LLMFullResponseEndFrame(id=f"end-{name}", finish_reason="stop", **of))
+        return True
+
+    def _calls(self, name: str) -> tuple[FunctionCallFromLLM, ...]:
+        rng = self._world.rng
+        if rng.random() < 0.5 or len(self._world.calls) >= CALLS_OF_A_CONVERSATION:
+            return ()
+        return tuple(
+            FunctionCallFromLLM(
+                function_name=rng.choice(FUNCTIONS),
+                tool_call_id=f"call-{name[:4]}-{name[-1]}-{n}",
+                arguments={},
+            )
+            for n in range(rng.randint(1, 3))
+        )

@@ -1,0 +1,118 @@
+"""Simulated people: somebody who talks, cuts in, changes the history, and answers what waits for a person."""
+
+from __future__ import annotations
+
+from tests.laws.simulation.actors import Steps
+from tests.laws.simulation.world import World
+
+from frameledger.frames import (
+    BotStartedSpeakingFrame,
+    BotStoppedSpeakingFrame,
+    EndFrame,
+    Frame,
+    FunctionCallCancelFrame,
+    FunctionCallResultFrame,
+    InterimTranscriptionFrame,
+    InterruptionFrame,
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+    LLMRunFrame,
+    TranscriptionFrame,
+    UserStartedSpeakingFrame,
+    UserStoppedSpeakingFrame,
+)
+
+
+class Person:
+    """Talks through a client that may be killed too; it forgets a stop now and then."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.name, self.frozen_until = name, 0.0
+        self._world = world
+        self._work = self._talk()
+
+    def step(self) -> None:
+        next(self._work)
+
+    def _talk(self) -> Steps:
+        rng = self._world.rng
+        ways = (
+            (6, self._turn),
+            (1, self._interrupts),
+            (1, self._writes),
+            (2, self._bot_speaks),
+            (3, self._answers),
+            (1, self._cancels),
+            (0.3, self._starts_over),
+            (0.15, self._ends),
+        )
+        while True:
+            way = rng.choices([way for _, way in ways], [weight for weight, _ in ways])[0]
+            yield from way()
+            for _ in range(rng.choice((0, 5, 60))):
+                yield
+
+    def _say(self, *frames: Frame) -> None:
+        self._world.send(self.name, *frames)
+
+    def _turn(self) -> Steps:
+        rng = self._world.rng
+        self._say(UserStartedSpeakingFrame())
+        if rng.random() < 0.25:
+            self._say(InterruptionFrame())
+        for _ in range(rng.randint(0, 2)):
+            yield
+            if rng.random() < 0.5:
+                self._say(InterimTranscriptionFrame(text="so"))
+            if rng.random() < 0.8:
+                self._say(TranscriptionFrame(text=self._world.word()))
+        yield
+        if rng.random() < 0.9:
+            self._say(UserStoppedSpeakingFrame())
+
+    def _interrupts(self) -> Steps:
+        self._say(InterruptionFrame())
+        yield
+
+    def _writes(self) -> Steps:
+        words = [{"role": "developer", "content": "note"}]
+        self._say(LLMMessagesAppendFrame(messages=words, run_llm=True), LLMRunFrame())
+        yield
+
+    def _bot_speaks(self) -> Steps:
+        self._say(BotStartedSpeakingFrame())
+        for _ in range(self._world.rng.randint(0, 10)):
+            yield
+        if self._world.rng.random() < 0.8:
+            self._say(BotStoppedSpeakingFrame())
+
+    def _answers(self) -> Steps:
+        for call in self._world.calls.values():
+            if call.status == "waiting":
+                self._say(
+                    FunctionCallResultFrame(
+                        function_name=call.function_name, tool_call_id=call.tool_call_id, result="approved"
+                    )
+                )
+        yield
+
+    def _cancels(self) -> Steps:
+        still_open = [call for call in self._world.calls.values() if not call.is_over]
+        if still_open:
+            call = self._world.rng.choice(still_open)
+            self._say(
+                FunctionCallCancelFrame(
+                    function_name=call.function_name,
+                    tool_call_id=call.tool_call_id,
+                    opened_version=call.key.requested_version,
+                )
+            )
+        yield
+
+    def _starts_over(self) -> Steps:
+        self._say(LLMMessagesUpdateFrame(messages=[], run_llm=self._world.rng.random() < 0.5))
+        yield
+
+    def _ends(self) -> Steps:
+        self._say(EndFrame())
+        yield

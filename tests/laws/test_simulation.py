@@ -1,0 +1,86 @@
+"""The whole system in small: many simulated conversations under a scheduler that kills, freezes, delays and loses.
+
+`make chaos` plays twenty thousand more. One alone, with its whole trace: `python -m tests.laws.simulation SEED`.
+"""
+
+from collections import Counter
+
+import pytest
+from tests.laws.simulation.play import Play, play
+from tests.laws.simulation.world import PromiseBrokenError, World
+
+SEEDS = 300
+GROUP = 50
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, GROUP))
+def test_every_promise_holds_through_kills_freezes_and_losses_and_all_comes_to_rest(first):
+    for seed in range(first, first + GROUP):
+        play(seed)
+
+
+def test_the_same_seed_plays_the_same_conversation():
+    assert play(7).trace == play(7).trace
+
+
+def test_the_plays_reach_what_they_are_about():
+    seen: Counter[str] = Counter()
+    for seed in range(100):
+        world = play(seed)
+        seen.update(f"run {run.status}" for run in world.runs.values())
+        seen.update(f"call {call.status}" for call in world.calls.values())
+        seen["second attempts"] += sum(claim.attempt > 1 for claim in world.claims.values())
+        seen["executions"] += sum(world.executions.values())
+        seen["ignored"] += sum(outcome == "ignored" for outcome, _ in world.outcomes.values())
+    assert {
+        *(f"run {end}" for end in ("ended", "failed", "interrupted", "context_ended")),
+        *(f"call {end}" for end in ("done", "failed", "cancelled", "ambiguous", "forgotten")),
+    } <= seen.keys()
+    assert seen["second attempts"] > 20
+    assert seen["executions"] > 100
+    assert seen["ignored"] > 20
+
+
+# Each takes one net away; the plays must notice, or they would notice nothing.
+
+
+def test_a_worker_that_starts_without_reading_is_caught(monkeypatch):
+    monkeypatch.setattr("tests.laws.simulation.functions.FunctionWorker._may_start", lambda *_: True)
+    assert broken_promise(50) == "no call that was cancelled or interrupted is executed"
+
+
+def test_a_fold_that_lets_unsafe_calls_be_taken_over_is_caught(monkeypatch):
+    from frameledger.evolve import calls
+    from frameledger.values import replace
+
+    started_again = calls._started_again
+    monkeypatch.setattr(
+        calls,
+        "_started_again",
+        lambda draft, call, running, frame: started_again(
+            draft, call, replace(running, safe_to_retry=True), frame
+        ),
+    )
+    assert broken_promise(200) == "no unsafe call is executed twice"
+
+
+def test_a_fold_without_its_fence_is_caught(monkeypatch):
+    monkeypatch.setattr("frameledger.evolve.responses.refusal", lambda draft, frame: None)
+    assert broken_promise(1_000) == (
+        "no word of a superseded attempt, a closed or an interrupted run is taken in"
+    )
+
+
+def test_workers_that_leave_dead_work_alone_are_caught(monkeypatch):
+    monkeypatch.setattr(World, "take_over", lambda *_: None)
+    assert "everything comes to rest" in broken_promise(50)
+
+
+def broken_promise(seeds: int) -> str:
+    """The first promise that is found broken."""
+    for seed in range(seeds):
+        try:
+            Play(seed, steps_to_rest=20_000).run()
+        except PromiseBrokenError as error:
+            return str(error).partition("\n")[0]
+    return "none"
