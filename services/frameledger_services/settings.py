@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 PREFIX = "FRAMELEDGER_"
@@ -25,10 +25,25 @@ FILE = "_FILE"
 HIDDEN = "********"
 RUNNING = "frameledger up"
 """The source of a setting that a running `up` gave."""
+WELL_KNOWN = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+"""Variables without our prefix that every program of their kind reads. Our own of the same name outrank them."""
 
 Port = Annotated[int, Field(ge=1, le=65535)]
+Secs = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Days = Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False)]
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+
+def _json_object(value: object) -> object:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError("it is no JSON") from None
+
+
+JsonObject = Annotated[dict[str, Any], BeforeValidator(_json_object)]
+"""A variable that holds a JSON object."""
 
 
 class Settings(BaseModel):
@@ -102,6 +117,148 @@ class Settings(BaseModel):
         None, ge=1, le=1_000_000, description="How long Kafka keeps frames. Not set: for ever."
     )
 
+    work_lease_secs: float = Field(
+        5.0, ge=0.1, le=3_600, description="Seconds after its last heartbeat that a worker is taken for dead."
+    )
+    work_heartbeat_secs: float = Field(
+        0.4, ge=0.01, le=600, description="Seconds between two heartbeats. Several must fit into a lease."
+    )
+    work_slots: int = Field(
+        100, ge=1, le=100_000, description="How much a worker does at once, if its service does not say."
+    )
+    work_drain_secs: float = Field(
+        20.0, ge=0, le=86_400, description="Seconds that a worker which is to end waits for its work."
+    )
+    work_grace_secs: float = Field(
+        5.0, ge=0, le=3_600, description="Seconds that work which is told to stop may take to do so."
+    )
+
+    inference_provider: str | None = Field(
+        None, description="Who answers: openai, anthropic, scripted, or an installed plug-in."
+    )
+    inference_model: str | None = Field(
+        None,
+        min_length=1,
+        description="The model, where a context names none. Not set: the provider's default.",
+    )
+    inference_system_instruction: str | None = Field(
+        None, description="What every model is told first, beside a context's own system message."
+    )
+    inference_temperature: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="Below a context's own, as the next ones."
+    )
+    inference_max_tokens: int | None = Field(None, ge=1, description="Tokens of an answer at most.")
+    inference_max_completion_tokens: int | None = Field(
+        None, ge=1, description="The same, with thoughts counted; for models that ask for it."
+    )
+    inference_top_p: float | None = Field(
+        None, ge=0, le=1, description="Sample from the likeliest tokens only."
+    )
+    inference_top_k: int | None = Field(None, ge=0, description="Sample from so many tokens.")
+    inference_frequency_penalty: float | None = Field(
+        None, allow_inf_nan=False, description="Against words that were used often."
+    )
+    inference_presence_penalty: float | None = Field(
+        None, allow_inf_nan=False, description="Against words that were used."
+    )
+    inference_seed: int | None = Field(None, description="For providers that can repeat an answer.")
+    inference_extra: JsonObject | None = Field(
+        None, description="A JSON object: fields of the provider's own request, set as they are."
+    )
+    inference_run_in_parallel: bool = Field(
+        True, description="Whether the calls of one answer run at once, or one after another."
+    )
+    inference_group_parallel_tools: bool = Field(
+        True, description="Whether the model goes on once all calls of an answer have settled, or after each."
+    )
+    inference_completion_timeout_secs: float = Field(
+        120, gt=0, allow_inf_nan=False, description="For how long a provider may say nothing."
+    )
+    inference_retries: int = Field(
+        4, ge=0, le=100, description="How often a request is sent again while nothing of its answer came."
+    )
+    inference_merge_ms: int = Field(
+        40, ge=0, le=1_000, description="For how long pieces of an answer are gathered into one frame."
+    )
+    inference_service: str | None = Field(
+        None,
+        pattern=r"^[a-zA-Z0-9._-]{1,100}$",
+        description="The name of the inference service: its consumer group. Not set: inference-PROVIDER.",
+    )
+    inference_models: str | None = Field(
+        None,
+        description="Models, separated by commas, that it answers for where a context names one. Not set: its own, "
+        "and all that no other service lists.",
+    )
+    inference_script: Path | None = Field(
+        None,
+        description="For the provider scripted: a file of what it says. Not set: it repeats what it heard.",
+    )
+    openai_api_key: SecretStr | None = Field(
+        None, description="For the provider openai; OPENAI_API_KEY counts too."
+    )
+    openai_base_url: str | None = Field(
+        None, description="Of an API that speaks as OpenAI's does; OPENAI_BASE_URL counts too."
+    )
+    openai_developer_role: Literal["developer", "system", "user"] = Field(
+        "developer",
+        description="As whom an API that speaks as OpenAI's does hears developer messages: some know no such role.",
+    )
+    anthropic_api_key: SecretStr | None = Field(
+        None, description="For the provider anthropic; ANTHROPIC_API_KEY counts too."
+    )
+    anthropic_base_url: str | None = Field(
+        None, description="Of an API that speaks as Anthropic's does; ANTHROPIC_BASE_URL counts too."
+    )
+
+    timekeeper_every_secs: float = Field(
+        1.0,
+        gt=0,
+        le=60,
+        allow_inf_nan=False,
+        description="How often the timekeeper looks for what is overdue.",
+    )
+    timekeeper_run_unclaimed_secs: Secs = Field(
+        60, description="A run that no live worker has had for so long fails. 0: never."
+    )
+    timekeeper_run_silent_secs: Secs = Field(
+        300, description="A run of which nothing was heard for so long fails. 0: never."
+    )
+    timekeeper_call_secs: Secs = Field(
+        600,
+        description="A call that names no deadline has so long from its announcement. 0: no call has one.",
+    )
+    timekeeper_call_grace_secs: Secs = Field(
+        10, description="A worker has so long beyond a call's deadline to keep it itself."
+    )
+    timekeeper_call_unserved_secs: Secs = Field(
+        30, description="A call is answered as not available when nobody served it for so long. 0: never."
+    )
+    timekeeper_call_unstarted_secs: Secs = Field(
+        120,
+        description="A call is answered as not started when somebody serves it and nobody started it. 0: never.",
+    )
+    timekeeper_interrupted_call_secs: Secs = Field(
+        10, description="An interrupted call is ended when its worker has been gone for so long. 0: never."
+    )
+    timekeeper_waiting_calls: bool = Field(
+        True, description="Whether calls that wait for a person are ended at their own deadlines."
+    )
+    timekeeper_user_silent_secs: Secs = Field(
+        60, description="A user who speaks and was not heard for so long has stopped. 0: never."
+    )
+    timekeeper_final_words_secs: Secs = Field(
+        5, description="A user's turn that was stopped waits so long for final words. 0: for ever."
+    )
+    timekeeper_bot_silent_secs: Secs = Field(
+        120, description="A bot that speaks and was not heard for so long has stopped. 0: never."
+    )
+    timekeeper_keep_claims_days: Days = Field(30, description="How long claims are kept. 0: for ever.")
+    timekeeper_keep_workers_days: Days = Field(
+        365,
+        description="How long workers that are gone are kept; a request is rendered again from them. 0: for ever.",
+    )
+
 
 class SettingsError(Exception):
     """The environment does not say what we need to know. `problems` are sentences, one for each."""
@@ -129,6 +286,10 @@ def load(environment: Mapping[str, str], *, look_for_running: bool = True) -> Lo
     problems: list[str] = []
     values: dict[str, str] = {}
     sources = dict.fromkeys(Settings.model_fields, "default")
+    for variable in WELL_KNOWN:
+        if environment.get(variable):
+            name = variable.lower()
+            values[name], sources[name] = environment[variable], f"environment, {variable}"
     for variable in sorted(name for name, value in environment.items() if name.startswith(PREFIX) and value):
         name = variable.removeprefix(PREFIX).lower()
         if name in Settings.model_fields:
@@ -228,6 +389,11 @@ def _contradictions(settings: Settings) -> list[str]:
             conninfo_to_dict(settings.database_url.get_secret_value())
         except ProgrammingError:
             problems.append(f"{PREFIX}DATABASE_URL is no address that libpq can read.")
+    if settings.work_heartbeat_secs > settings.work_lease_secs / 2:
+        problems.append(
+            f"{PREFIX}WORK_HEARTBEAT_SECS is more than half of {PREFIX}WORK_LEASE_SECS: one lost heartbeat would "
+            "end the lease."
+        )
     if settings.kafka_security_protocol.startswith("SASL"):
         if settings.kafka_sasl_mechanism == "OAUTHBEARER":
             needed = ["kafka_sasl_oauth_token_path"]

@@ -17,6 +17,7 @@ from frameledger.frames import (
     FunctionCallInProgressFrame,
     FunctionCallResultFrame,
     FunctionCallsStartedFrame,
+    InterruptionFrame,
     LLMConfigureOutputFrame,
     LLMContextFrame,
     LLMEnablePromptCachingFrame,
@@ -115,6 +116,24 @@ def test_changes_are_told_with_all_their_fields(folded):
     ]
 
 
+def test_a_call_that_waits_says_for_whom(folded):
+    waiting = START.model_copy(update={"waiting": Waiting(for_="approval", deadline="tomorrow")})
+    [line] = whole(folded([waiting], "--json"))["frames"]
+    assert line["changes"][-1] == {
+        "change": "CallWaiting",
+        "key": {"requested_version": 1, "ordinal": 0},
+        "tool_call_id": "c1",
+        "for": "approval",
+        "deadline": "tomorrow",
+    }
+
+
+def test_ambiguous_calls_are_told_until_they_are_resolved(folded):
+    one = {"tool_call_id": "c1", "requested_version": 1, "ordinal": 0}
+    assert whole(folded([START, AMBIGUOUS], "--json"))["open"]["ambiguous_calls"] == [one]
+    assert whole(folded([START, AMBIGUOUS, RESOLVED], "--json"))["open"]["ambiguous_calls"] == []
+
+
 def test_at_counts_frames_and_repeated_ones_but_no_other_lines(folded):
     lines = [HI, NO_FRAME, HI, b"", HO]
     assert outcomes(folded(lines, "--json", "--at", "1")) == [(1, 1, "applied")]
@@ -207,6 +226,8 @@ START = FunctionCallInProgressFrame(
 RESULT = FunctionCallResultFrame(
     function_name="look_up", tool_call_id="c1", arguments={}, result=1, properties={"is_final": True}
 )
+AMBIGUOUS = RESULT.model_copy(update={"settled_as": "ambiguous"})
+RESOLVED = RESULT.model_copy(update={"settled_as": "resolved"})
 
 
 @pytest.mark.parametrize(
@@ -236,6 +257,10 @@ RESULT = FunctionCallResultFrame(
             [START, START.model_copy(update={"waiting": Waiting(for_="approval")})],
             "running, synchronous, waits for a person",
         ),
+        ([START, InterruptionFrame()], "c1 to be cancelled"),
+        ([START, AMBIGUOUS], "c1 ambiguous"),
+        ([START, AMBIGUOUS], "ambiguous call c1, of version 1: a person may resolve it"),
+        ([START, AMBIGUOUS, RESOLVED], "c1 resolved"),
         ([START, UserStartedSpeakingFrame(), RESULT], "owed run to the end of the user's turn"),
         (
             [START, BotStartedSpeakingFrame(), RESULT],

@@ -7,7 +7,7 @@ import pytest
 
 from frameledger.frames import LLMRunFrame, LLMTextFrame
 from frameledger_services.client import completed
-from frameledger_services.client.reading import loads
+from frameledger_services.store.contexts import loads
 
 
 def test_a_frame_without_id_and_time_gets_both():

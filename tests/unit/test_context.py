@@ -140,7 +140,11 @@ def test_a_message_that_is_no_mapping_is_refused(message) -> None:
         LLMContext([message])
 
 
-@pytest.mark.parametrize("value", [{1, 2}, b"bytes", object(), {1: "a key that is no text"}], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [{1, 2}, b"bytes", object(), {1: "a key that is no text"}],
+    ids=lambda value: type(value).__name__,
+)
 def test_what_json_has_no_form_for_is_refused(value) -> None:
     with pytest.raises(TypeError, match="JSON"):
         LLMContext([{"role": "user", "content": [value]}])

@@ -1,71 +1,119 @@
-"""The recording that `make demo` plays: what is in it, and that it is a conversation in any context."""
+"""The recording that `make demo` plays: what is in it, and that script, functions and people fit to each other."""
 
+import json
+import re
 from collections import Counter
 
-from frameledger.evolve.changes import RunRequested
-from frameledger.fold import Conversation, Folding
 from frameledger.frames import FRAME_TYPES
-from frameledger_services.demo import recording
+from frameledger_services.demo import recording, tools
+from frameledger_services.demo.recording import Stage, When
+from frameledger_services.demo.talk import Talk
+from frameledger_services.providers import script
+
+OF_SERVICES = {
+    "LLMFullResponseStartFrame",
+    "LLMTextFrame",
+    "LLMFullResponseEndFrame",
+    "LLMThoughtStartFrame",
+    "LLMThoughtTextFrame",
+    "LLMThoughtEndFrame",
+    "FunctionCallsStartedFrame",
+    "FunctionCallInProgressFrame",
+    "FunctionCallResultFrame",
+    "ErrorFrame",
+}
+"""What the inference and the function service publish; and what the demo's voice does."""
+
+OF_THE_VOICE = {"BotStartedSpeakingFrame", "BotStoppedSpeakingFrame"}
+STAGE = Stage("owl", {one["function"]["name"]: one for one in tools.registry.schemas()})
 
 
-def folded(context_id):
-    """Each cue with what the fold makes of it, None for a repetition."""
-    folding = Folding(Conversation.new(context_id))
-    return folding, [(cue, folding.step(cue.frame)) for cue in recording.cues(context_id)]
+class Answering:
+    """A conversation in which there is an answer, and every call."""
+
+    run, attempt = "0f1a6f2c-91a5-5c0e-8d5b-6f1c2b7a4d93", 1
+
+    def call(self, function_name):
+        return f"call of {function_name}"
+
+    def heard(self, words):
+        return f"{words} words"
 
 
-def test_it_has_every_frame_there_is_and_one_that_nobody_knows():
-    types = Counter(line.frame["type"] for line in recording.lines())
-    assert types.keys() - FRAME_TYPES.keys() == {"VendorTunnelAheadFrame"}
-    assert FRAME_TYPES.keys() - types.keys() == set()
+def frames(conversation):
+    return [recording.frame_of(line, STAGE, conversation) for line in recording.lines()]
 
 
-def test_it_has_some_two_hundred_frames_and_takes_less_than_half_a_minute():
-    lines = recording.lines()
-    assert 180 <= len(lines) <= 220
-    assert 15 <= sum(line.after for line in lines) <= 27
+def test_every_frame_there_is_comes_from_somebody_and_one_that_nobody_knows():
+    types = {line.frame["type"] for line in recording.lines()}
+    assert types - FRAME_TYPES.keys() == {"VendorTunnelAheadFrame"}
+    assert types & (OF_SERVICES | OF_THE_VOICE) == set()
+    assert FRAME_TYPES.keys() - types == OF_SERVICES | OF_THE_VOICE
 
 
-def test_the_same_conversation_comes_of_it_in_any_context():
-    first, second = folded("demo-a")[0], folded("demo-b")[0]
-    assert list(first.messages) == list(second.messages)
-    assert first.state.version == second.state.version == len(recording.lines()) - 1
+def test_what_people_do_takes_less_than_ten_seconds():
+    assert 5 <= sum(line.after for line in recording.lines()) <= 10
 
 
-def test_every_run_it_answers_is_one_that_the_context_asked_for():
-    _, steps = folded("demo-a")
-    asked = {
-        change.run_id
-        for _, step in steps
-        if step is not None
-        for change in step.changes
-        if isinstance(change, RunRequested)
-    }
-    named = {getattr(cue.frame, "run_id", None) for cue, _ in steps} - {None}
-    assert len(named) > 10
-    assert named <= asked
-
-
-def test_what_comes_too_late_in_it_is_refused_and_what_comes_twice_counts_once():
-    _, steps = folded("demo-a")
-    reasons = Counter("repetition" if step is None else step.reason or step.outcome for _, step in steps)
-    del reasons["applied"]
-    assert reasons == {
-        "run_over": 4,
-        "attempt_superseded": 1,
-        "call_settled": 1,
-        "unknown": 1,
-        "repetition": 1,
-    }
-
-
-def test_nothing_is_left_open_when_it_ends():
-    state = folded("demo-a")[0].state
-    assert state.terms.ended
-    assert (state.turn, state.runs.open, state.runs.wanted, dict(state.calls.open)) == (None, None, None, {})
-
-
-def test_its_frames_have_other_ids_each_time_but_for_the_one_that_comes_twice():
-    first, second = ({cue.frame.id for cue in recording.cues("demo-a")} for _ in range(2))
+def test_a_line_is_filled_in_and_has_a_new_id_each_time_but_for_the_one_that_comes_twice():
+    first, second = ({frame.id for frame in frames(Answering())} for _ in range(2))
     assert len(first) == len(recording.lines()) - 1
     assert len(first & second) == 1
+    assert "$" not in {key for frame in frames(Answering()) for key in keys(frame.model_dump(mode="json"))}
+
+
+def test_what_needs_an_answer_or_a_call_is_left_out_where_there_is_none():
+    left_out = Counter(
+        line.frame["type"]
+        for line, frame in zip(recording.lines(), frames(Talk("demo-a")), strict=True)
+        if frame is None
+    )
+    assert left_out == {
+        "LLMContextAssistantTimestampFrame": 1,
+        "FunctionCallCancelFrame": 1,
+        "LLMAssistantPushAggregationFrame": 1,
+    }
+
+
+def test_every_function_that_is_named_is_one_of_the_demos():
+    text = recording.CONVERSATION.read_text(encoding="utf-8")
+    named = {name for line in recording.lines() for name in [line.when.reported] if name is not None}
+    named |= set(re.findall(r'"\$": "call", "of": "(\w+)"', text))
+    named |= {
+        name for found in re.findall(r'"\$": "tools", "of": (\[.*?\])', text) for name in json.loads(found)
+    }
+    assert named == set(tools.registry.serves())
+
+
+def test_the_script_calls_functions_with_arguments_that_they_take_and_answers_what_is_said():
+    said = [json.dumps(line.frame) for line in recording.lines()]
+    for reply in script.read(recording.SCRIPT).replies:
+        if reply.when.user not in (None, "^$"):
+            assert any(re.search(reply.when.user, text, re.IGNORECASE) for text in said), reply.when.user
+        if reply.when.result_of is not None:
+            assert tools.registry.has_function(reply.when.result_of)
+        for call in (step for step in reply.say if isinstance(step, script.Call)):
+            item = tools.registry.lookup(call.call)
+            assert item is not None
+            item.checker.check(call.arguments)
+
+
+def test_who_waits_waits_no_longer_when_nothing_will_happen():
+    talk = Talk("demo-a")
+    for when in (When(quiet=True), When(words=3), When(reported="hold_ferry")):
+        assert talk.ready(when)
+    assert not talk.met(When(words=3))
+    assert not talk.met(When(reported="hold_ferry"))
+
+
+def test_the_model_of_the_conversation_is_the_demos_own():
+    settings = [frame for frame in frames(Answering()) if frame.type == "LLMUpdateSettingsFrame"]
+    assert settings[0].settings == {"model": "owl"}
+
+
+def keys(value):
+    if isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    for one in value if isinstance(value, list) else []:
+        yield from keys(one)

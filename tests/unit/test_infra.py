@@ -60,7 +60,15 @@ def test_the_reader_reads_what_is_plain():
 
 
 def test_the_composition_has_the_servers_and_the_services():
-    assert SERVICES.keys() >= {"kafka", "postgres", "migrate", "topics", "projector"}
+    assert SERVICES.keys() >= {
+        "kafka",
+        "postgres",
+        "migrate",
+        "topics",
+        "projector",
+        "timekeeper",
+        "inference",
+    }
     assert OURS.keys() == SERVICES.keys() - {"kafka", "postgres"}
 
 

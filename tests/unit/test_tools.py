@@ -83,7 +83,9 @@ def test_tools_on_the_wire_share_nothing_with_those_given() -> None:
     assert written == tuple(named("clock"))
 
 
-@pytest.mark.parametrize("tool", [test_null_and_empty_both_mean_no_tools, "clock", None], ids=repr)
+@pytest.mark.parametrize(
+    "tool", [test_null_and_empty_both_mean_no_tools, "clock", None], ids=["a function", "text", "null"]
+)
 def test_what_is_neither_schema_nor_mapping_has_no_wire_form(tool) -> None:
     with pytest.raises(TypeError, match="FunctionSchema"):
         tools.tools_to_wire([tool])

@@ -7,7 +7,7 @@ async with Client(settings) as client:
     stored = await client.context("ctx-1")
 """
 
-from frameledger_services.client.client import Client, NotPublishedError, NotVisibleError, completed
+from frameledger_services.client.client import Client, NotPublishedError, NotVisibleError
 from frameledger_services.client.connections import DatabaseError
 from frameledger_services.client.reading import (
     NoSuchContextError,
@@ -16,6 +16,7 @@ from frameledger_services.client.reading import (
     StoredFrame,
 )
 from frameledger_services.client.sync import SyncClient
+from frameledger_services.event_log.completing import completed
 
 __all__ = [
     "Client",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from datetime import UTC, datetime
 from typing import Self
-from uuid import uuid4
 
+from frameledger.context import LLMContext
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
 from frameledger.record import Place, outgoing
@@ -15,8 +14,10 @@ from frameledger_services.client import reading
 from frameledger_services.client.connections import Connections
 from frameledger_services.client.projected import Projected
 from frameledger_services.client.reading import StoredContext, StoredFrame
+from frameledger_services.event_log.completing import completed
 from frameledger_services.event_log.producer import Producer, PublishError
 from frameledger_services.event_log.topics import Topics
+from frameledger_services.providers.out_of_band import OutOfBand
 from frameledger_services.settings import Settings
 
 SOURCE = "frameledger/client"
@@ -57,6 +58,7 @@ class Client:
         self._producer = Producer(settings, name="frameledger-client")
         self._connections = Connections(settings)
         self._projected = Projected(settings)
+        self._out_of_band = OutOfBand(settings)
         self._tasks = asyncio.TaskGroup()
         self._listening: asyncio.Task[None] | None = None
 
@@ -73,6 +75,7 @@ class Client:
         finally:
             await self._producer.__aexit__()
             await self._connections.close()
+            await self._out_of_band.close()
 
     async def publish(
         self,
@@ -116,6 +119,24 @@ class Client:
         """
         return await self._connections.read(reading.context, context_id, version)
 
+    async def run_inference(
+        self,
+        context: str | LLMContext,
+        max_tokens: int | None = None,
+        system_instruction: str | None = None,
+        *,
+        version: int | None = None,
+    ) -> str | None:
+        """Ask a model about a context, given or named by its id: its text, or null if it says nothing.
+
+        It is asked from this process, by the provider that the settings name, and publishes nothing. `max_tokens` and
+        `system_instruction` replace what service and context say. Raises `ProviderError`, `NoSuchProviderError`, and
+        for an id what `context` raises.
+        """
+        if isinstance(context, str):
+            context = (await self.context(context, version)).context
+        return await self._out_of_band.run_inference(context, max_tokens, system_instruction)
+
     async def frames(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
         """The frames of a conversation that are stored by now, in order; of one that is not there none."""
         while found := await self._frames(context_id, after_version):
@@ -151,6 +172,8 @@ class Client:
         # All are of one conversation, and so of one partition.
         last = max(places, key=lambda place: place.offset)
         loop = asyncio.get_running_loop()
+        # Not looked for before that: the look would meet the frame in the database, and hold it up.
+        await self._projected.passed(last, within=deadline - loop.time())
         while True:
             signal = self._projected.signal()
             reached = await self._connections.read(reading.next_offset, last.topic, last.partition)
@@ -165,16 +188,6 @@ class Client:
         if self._listening is None:
             self._listening = self._tasks.create_task(self._projected.listen())
         await self._projected.started()
-
-
-def completed(frame: AnyFrame) -> AnyFrame:
-    """The frame with an id and the time when it was made, if it has none."""
-    missing: dict[str, str] = {}
-    if frame.id is None:
-        missing["id"] = str(uuid4())
-    if frame.produced_at is None:
-        missing["produced_at"] = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return frame.model_copy(update=missing) if missing else frame
 
 
 def _not_visible(last: Place, reached: int | None) -> str:

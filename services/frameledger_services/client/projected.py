@@ -7,9 +7,10 @@ from contextlib import suppress
 
 import psycopg
 
+from frameledger.record import Place
 from frameledger_services.client import connections
 from frameledger_services.settings import Settings
-from frameledger_services.store.projections import CHANNEL
+from frameledger_services.store.projections import CHANNEL, announced
 from frameledger_services.store.schema import SchemaError
 
 LOOK_AGAIN_SECONDS = 0.25
@@ -32,6 +33,7 @@ class Projected:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._signal: asyncio.Future[None] | None = None
+        self._offsets: dict[tuple[str, int], int] = {}
         self._tried = asyncio.Event()
 
     def signal(self) -> asyncio.Future[None]:
@@ -43,6 +45,13 @@ class Projected:
     async def wait(self, signal: asyncio.Future[None], *, within: float = LOOK_AGAIN_SECONDS) -> None:
         """Return at the signal, or when it is time to look again without one."""
         await asyncio.wait([signal], timeout=min(within, LOOK_AGAIN_SECONDS))
+
+    async def passed(self, place: Place, *, within: float) -> None:
+        """Return when a projector says that it is past a place, or when it is time to look whether it is."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(within, LOOK_AGAIN_SECONDS)):
+                while self._offsets.get((place.topic, place.partition), 0) <= place.offset:
+                    await asyncio.shield(self.signal())
 
     async def started(self) -> None:
         """Return when notifications are listened to, or cannot be for now: waiting works without them too."""
@@ -61,6 +70,9 @@ class Projected:
         async with connection:
             await connection.execute(f"LISTEN {CHANNEL}")
             self._tried.set()
-            async for _ in connection.notifies():
+            self._offsets.clear()
+            async for notification in connection.notifies():
+                topic, offsets = announced(notification.payload)
+                self._offsets.update({(topic, partition): offset for partition, offset in offsets.items()})
                 if self._signal is not None and not self._signal.done():
                     self._signal.set_result(None)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator
 from typing import Any, Self, TypeVar
 
+from frameledger.context import LLMContext
 from frameledger.frames import AnyFrame
 from frameledger.record import Place
 from frameledger_services.client.client import SOURCE, WITHIN, Client
@@ -67,6 +68,17 @@ class SyncClient:
     def context(self, context_id: str, version: int | None = None) -> StoredContext:
         """See `Client.context`."""
         return self._do(self._client.context(context_id, version))
+
+    def run_inference(
+        self,
+        context: str | LLMContext,
+        max_tokens: int | None = None,
+        system_instruction: str | None = None,
+        *,
+        version: int | None = None,
+    ) -> str | None:
+        """See `Client.run_inference`."""
+        return self._do(self._client.run_inference(context, max_tokens, system_instruction, version=version))
 
     def frames(self, context_id: str, after_version: int = 0) -> Generator[StoredFrame, None, None]:
         """See `Client.frames`."""

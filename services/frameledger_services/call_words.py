@@ -1,0 +1,21 @@
+"""What the model reads of a call that did not run, or of which nobody knows whether it did: whoever settles it, a
+function service or the timekeeper, says the same. No text names a time or a limit: those of another may differ."""
+
+from __future__ import annotations
+
+from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE
+
+
+def missing(name: str) -> str:
+    return MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE.format(function_name=name)
+
+
+def late(name: str) -> str:
+    return f"The function `{name}` was not run: it was not started in time."
+
+
+def ambiguous(name: str) -> str:
+    return (
+        f"It is not known whether `{name}` was carried out: it was begun, and its end was never told. Do not call it "
+        "again by yourself. Tell the user that it has to be checked."
+    )

@@ -1,0 +1,95 @@
+"""The arguments of a call: read, and checked against the schema that the model was given (semantics 5.11)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema
+import referencing
+from jsonschema.exceptions import SchemaError as BadSchemaError
+
+from frameledger.tools import FunctionSchema
+
+MOST_COMPLAINTS = 5
+"""The model mends a few mistakes at a time; a thousand wrong items make no longer message than ten."""
+
+
+class ArgumentsError(ValueError):
+    """The arguments of a call do not fit. The message is for the model."""
+
+
+class Checker:
+    """Checks arguments against one schema. Made once for each function. Raises ValueError for a schema that is none."""
+
+    def __init__(self, schema: FunctionSchema | Mapping[str, Any]) -> None:
+        """`schema`: of the function, or the JSON Schema of its arguments."""
+        if isinstance(schema, FunctionSchema):
+            parameters: dict[str, Any] = schema.to_openai()["function"]["parameters"]
+        else:
+            parameters = dict(schema)
+        try:
+            found = jsonschema.validators.validator_for(parameters, jsonschema.Draft202012Validator)
+            found.check_schema(parameters)
+        except BadSchemaError as error:
+            raise ValueError(f"The schema of the arguments is no JSON Schema: {error.message}") from error
+        except Exception as error:
+            # It comes from outside, and jsonschema raises whatever happens to it: TypeError for a `$schema` that is a
+            # list, RecursionError.
+            raise ValueError(f"The schema of the arguments cannot be read: {error}") from error
+        # An empty registry: what a schema refers to elsewhere is not fetched from there.
+        self._validator = found(parameters, registry=referencing.Registry())
+
+    def check(self, arguments: Mapping[str, Any]) -> None:
+        """Raises ArgumentsError with the first complaints, also if checking itself fails."""
+        complaints = []
+        try:
+            for error in self._validator.iter_errors(dict(arguments)):
+                where = ".".join(str(part) for part in error.absolute_path)
+                complaints.append(f"{where}: {_short(error.message)}" if where else _short(error.message))
+                if len(complaints) == MOST_COMPLAINTS:
+                    break
+        except Exception as error:
+            # A reference to nowhere, a schema that contains itself, a number that no float holds: from outside.
+            raise ArgumentsError("the arguments cannot be checked against its schema") from error
+        if complaints:
+            raise ArgumentsError("; ".join(complaints))
+
+
+def parsed(arguments: Any) -> dict[str, Any]:
+    """The arguments as an object. They came as an object, or as the JSON text of one; nothing at all means none.
+
+    Raises ArgumentsError.
+    """
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except (ValueError, RecursionError) as error:
+            raise ArgumentsError(f"the arguments are no JSON: {error}") from error
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, Mapping):
+        raise ArgumentsError(f"the arguments are {_kind(arguments)}, and must be an object")
+    return dict(arguments)
+
+
+def bad_arguments_message(function_name: str, why: ArgumentsError) -> str:
+    """What the model reads as the result."""
+    return f"The function `{function_name}` was not run: {why}. Call it again with arguments that fit its schema."
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case _:
+            return "a list"
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= 300 else f"{message[:300]}..."

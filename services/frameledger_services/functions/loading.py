@@ -1,0 +1,58 @@
+"""The functions of an application, from the module that defines them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from frameledger_services.functions.registry import FunctionRegistry
+
+REGISTRY = "registry"
+RESOURCES = "app_resources"
+
+
+class ModuleError(Exception):
+    """A module cannot be imported, or has no functions. The message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a module of functions has."""
+
+    registry: FunctionRegistry
+    app_resources: Any = None
+
+
+def loaded(module: str) -> Loaded:
+    """Import a module, also from the current folder, and take its `registry`, and its `app_resources` if it has any.
+
+    Raises `ModuleError`. What the module itself raises is passed on.
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise ModuleError(
+            f"There is no module {module!r}, neither installed nor in {here}. It is given as in an import: "
+            "`my_tools` for my_tools.py."
+        ) from error
+    except TypeError as error:
+        if not module.startswith("."):
+            raise
+        raise ModuleError(f"{module!r} is relative, and there is nothing to be relative to.") from error
+    registry = getattr(found, REGISTRY, None)
+    if not isinstance(registry, FunctionRegistry):
+        raise ModuleError(
+            f"The module {module!r} has no {REGISTRY}. Write `{REGISTRY} = FunctionRegistry()` in it, and "
+            f"`@{REGISTRY}.register_direct_function` above each function."
+        )
+    if not registry.serves() and not registry.serves_all:
+        raise ModuleError(f"The {REGISTRY} of the module {module!r} has no functions.")
+    return Loaded(registry, getattr(found, RESOURCES, None))

@@ -1,0 +1,129 @@
+"""Calls of a model that somebody else runs: announced without a run id, and run here without a claim.
+
+If the process dies, nobody takes them over. What had started is settled by the timekeeper at its deadline; what had
+not is forgotten with the next end of the context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from uuid import uuid4
+
+from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
+from frameledger.ids import ContextId, Version
+from frameledger_services import work
+from frameledger_services.functions.call_frames import Call
+from frameledger_services.functions.calling import Calling
+from frameledger_services.functions.ledger import Standing
+from frameledger_services.functions.planning import Plan
+from frameledger_services.functions.surroundings import LifeHands, Surroundings
+from frameledger_services.work import Passing
+
+FOLDED_SECONDS = 60.0
+"""How long the projector may take to fold the announcement."""
+
+
+class OwnCalls:
+    """Announces batches, and runs them."""
+
+    def __init__(
+        self, around: Surroundings, plan: Callable[[Call], Awaitable[Plan]], passing: Passing
+    ) -> None:
+        self._around = around
+        self._plan = plan
+        self._passing = passing
+        self._going_on: set[Calling] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def drain(self, within: float, grace: float) -> None:
+        """Wait for those that go on, then tell them to stop, and wait as long as they may take for that."""
+        for seconds in (within, grace):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._idle.wait()
+            for calling in tuple(self._going_on):
+                calling.tell("draining")
+
+    async def run(
+        self,
+        life: work.Life,
+        context_id: str,
+        function_calls: Sequence[FunctionCallFromLLM],
+        *,
+        group_id: str | None,
+        run_in_parallel: bool,
+        group_parallel_tools: bool,
+    ) -> None:
+        """Returns when all have settled, or wait for a person. Raises TimeoutError if they are not folded in time."""
+        announcement = FunctionCallsStartedFrame(
+            id=str(uuid4()),
+            function_calls=tuple(function_calls),
+            group_id=group_id,
+            run_in_parallel=run_in_parallel,
+            group_parallel_tools=group_parallel_tools,
+        )
+        ledger, frame_id = self._around.ledger, str(announcement.id)
+        async with asyncio.timeout(FOLDED_SECONDS), ledger.folding(context_id, frame_id) as folded:
+            await life.publisher.publish(context_id, announcement)
+            version = (await folded).version
+        calls = [
+            Call(
+                scope=f"{frame_id}:{ordinal}",
+                context_id=ContextId(context_id),
+                requested_version=Version(version or 0),
+                ordinal=ordinal,
+                tool_call_id=one.tool_call_id,
+                function_name=one.function_name,
+                arguments=one.arguments,
+                group_id=group_id,
+                attempt=None,
+                worker_id=life.worker_id,
+                builtin=one.builtin,
+            )
+            for ordinal, one in enumerate(function_calls)
+        ]
+        async with asyncio.TaskGroup() as tasks:
+            for call in calls:
+                in_progress = asyncio.Event()
+                task = tasks.create_task(self._one(life, call, in_progress.set))
+                if not run_in_parallel:
+                    await asyncio.wait({task})
+                else:
+                    # Each starts once the one before has its place on the log.
+                    waiting = tasks.create_task(in_progress.wait())
+                    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                    waiting.cancel()
+
+    async def _one(self, life: work.Life, call: Call, pass_on: Callable[[], None]) -> None:
+        calling = Calling(
+            call,
+            await self._plan(call),
+            self._around,
+            LifeHands(life),
+            pass_on=pass_on,
+            passing=self._passing,
+        )
+        watching = self._around.tails.start(self._watch(call, calling))
+        self._going_on.add(calling)
+        self._idle.clear()
+        try:
+            await calling.run()
+        finally:
+            watching.cancel()
+            self._going_on.discard(calling)
+            if not self._going_on:
+                self._idle.set()
+
+    async def _watch(self, call: Call, calling: Calling) -> None:
+        """Nobody is told to stop a call that nobody claimed, so it looks itself."""
+        frame_id = call.frame_id("in progress")
+        async with self._around.ledger.folding(call.context_id, frame_id, call, _is_over) as over:
+            await over
+            calling.tell("over")
+
+
+def _is_over(standing: Standing) -> bool:
+    return standing.status is not None and (not standing.is_open or standing.interrupted_version is not None)

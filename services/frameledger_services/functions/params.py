@@ -1,0 +1,199 @@
+"""`FunctionCallParams`: what a handler gets of its call, and how it answers (semantics 5.10)."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import FrozenInstanceError
+from datetime import datetime, timedelta
+from typing import Any, NoReturn, Protocol
+
+from frameledger.context import LLMContext
+from frameledger.frames import AnyFrame, FunctionCallResultProperties
+
+LoadContext = Callable[[], LLMContext]
+
+
+class ResultRefusedError(RuntimeError):
+    """What a handler said cannot count: its call has settled, was taken away, or does not take such a result."""
+
+
+class FunctionCallResultCallback(Protocol):
+    """Answers a call. `await` it in an async handler; in a plain function, which runs in a thread, it blocks."""
+
+    def __call__(
+        self, result: Any, *, properties: FunctionCallResultProperties | None = None
+    ) -> Awaitable[None]:
+        """Publish a result; returns when it is on the log.
+
+        Null means that there is none. With `is_final=False` the call goes on: asynchronous calls only. What is no JSON,
+        or is larger than the log takes, settles the call as failed. Raises `ResultRefusedError`.
+        """
+        ...
+
+
+class Wait(Protocol):
+    """Declares a call as waiting for a person: see `FunctionCallParams.wait`."""
+
+    def __call__(
+        self, *, for_: str, deadline: datetime | timedelta | str | None = None
+    ) -> Awaitable[None]: ...
+
+
+class Inference(Protocol):
+    """A model, for handlers: out of band, context in, text out. Nothing of it is published."""
+
+    def run_inference(
+        self, context: LLMContext, max_tokens: int | None = None, system_instruction: str | None = None
+    ) -> Awaitable[str | None]: ...
+
+
+class FunctionServiceLike(Protocol):
+    """Of the running service, what handlers need of it in other conversations than that of their call."""
+
+    async def push_frame(self, context_id: str, frame: AnyFrame, direction: object = None) -> None: ...
+
+
+class PipelineWorker(Protocol):
+    """The running service as the handler of one call sees it."""
+
+    @property
+    def service(self) -> FunctionServiceLike: ...
+
+    def push_frame(self, frame: AnyFrame, direction: object = None) -> Awaitable[None]:
+        """Publish a frame to the conversation of the call. A log has no direction: it is taken and passed over."""
+        ...
+
+
+class FunctionCallParams:
+    """One call, for its handler. Frozen: attributes are read, not set.
+
+    An application's test may construct one; `context` may then be a context, and the callback any async function.
+    """
+
+    function_name: str
+    """The function as the model named it: a catch-all handler serves several."""
+
+    tool_call_id: str
+    """The call, as the provider named it. Not unique over time: `idempotency_key` is."""
+
+    arguments: Mapping[str, Any]
+    """The arguments, an object that fits the schema."""
+
+    llm: Inference | None
+    """A handle with `run_inference` only; null where the service has no model."""
+
+    pipeline_worker: PipelineWorker | None
+    """The running service, with `push_frame` for this conversation."""
+
+    result_callback: FunctionCallResultCallback
+    """Answers the call, once or, if it is asynchronous, with results in between."""
+
+    app_resources: Any
+    """The very object that the service was given; shared by all calls of the process."""
+
+    idempotency_key: str
+    """The same for every attempt of this call, and of no other: give it to whatever must not happen twice."""
+
+    call_attempt: int
+    """1 unless the call is safe to retry and an earlier worker died with it."""
+
+    _context: LLMContext | LoadContext
+    _wait: Wait | None
+
+    __slots__ = (
+        "__weakref__",
+        "_context",
+        "_wait",
+        "app_resources",
+        "arguments",
+        "call_attempt",
+        "function_name",
+        "idempotency_key",
+        "llm",
+        "pipeline_worker",
+        "result_callback",
+        "tool_call_id",
+    )
+
+    def __init__(
+        self,
+        function_name: str,
+        tool_call_id: str,
+        arguments: Mapping[str, Any],
+        llm: Inference | None,
+        pipeline_worker: PipelineWorker | None,
+        context: LLMContext | LoadContext,
+        result_callback: FunctionCallResultCallback,
+        app_resources: Any = None,
+        *,
+        idempotency_key: str = "",
+        call_attempt: int = 1,
+        wait: Wait | None = None,
+    ) -> None:
+        """`context` may be a function that loads it, which is called at most once."""
+        values = {
+            "function_name": function_name,
+            "tool_call_id": tool_call_id,
+            "arguments": arguments,
+            "llm": llm,
+            "pipeline_worker": pipeline_worker,
+            "_context": context,
+            "result_callback": result_callback,
+            "app_resources": app_resources,
+            "idempotency_key": idempotency_key,
+            "call_attempt": call_attempt,
+            "_wait": wait,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def context(self) -> LLMContext:
+        """The context at the version that asked for this call. Loaded when first read, which blocks for a database
+        read; `await read_context()` does not."""
+        loaded = self._context
+        if not isinstance(loaded, LLMContext):
+            loaded = loaded()
+            object.__setattr__(self, "_context", loaded)
+        return loaded
+
+    async def read_context(self) -> LLMContext:
+        """The same without blocking the event loop."""
+        return await asyncio.to_thread(lambda: self.context)
+
+    @property
+    def tool_resources(self) -> Any:
+        """Deprecated name of `app_resources`."""
+        warnings.warn(
+            "FunctionCallParams.tool_resources is deprecated, use app_resources",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return self.app_resources
+
+    def wait(self, *, for_: str, deadline: datetime | timedelta | str | None = None) -> Awaitable[None]:
+        """Declare the call as waiting for a person: it stays open beyond this process, and anybody answers it later.
+
+        `for_` says whom or what it waits for. After `deadline` (a time with its zone, or how long from now) the
+        timekeeper cancels it; without one it waits for ever. Returns when that is on the log. The handler cannot
+        answer the call after that and should return; one that raises settles it as failed. Asking the person is best
+        done before. In a plain function it blocks. Raises `ResultRefusedError`, and ValueError for a deadline that
+        has no zone or is no time.
+        """
+        declare = self._wait
+        if declare is None:
+            raise ResultRefusedError(
+                f"The call {self.tool_call_id} was not made by a service, and cannot wait."
+            )
+        return declare(for_=for_, deadline=deadline)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to {name!r}: the parameters of a call do not change")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete {name!r}: the parameters of a call do not change")
+
+    def __repr__(self) -> str:
+        return f"FunctionCallParams({self.function_name!r}, {self.tool_call_id!r}, {dict(self.arguments)!r})"

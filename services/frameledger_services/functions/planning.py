@@ -1,0 +1,104 @@
+"""What is going to be done for a call: who serves it now, on what terms, and whether its arguments will do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from frameledger_services.functions import words
+from frameledger_services.functions.arguments import ArgumentsError, bad_arguments_message, parsed
+from frameledger_services.functions.options import Options
+from frameledger_services.functions.params import FunctionCallParams
+from frameledger_services.functions.registry import (
+    DirectFunction,
+    FunctionCallRegistryItem,
+    Schema,
+    checker_of,
+)
+
+FindSchema = Callable[[], Awaitable[Schema | None]]
+"""The schema that the model was given, for a handler that was registered without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A call's terms, which it keeps, and the handler with its arguments."""
+
+    options: Options
+    timeout_secs: float
+    """How long it has since it was announced."""
+
+    refusal: str | None = None
+    """Why no handler is run, for the model to read."""
+
+    function: Callable[..., Any] = print
+    is_async: bool = False
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """As the model gave them, read."""
+
+    by_name: Mapping[str, Any] | None = None
+    """The arguments of a direct function, as it takes them."""
+
+    params_name: str | None = "params"
+    """The parameter that gets the `FunctionCallParams`; null if a direct function has none."""
+
+    @property
+    def answers_by_returning(self) -> bool:
+        """Whether what the handler returns is the result, whatever it is: it has nothing to report with."""
+        return self.params_name is None
+
+    def called_with(self, params: FunctionCallParams) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """What the handler is called with: by place, and by name."""
+        if self.by_name is None:
+            return (params,), {}
+        return (), self.by_name if self.params_name is None else {**self.by_name, self.params_name: params}
+
+
+async def planned(
+    item: FunctionCallRegistryItem | None,
+    function_name: str,
+    arguments: Any,
+    default_timeout_secs: float,
+    find_schema: FindSchema,
+) -> Plan:
+    """The plan for a call that `item` serves, or nobody. Raises what `find_schema` raises."""
+    if item is None:
+        return Plan(Options(), default_timeout_secs, words.missing(function_name))
+    options, timeout_secs = item.options, item.timeout_secs or default_timeout_secs
+    checker = item.checker
+    try:
+        given = parsed(arguments)
+        if checker is None and (schema := await find_schema()) is not None:
+            checker = _lenient_checker(schema)
+        if checker is not None:
+            checker.check(given)
+        by_name, params_name = _for_direct(item, given)
+    except ArgumentsError as error:
+        return Plan(options, timeout_secs, bad_arguments_message(function_name, error))
+    return Plan(
+        options,
+        timeout_secs,
+        function=item.function,
+        is_async=item.is_async,
+        arguments=given,
+        by_name=by_name,
+        params_name=params_name,
+    )
+
+
+def _for_direct(
+    item: FunctionCallRegistryItem, given: Mapping[str, Any]
+) -> tuple[Mapping[str, Any] | None, str | None]:
+    if not isinstance(item.handler, DirectFunction):
+        return None, "params"
+    signature = item.handler.signature
+    return signature.converted(given), signature.params_name
+
+
+def _lenient_checker(schema: Schema) -> Any:
+    try:
+        return checker_of(schema)
+    except ValueError:
+        # Somebody else's tool definition is no JSON Schema. It was good enough for the model.
+        return None

@@ -1,0 +1,185 @@
+"""A function's schema for the model, made from its signature and its docstring."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+import docstring_parser
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.json_schema import PydanticJsonSchemaWarning
+
+from frameledger.tools import FunctionSchema
+from frameledger_services.functions.arguments import ArgumentsError
+from frameledger_services.functions.params import FunctionCallParams
+
+_log = structlog.get_logger("functions")
+
+
+class SchemaError(TypeError):
+    """No schema can be made from a function. The message names it, says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a function takes: the schema, how arguments become what it expects, and where its params go."""
+
+    schema: FunctionSchema
+    arguments: type[BaseModel]
+    params_name: str | None
+    """The parameter that gets the `FunctionCallParams`; null if it has none."""
+
+    def converted(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as the types of the signature: enums, models, dates. What was not given is left out.
+
+        Raises ArgumentsError for what does not fit.
+        """
+        try:
+            made = self.arguments.model_validate(dict(arguments))
+        except ValidationError as error:
+            raise ArgumentsError(_words(error)) from error
+        except Exception as error:
+            # A validator of the application's own types. Its words are not for the model.
+            _log.exception("arguments cannot be read", function_name=self.schema.name)
+            raise ArgumentsError("the arguments cannot be read as the types of its parameters") from error
+        given = {name: getattr(made, name) for name in made.model_fields_set}
+        fields = type(made).model_fields
+        return {(fields[name].alias or name): value for name, value in given.items()}
+
+
+def schema_of(function: Callable[..., Any]) -> FunctionSchema:
+    """The schema of a function: its name, the text of its docstring, and its parameters by their annotations.
+
+    Docstrings in the styles of Google, NumPy and reST describe the parameters; `Annotated[..., Field(...)]` outranks
+    them. A parameter of type `FunctionCallParams` is left out. Raises SchemaError.
+    """
+    return signature_of(function).schema
+
+
+def signature_of(function: Callable[..., Any]) -> Signature:
+    """All that is known of a function from its source. Raises SchemaError."""
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>":
+        raise SchemaError(f"{function!r} has no name that a model could call; define it with `def`.")
+    hints = _hints(function, name)
+    documented = docstring_parser.parse(inspect.getdoc(function) or "")
+    described = {one.arg_name: one.description or "" for one in documented.params}
+    params_name: str | None = None
+    fields: dict[str, Any] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise SchemaError(
+                f"{name}: the parameter {parameter.name!r} cannot be given by name, and a model gives all by name. "
+                "List the parameters one by one."
+            )
+        if hints.get(parameter.name) is FunctionCallParams:
+            params_name = parameter.name
+        else:
+            fields[_field_name(parameter.name)] = _field(parameter, hints, described.get(parameter.name))
+    model = _model(name, fields)
+    properties, required = _properties(name, model)
+    description = "\n\n".join(
+        text for text in (documented.short_description, documented.long_description) if text
+    )
+    return Signature(FunctionSchema(name, description, properties, required), model, params_name)
+
+
+def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise SchemaError(
+            f"{name}: an annotation names {error.name!r}, which does not exist when the program runs. "
+            "Import it outside of `if TYPE_CHECKING`."
+        ) from error
+
+
+def _field(
+    parameter: inspect.Parameter, hints: Mapping[str, Any], description: str | None
+) -> tuple[Any, Any]:
+    annotation = hints.get(parameter.name, Any)
+    default = ... if parameter.default is parameter.empty else parameter.default
+    own = any(getattr(extra, "description", None) for extra in getattr(annotation, "__metadata__", ()))
+    # A description given here would win over one in the annotation.
+    alias = parameter.name
+    if description and not own:
+        return annotation, Field(default, alias=alias, description=description)
+    return annotation, Field(default, alias=alias)
+
+
+def _field_name(parameter: str) -> str:
+    # Names that begin with an underscore, or that pydantic's models have, are legal parameters.
+    return f"p_{parameter.lstrip('_')}" if parameter.startswith("_") else f"p_{parameter}"
+
+
+def _model(name: str, fields: Mapping[str, Any]) -> type[BaseModel]:
+    try:
+        made: type[BaseModel] = create_model(
+            name,
+            __config__=ConfigDict(arbitrary_types_allowed=False, extra="forbid", protected_namespaces=()),
+            **fields,
+        )
+    except PydanticUserError as error:
+        raise SchemaError(f"{name}: {error.message}") from error
+    return made
+
+
+def _properties(name: str, model: type[BaseModel]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    try:
+        with warnings.catch_warnings():
+            # A default that is no JSON is left out of the schema, and stays the function's own affair.
+            warnings.simplefilter("ignore", PydanticJsonSchemaWarning)
+            schema = model.model_json_schema(by_alias=True)
+    except PydanticUserError as error:
+        raise SchemaError(f"{name}: {error.message}") from error
+    definitions = schema.get("$defs", {})
+    properties = {
+        parameter: _inlined(name, described, definitions, ())
+        for parameter, described in schema.get("properties", {}).items()
+    }
+    for described in properties.values():
+        described.pop("title", None)
+    return properties, tuple(schema.get("required", ()))
+
+
+def _inlined(name: str, value: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
+    """The schema with its references replaced by what they name: not every provider follows them."""
+    if isinstance(value, list):
+        return [_inlined(name, item, definitions, inside) for item in value]
+    if not isinstance(value, dict):
+        return value
+    rest = {
+        key: {inner: _untitled(_inlined(name, one, definitions, inside)) for inner, one in item.items()}
+        if key == "properties"
+        else _inlined(name, item, definitions, inside)
+        for key, item in value.items()
+        if key != "$ref"
+    }
+    reference = value.get("$ref")
+    if reference is None:
+        return rest
+    target = str(reference).removeprefix("#/$defs/")
+    if target in inside:
+        raise SchemaError(
+            f"{name}: the type {target!r} contains itself, and a schema has an end. Flatten it."
+        )
+    return _untitled(_inlined(name, definitions[target], definitions, (*inside, target))) | rest
+
+
+def _untitled(schema: Any) -> Any:
+    if isinstance(schema, dict) and isinstance(schema.get("title"), str):
+        return {key: item for key, item in schema.items() if key != "title"}
+    return schema
+
+
+def _words(error: ValidationError) -> str:
+    """What is wrong with the arguments, one sentence each, without the values: they may be long."""
+    return "; ".join(
+        f"{'.'.join(str(part) for part in one['loc']) or 'the arguments'}: {one['msg']}"
+        for one in error.errors(include_url=False, include_input=False)[:10]
+    )

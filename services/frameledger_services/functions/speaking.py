@@ -1,0 +1,219 @@
+"""What a worker says of a call on the log, and the answers to the handler that said it first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from frameledger.decode_error import DecodeError
+from frameledger.frames import AnyFrame, FunctionCallResultProperties
+from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.event_log.consumer import KafkaError
+from frameledger_services.event_log.producer import PublishError, RefusedError, TooLargeError
+from frameledger_services.functions import words
+from frameledger_services.functions.call_frames import Call, SettledAs
+from frameledger_services.functions.params import ResultRefusedError
+from frameledger_services.functions.planning import Plan
+from frameledger_services.functions.reporting import Said, Waits
+from frameledger_services.functions.surroundings import Hands, Surroundings
+from frameledger_services.work import Passing
+
+AGAIN_SECONDS = 0.5
+"""Before a frame that the broker did not take is published again."""
+
+UPDATED_SECONDS = 60.0
+"""How long `on_context_updated` waits until the result is folded."""
+
+UNFIT = (RefusedError, ValueError, TypeError, RuntimeError, LookupError, AttributeError)
+"""What is raised for words of a handler that cannot be published. They may be any objects, which raise what they like
+when they are written down: a dictionary that another thread changes meanwhile is a RuntimeError."""
+
+_log = structlog.get_logger("functions")
+
+
+class Speaker:
+    """Publishes the frames of one call, each after its in-progress frame. All raise `LeaseLostError`.
+
+    A frame that the broker did not take is published again until it does, or the lease is over.
+    """
+
+    def __init__(self, call: Call, plan: Plan, around: Surroundings, hands: Hands, passing: Passing) -> None:
+        self.call = call
+        self.waiting = False
+        """Whether the call waits for a person by now."""
+
+        self._plan = plan
+        self._around = around
+        self._hands = hands
+        self._passing = passing
+        self._name = call.function_name
+        self._in_progress: asyncio.Task[None] | None = None
+        self._between = 0
+
+    def in_progress(self, publishing: asyncio.Task[None]) -> None:
+        """The task that publishes the in-progress frame."""
+        self._in_progress = publishing
+
+    async def publish(self, *frames: AnyFrame) -> None:
+        """Publish, now. Raises `RefusedError` and ValueError for what is never taken."""
+        while True:
+            try:
+                await self._hands.publish(self.call.context_id, *frames)
+                return
+            except RefusedError:
+                raise
+            except (PublishError, BrokerError, KafkaError) as error:
+                _log.warning("a frame was not published yet", **self.names(), error=str(error))
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def answer(
+        self,
+        result: Any,
+        properties: FunctionCallResultProperties | None = None,
+        *,
+        run_llm: bool | None = None,
+        said: Said | None = None,
+    ) -> None:
+        """Settle the call with a result, and tell who gave it. What cannot be published settles it as failed."""
+        await self._passing("answered")
+        await self._after_start()
+        try:
+            frame = self.call.result(result, properties, run_llm)
+            self._watch_update(properties, frame.id)
+            await self.publish(frame)
+        except UNFIT as error:
+            message, why = self._unfit(error)
+            await self.failed(f"{why}: {error}", message=message)
+            if said is not None:
+                said.answer.set_exception(
+                    ResultRefusedError(f"The call of {self._name} has failed, since {why}: {error}")
+                )
+            return
+        await self._passing("result")
+        if said is not None:
+            said.answer.set_result(None)
+
+    async def between(self, said: Said) -> None:
+        """A result in between. If it is not taken, its handler is told, and the call goes on."""
+        if self._plan.options.cancel_on_interruption:
+            said.answer.set_exception(
+                ResultRefusedError(
+                    f"{self._name} is synchronous, and only asynchronous calls have results in between. Register it "
+                    "with cancel_on_interruption=False."
+                )
+            )
+            return
+        assert said.properties is not None
+        self._between += 1
+        await self._after_start()
+        try:
+            frame = self.call.intermediate(self._between, said.result, said.properties)
+            self._watch_update(said.properties, frame.id)
+            await self._hands.publish(self.call.context_id, frame)
+        except (PublishError, BrokerError, *UNFIT) as error:
+            refused = ResultRefusedError(f"The result in between was not published: {error}")
+            refused.__cause__ = error
+            said.answer.set_exception(refused)
+        else:
+            said.answer.set_result(None)
+        await self._passing("said between")
+
+    async def wait(self, waits: Waits) -> None:
+        """The call waits for a person from now on. If that is not taken, its handler is told, and the call goes on."""
+        await self._after_start()
+        try:
+            frame = self.call.in_progress(self._plan.options, self._plan.timeout_secs, waiting=waits.waiting)
+            await self.publish(frame)
+        except UNFIT as error:
+            refused = ResultRefusedError(f"The call does not wait, since that was not published: {error}")
+            refused.__cause__ = error
+            waits.answer.set_exception(refused)
+            return
+        self.waiting = True
+        waits.answer.set_result(None)
+        await self._passing("waiting")
+
+    async def failed(self, summary: str, details: str | None = None, message: str | None = None) -> None:
+        """Settle the call as failed: the details are for people, the message is for the model."""
+        _log.error("a function failed", **self.names(), error=summary, details=details)
+        await self._after_start()
+        settled = self.call.settled("failed", message or words.failed(self._name))
+        await self.publish(self.call.error(details or summary), settled)
+
+    async def settle(self, settled_as: SettledAs, message: str, *, run_llm: bool | None = None) -> None:
+        """Settle the call without a result of its own."""
+        _log.warning("a call is settled without a result", **self.names(), settled_as=settled_as)
+        await self._after_start()
+        await self.publish(self.call.settled(settled_as, message, run_llm=run_llm))
+
+    async def cancel_late(self) -> None:
+        """Its time is over."""
+        await self._after_start()
+        await self.publish(self.call.cancel(run_llm=True))
+        await self._around.notify("on_function_calls_cancelled", [self.call.from_llm])
+
+    async def cancel_interrupted(self, version: int) -> None:
+        """The interruption at that version owes it a cancel."""
+        await self._around.acts.joined(self.call, version)
+        await self.publish(self.call.cancel(run_llm=False))
+        self._around.acts.cancelled(self.call, version)
+
+    def refusal(self) -> ResultRefusedError:
+        """Why nothing that the handler says counts any more."""
+        if self.waiting:
+            return ResultRefusedError(
+                f"The call {self.call.tool_call_id} waits for a person, and is answered from outside."
+            )
+        return ResultRefusedError(
+            f"The call {self.call.tool_call_id} of {self._name} is settled, or no longer this worker's."
+        )
+
+    def names(self) -> Mapping[str, Any]:
+        """The call, for log lines."""
+        return {
+            "context_id": self.call.context_id,
+            "tool_call_id": self.call.tool_call_id,
+            "function_name": self._name,
+            "attempt": self.call.attempt,
+        }
+
+    async def _after_start(self) -> None:
+        if self._in_progress is not None:
+            # Shielded: whoever gives up waiting must not keep the frame from the log.
+            await asyncio.shield(self._in_progress)
+
+    def _unfit(self, error: Exception) -> tuple[str, str]:
+        """What the model and the handler are told of a result that cannot be published."""
+        cause = error.__cause__
+        if isinstance(error, TooLargeError) or (
+            isinstance(cause, DecodeError) and cause.reason == "too_large"
+        ):
+            return words.too_large(self._name), "its result is too large"
+        if isinstance(error, RefusedError):
+            return words.failed(self._name), "its result was not taken"
+        return words.no_json(self._name), "its result is no JSON"
+
+    def _watch_update(self, properties: FunctionCallResultProperties | None, frame_id: str | None) -> None:
+        if properties is not None and properties.on_context_updated is not None and frame_id is not None:
+            self._around.tails.start(self._tell_update(properties, frame_id))
+
+    async def _tell_update(self, properties: FunctionCallResultProperties, frame_id: str) -> None:
+        """Call `on_context_updated` once the result is folded as applied."""
+        ledger = self._around.ledger
+        try:
+            async with (
+                asyncio.timeout(UPDATED_SECONDS),
+                ledger.folding(self.call.context_id, frame_id) as folded,
+            ):
+                standing = await folded
+        except TimeoutError:
+            _log.warning("a result is not folded yet; on_context_updated is not called", **self.names())
+            return
+        if standing.outcome == "applied" and properties.on_context_updated is not None:
+            try:
+                await properties.on_context_updated()
+            except Exception:
+                _log.exception("on_context_updated failed", **self.names())

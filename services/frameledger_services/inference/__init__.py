@@ -1,0 +1,12 @@
+"""The inference service: consumes the runs that are asked for, calls a model, and publishes what it says.
+
+Start with `service`; the life of one run is `answering`. What applications write providers with is `providers`, and
+the reference's names of it are here too.
+"""
+
+from frameledger_services.providers.errors import WebsocketReconnectedError
+from frameledger_services.providers.service import LLMService
+from frameledger_services.providers.settings import LLMSettings
+from frameledger_services.providers.websocket import WebsocketLLMService
+
+__all__ = ["LLMService", "LLMSettings", "WebsocketLLMService", "WebsocketReconnectedError"]

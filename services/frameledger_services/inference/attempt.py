@@ -1,0 +1,89 @@
+"""What the frames of one attempt carry: which attempt of which run they are of, and ids that follow from that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid5
+
+from frameledger.frames import (
+    AnyFrame,
+    FunctionCallsStartedFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    TextFrame,
+)
+from frameledger_services.inference.call_ids import with_unique_ids
+
+FRAMES = UUID("4b0e7d52-3f0d-5a86-9a3d-0c2e5f8b7a61")
+"""The namespace of the ids of our frames. It never changes: a frame that is published again must have its id."""
+
+GROUPS = UUID("a3c2d6f4-7e1b-5b1f-8a54-2d9f0e6c1b78")
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt of one run. Its number was given out by the claim, so no other worker ever publishes under it.
+
+    Each kind of frame that an attempt has once is named after its kind, the others after how many came before them:
+    to publish a frame again repeats it, and whoever reads the log can tell what is missing.
+    """
+
+    run_id: str
+    number: int
+    skip_tts: bool | None = None
+    _named: set[str] = field(default_factory=set, repr=False)
+
+    def stamped(self, frame: AnyFrame) -> AnyFrame:
+        """The frame as it goes to the log. Called once for each frame, in their order."""
+        marks: dict[str, Any] = {
+            "id": self._id(frame.type),
+            "produced_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "run_id": self.run_id,
+            "attempt": self.number,
+        }
+        # Null says nothing: then the provider's own word stays, if it has one.
+        if self.skip_tts is not None and isinstance(
+            frame, LLMFullResponseStartFrame | TextFrame | LLMFullResponseEndFrame
+        ):
+            marks["skip_tts"] = self.skip_tts
+        return frame.model_copy(update=marks)
+
+    def announcement(
+        self,
+        announced: FunctionCallsStartedFrame,
+        *,
+        builtin: frozenset[str],
+        run_in_parallel: bool,
+        group_parallel_tools: bool,
+    ) -> FunctionCallsStartedFrame:
+        """The announcement of these calls as one group, each with an id of its own and marked if it is built in."""
+        calls = [
+            call.model_copy(update={"builtin": True}) if call.function_name in builtin else call
+            for call in announced.function_calls
+        ]
+        return announced.model_copy(
+            update={
+                "function_calls": with_unique_ids(calls, self.run_id, self.number),
+                "group_id": str(uuid5(GROUPS, f"{self.run_id}:{self.number}"))
+                if group_parallel_tools
+                else None,
+                "run_in_parallel": run_in_parallel,
+                "group_parallel_tools": group_parallel_tools,
+            }
+        )
+
+    def _id(self, frame_type: str) -> str:
+        kind = _ONCE.get(frame_type)
+        if kind is None or kind in self._named:
+            kind = str(len(self._named))
+        self._named.add(kind)
+        return str(uuid5(FRAMES, f"{self.run_id}:{self.number}:{kind}"))
+
+
+_ONCE = {
+    "LLMFullResponseStartFrame": "start",
+    "FunctionCallsStartedFrame": "calls",
+    "LLMFullResponseEndFrame": "end",
+}

@@ -1,0 +1,98 @@
+"""The request of a run: made of the context at exactly its version, and made again from the log later.
+
+What a request is made of stands on the log, but for how the service is set up, which is in its worker's row
+(`offer_of`); the start frame says which cancel tools it offered, and how the service was set up if that has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+from psycopg import AsyncConnection
+
+from frameledger_services.cancel_tools import cancelled_by
+from frameledger_services.providers.errors import ProviderError
+from frameledger_services.providers.instructions import Instructions
+from frameledger_services.providers.request import Request
+from frameledger_services.providers.service import LLMService
+from frameledger_services.providers.settings import LLMSettings
+from frameledger_services.store import contexts
+from frameledger_services.store.contexts import StoredContext
+
+CANCEL_TOOLS = "cancel_tools"
+"""In the metadata of a start frame: the functions whose cancel tools the request offers."""
+
+OFFER = "offer"
+"""In the metadata of a start frame: how the service was set up, if not as its worker's row says."""
+
+_log = structlog.get_logger("inference")
+
+
+async def read(
+    connection: AsyncConnection[Any], context_id: str, version: int
+) -> tuple[StoredContext, Sequence[str]]:
+    """The context at this version, and the names of the functions whose calls the model may cancel."""
+    stored = await contexts.context(connection, context_id, version)
+    if not stored.context.tools:
+        return stored, ()
+    rows = await (await connection.execute(_CANCELLABLE)).fetchall()
+    return stored, [name for (name,) in rows]
+
+
+def request_of(
+    model: LLMService[Any], stored: StoredContext, cancel_tools: Sequence[str]
+) -> Request | ProviderError:
+    """The request, or why this provider cannot be asked it."""
+    try:
+        return model.request(stored.context, prompt_caching=stored.prompt_caching, cancel_tools=cancel_tools)
+    except ProviderError as error:
+        return error
+    except Exception:
+        # An adapter is a plug-in, and a context may hold anything: it costs this run, and not the others.
+        _log.exception("the adapter failed", context_id=stored.context_id, version=stored.version)
+        return ProviderError("The provider's adapter failed on this context; our log says how.")
+
+
+def metadata_of(request: Request, offer: Mapping[str, Any], offered: Mapping[str, Any]) -> dict[str, Any]:
+    """What the start frame has to say of the request so that it can be made again: `offer` is how the service is set up
+    now, and `offered` what its worker's row says of that."""
+    metadata: dict[str, Any] = {}
+    if request.builtin_tools:
+        metadata[CANCEL_TOOLS] = sorted(cancelled_by(name) for name in request.builtin_tools)
+    if offer != offered:
+        metadata[OFFER] = offer
+    return metadata
+
+
+def offer_of(model: LLMService[Any]) -> dict[str, Any]:
+    """How this service makes its requests, as JSON."""
+    instructions = model.instructions
+    return {
+        "provider": model.provider,
+        "settings": model.settings.model_dump(mode="json", exclude_none=True),
+        "instructions": {
+            "appended": list(instructions.appended),
+            "turn_completion": instructions.turn_completion,
+        },
+        "adapter": model.get_llm_adapter().terms(),
+    }
+
+
+def as_offered(model: LLMService[Any], offer: Mapping[str, Any]) -> None:
+    """Set a service of the same provider up as the one was that offered this."""
+    model.settings = LLMSettings(**offer["settings"])
+    model.write_with(model.get_llm_adapter().with_terms(offer["adapter"]))
+    model.instructions = Instructions(
+        appended=tuple(offer["instructions"]["appended"]),
+        turn_completion=offer["instructions"]["turn_completion"],
+    )
+
+
+_CANCELLABLE = """
+    SELECT DISTINCT function_name
+    FROM offered_functions()
+    WHERE (options ->> 'cancellable_by_llm')::boolean AND NOT (options ->> 'cancel_on_interruption')::boolean
+    ORDER BY function_name
+"""

@@ -1,0 +1,121 @@
+"""Merging: pieces of an answer become few frames on their way to the log, and nobody waits for any of them.
+
+The first piece goes out at once. Later ones are gathered for a few tens of milliseconds, so that a model that writes
+60 tokens a second makes 25 frames of them, which the log, the fold and every subscriber pay for. One send is on its
+way at a time; what comes meanwhile is gathered too, so a slow broker makes larger frames and not a longer queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from frameledger.frames import AnyFrame, LLMTextFrame, LLMThoughtTextFrame
+
+Send = Callable[[Sequence[AnyFrame]], Awaitable[None]]
+"""Publishes frames in their order, and returns when they are on the log."""
+
+MOST_CHARACTERS = 64 * 1024
+"""Of a frame that was merged: far below what a topic takes, also if the broker was away for minutes."""
+
+
+class Merging:
+    """The frames of one attempt, in the order in which they were added. `run` sends them; `add` never waits.
+
+    Only neighbours that are plain pieces of text, or plain pieces of a thought, are merged: the text of all frames of
+    one kind, joined, is what was added. A send that fails ends `run` with its error; what was not sent then is lost.
+    """
+
+    def __init__(self, send: Send, *, merge_secs: float) -> None:
+        """`merge_secs`: how long pieces are gathered, counted from when those before them were sent."""
+        self._send = send
+        self._merge_secs = merge_secs
+        self._gathered: list[AnyFrame | _Pieces] = []
+        self._changed = asyncio.Event()
+        self._urgent = False
+        self._ended = False
+        self._streaming: type[_Piece] | None = None
+
+    def add(self, frame: AnyFrame) -> None:
+        """Take a frame. It is sent at once, with all that was gathered before it, unless it goes on with a stream of
+        plain pieces."""
+        if not _is_piece(frame):
+            self._gathered.append(frame)
+            self._urgent, self._streaming = True, None
+        else:
+            if self._streaming is not type(frame):
+                self._urgent, self._streaming = True, type(frame)
+            if not (self._gathered and _took(self._gathered[-1], frame)):
+                self._gathered.append(_Pieces(frame, [frame.text], len(frame.text)))
+        self._changed.set()
+
+    def end(self) -> None:
+        """Nothing is added any more: `run` sends what is left, and returns."""
+        self._ended = self._urgent = True
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Send until the end. Raises what a send raises."""
+        loop = asyncio.get_running_loop()
+        not_before = loop.time()
+        while True:
+            while not self._gathered:
+                if self._ended:
+                    return
+                await self._change()
+            while not self._urgent and loop.time() < not_before:
+                # It may become urgent while it waits.
+                await self._change(until=not_before)
+            gathered, self._gathered = self._gathered, []
+            self._urgent = self._ended
+            if isinstance(gathered[-1], _Pieces):
+                not_before = loop.time() + self._merge_secs
+            await self._send([one.joined() if isinstance(one, _Pieces) else one for one in gathered])
+
+    async def _change(self, until: float | None = None) -> None:
+        self._changed.clear()
+        try:
+            async with asyncio.timeout_at(until):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+
+_Piece = LLMTextFrame | LLMThoughtTextFrame
+
+
+@dataclass(slots=True)
+class _Pieces:
+    """Pieces that become one frame. A list: text that grows by a piece at a time would be copied each time."""
+
+    first: _Piece
+    texts: list[str]
+    length: int
+
+    def joined(self) -> AnyFrame:
+        return (
+            self.first
+            if len(self.texts) == 1
+            else self.first.model_copy(update={"text": "".join(self.texts)})
+        )
+
+
+_PLAIN = frozenset({"type", "text"})
+
+
+def _is_piece(frame: AnyFrame) -> TypeGuard[_Piece]:
+    """Whether it says nothing but its text. What says more, such as `append_to_context`, keeps its frame."""
+    return type(frame) in (LLMTextFrame, LLMThoughtTextFrame) and frame.model_fields_set <= _PLAIN
+
+
+def _took(last: AnyFrame | _Pieces, frame: _Piece) -> bool:
+    """Whether the last of what was gathered could take this piece in, and did."""
+    if not isinstance(last, _Pieces) or type(last.first) is not type(frame):
+        return False
+    if last.length + len(frame.text) > MOST_CHARACTERS:
+        return False
+    last.texts.append(frame.text)
+    last.length += len(frame.text)
+    return True

@@ -1,0 +1,111 @@
+"""The request of an attempt, made again from the log: byte for byte what the provider got."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+from pydantic import ValidationError
+
+from frameledger.frames import LLMFullResponseStartFrame
+from frameledger.record import decode
+from frameledger_services.inference.composing import CANCEL_TOOLS, OFFER, as_offered, request_of
+from frameledger_services.providers.errors import ProviderError
+from frameledger_services.providers.request import Request
+from frameledger_services.providers.service import LLMService
+from frameledger_services.store import contexts
+from frameledger_services.store.contexts import StoredContext
+
+
+class NoRequestError(LookupError):
+    """There is nothing to make a request of. The sentence says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the log and its worker's row say about the request of one attempt."""
+
+    start: LLMFullResponseStartFrame
+    offer: Mapping[str, Any]
+    """How the service made its requests."""
+
+    stored: StoredContext
+
+
+async def asked(
+    connection: AsyncConnection[Any], context_id: str, run_id: str, attempt: int | None = None
+) -> Asked:
+    """What is known of the request of a run's attempt, the latest that was begun if none is named.
+
+    Raises `NoRequestError`, and `NoSuchContextError` for a context that is not there.
+    """
+    start = await _start(connection, context_id, run_id, attempt)
+    if start.worker is None or start.context_version is None or start.request_sha256 is None:
+        raise NoRequestError(
+            f"Attempt {start.attempt or 1} of the run {run_id} had no request of ours: its start frame does not "
+            "name a worker, a version and the hash of a request."
+        )
+    row = await (await connection.execute(_OFFER, {"worker": start.worker})).fetchone()
+    if row is None:
+        raise NoRequestError(
+            f"The worker {start.worker} that answered is not in the table workers any more "
+            "(FRAMELEDGER_TIMEKEEPER_KEEP_WORKERS_DAYS), so it is not known how it made its requests."
+        )
+    offer = start.metadata.get(OFFER, row[0])
+    return Asked(start, offer, await contexts.context(connection, context_id, start.context_version))
+
+
+def rendered(asked: Asked, create: Callable[[str], LLMService[Any]]) -> Request:
+    """The request, made again; `create` makes a service of a provider. Its hash may differ from that on the log.
+
+    Raises `ProviderError` if it cannot be made any more, and `NoRequestError` if what is known of the service is of no
+    form that this release reads.
+    """
+    try:
+        model = create(asked.offer["provider"])
+        as_offered(model, asked.offer)
+    except (KeyError, TypeError, ValidationError) as error:
+        raise NoRequestError(
+            f"How the worker {asked.start.worker} made its requests is written in no form that this release reads "
+            f"({type(error).__name__}). Try the release that answered."
+        ) from error
+    request = request_of(model, asked.stored, asked.start.metadata.get(CANCEL_TOOLS, ()))
+    if isinstance(request, ProviderError):
+        raise request
+    return request
+
+
+async def _start(
+    connection: AsyncConnection[Any], context_id: str, run_id: str, attempt: int | None
+) -> LLMFullResponseStartFrame:
+    found = await (await connection.execute(_STARTS, {"id": context_id, "run": run_id})).fetchall()
+    starts = [
+        frame for (payload,) in found if isinstance(frame := decode(payload), LLMFullResponseStartFrame)
+    ]
+    if not starts:
+        raise NoRequestError(
+            f"The context {context_id!r} has no run {run_id!r} that was begun; "
+            "`frameledger sql` shows those that it has: "
+            f"SELECT run_id, status, trigger FROM runs WHERE context_id = '{context_id}' ORDER BY requested_version;"
+        )
+    if attempt is None:
+        return starts[-1]
+    of_attempt = [start for start in starts if (start.attempt or 1) == attempt]
+    if not of_attempt:
+        numbers = ", ".join(str(start.attempt or 1) for start in starts)
+        raise NoRequestError(f"The run {run_id} has no attempt {attempt}; it has {numbers}.")
+    return of_attempt[-1]
+
+
+_STARTS = """
+    SELECT convert_to(frames.payload::text, 'UTF8')
+    FROM runs
+    INNER JOIN frames ON frames.context_id = runs.context_id AND frames.version > runs.opened_version
+    WHERE runs.context_id = %(id)s AND runs.run_id = %(run)s
+        AND frames.run_id = %(run)s AND frames.type = 'LLMFullResponseStartFrame'
+    ORDER BY frames.version
+"""
+
+_OFFER = "SELECT offers FROM workers WHERE worker_id = %(worker)s"

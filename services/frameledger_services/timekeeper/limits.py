@@ -1,0 +1,50 @@
+"""How long is too long: the limits of every rule, as the settings say. None switches a rule off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from frameledger_services.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """In seconds, but for what is kept, which is in days."""
+
+    run_unclaimed: float | None
+    run_silent: float | None
+    call: float | None
+    """For a call that names no deadline of its own; None switches off those that do, too."""
+
+    call_grace: float
+    """What a worker has beyond a deadline to keep it itself."""
+
+    call_unserved: float | None
+    call_unstarted: float | None
+    interrupted_call: float | None
+    waiting_calls: bool
+    user_silent: float | None
+    final_words: float | None
+    bot_silent: float | None
+    keep_claims_days: float | None
+    keep_workers_days: float | None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Those of the settings, where 0 means off."""
+        return cls(
+            run_unclaimed=settings.timekeeper_run_unclaimed_secs or None,
+            run_silent=settings.timekeeper_run_silent_secs or None,
+            call=settings.timekeeper_call_secs or None,
+            call_grace=settings.timekeeper_call_grace_secs,
+            call_unserved=settings.timekeeper_call_unserved_secs or None,
+            call_unstarted=settings.timekeeper_call_unstarted_secs or None,
+            interrupted_call=settings.timekeeper_interrupted_call_secs or None,
+            waiting_calls=settings.timekeeper_waiting_calls,
+            user_silent=settings.timekeeper_user_silent_secs or None,
+            final_words=settings.timekeeper_final_words_secs or None,
+            bot_silent=settings.timekeeper_bot_silent_secs or None,
+            keep_claims_days=settings.timekeeper_keep_claims_days or None,
+            keep_workers_days=settings.timekeeper_keep_workers_days or None,
+        )

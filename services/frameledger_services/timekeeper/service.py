@@ -1,0 +1,192 @@
+"""The timekeeper as a service: it looks once a second, publishes what is due, and waits for what is away.
+
+A look judges a partition only if it is projected up to where its log ended at the end of the look before. So nobody
+is judged by a frame that is on its way, our own of the last look included. While the broker is away the timekeeper
+still says that it lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import structlog
+from psycopg import AsyncConnection
+
+from frameledger_services import access, claims
+from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.event_log.consumer import KafkaError
+from frameledger_services.event_log.producer import PublishError
+from frameledger_services.settings import Settings
+from frameledger_services.store import schema
+from frameledger_services.timekeeper import questions
+from frameledger_services.timekeeper.limits import Limits
+from frameledger_services.timekeeper.log import Log
+from frameledger_services.timekeeper.look import Looker, look, tidy
+
+SERVICE = "timekeeper"
+
+LEASE_SECONDS = 15.0
+"""Beside two looks: for so long another timekeeper leaves the calls alone that this one has claimed."""
+
+TIDY_EVERY = 60.0
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+
+DATABASE_AWAY = (
+    psycopg.OperationalError,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+    psycopg.errors.ReadOnlySqlTransaction,
+)
+BROKER_AWAY = (KafkaError, BrokerError, PublishError, TimeoutError)
+
+CONNECTION: dict[str, str | int] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+
+SESSION = {
+    "statement_timeout": "10s",
+    # What is asked for are a few rows, by their keys. The planner is not to think otherwise of tables that it has not
+    # counted yet, or that are small.
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "jit": "off",
+}
+"""What our session on the database is set to."""
+
+Passing = Callable[[str], Awaitable[None]]
+"""Called at the named points of a look, for tests that end the process there."""
+
+_log = structlog.get_logger("timekeeper")
+
+
+async def nobody_listens(point: str) -> None:
+    pass
+
+
+async def serve(settings: Settings, stopping: asyncio.Event, passing: Passing = nobody_listens) -> None:
+    """Keep time until `stopping` is set. What is away for a while is waited for, and said.
+
+    Raises what waiting does not mend, such as a database in another shape.
+    """
+    loop = asyncio.get_running_loop()
+    pause = SHORTEST_PAUSE
+    while not stopping.is_set():
+        began = loop.time()
+        try:
+            await _keep_time(settings, stopping, passing)
+        except DATABASE_AWAY as error:
+            if loop.time() - began > LONGEST_PAUSE:
+                pause = SHORTEST_PAUSE
+            _log.warning("waiting for the database", reason=_reason(error), again_in=pause)
+            await _sleep(stopping, pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+
+async def _keep_time(settings: Settings, stopping: asyncio.Event, passing: Passing) -> None:
+    """One life of a worker, on one connection; a worker that was judged dead is followed by another one."""
+    offer = claims.Offer(
+        worker_id=f"{SERVICE}-{uuid4()}",
+        service=SERVICE,
+        kind="timekeeper",
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        lease_secs=LEASE_SECONDS + 2 * settings.timekeeper_every_secs,
+        slots=questions.AT_ONCE,
+    )
+    options = " ".join(f"-c {setting}={value}" for setting, value in SESSION.items())
+    address = access.database_address(
+        settings, application_name="frameledger timekeeper", options=options, **CONNECTION
+    )
+    async with AsyncExitStack() as stack:
+        connection = await stack.enter_async_context(await AsyncConnection.connect(address, autocommit=True))
+        await schema.check(connection)
+        await claims.register(connection, offer)
+        log = await stack.enter_async_context(Log(settings))
+        timekeeper = _Timekeeper(settings, connection, log, offer, passing)
+        _log.info("keeping time", worker=offer.worker_id)
+        await timekeeper.run(stopping)
+        with suppress(psycopg.Error):
+            await claims.leave(connection, offer.worker_id)
+
+
+class _Timekeeper:
+    """One worker, which looks again and again."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        connection: AsyncConnection[Any],
+        log: Log,
+        offer: claims.Offer,
+        passing: Passing,
+    ) -> None:
+        self._limits = Limits.of(settings)
+        self._every = settings.timekeeper_every_secs
+        self._connection = connection
+        self._log = log
+        self._offer = offer
+        self._passing = passing
+        self._ends: dict[int, int] = {}
+        self._tidied_at = float("-inf")
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Look until it is stopped, or judged dead."""
+        loop = asyncio.get_running_loop()
+        pause, not_before = SHORTEST_PAUSE, float("-inf")
+        while not stopping.is_set():
+            beat = await claims.heartbeat(self._connection, self._offer.worker_id, ())
+            if not beat.alive:
+                _log.warning("judged dead", worker=self._offer.worker_id)
+                return
+            if loop.time() >= not_before:
+                try:
+                    await self._look()
+                    pause = SHORTEST_PAUSE
+                except BROKER_AWAY as error:
+                    # What was published may be on the log, and where that ends now is not known.
+                    self._ends = {}
+                    _log.warning("waiting for the broker", reason=_reason(error), again_in=pause)
+                    not_before = loop.time() + pause
+                    pause = min(pause * 2, LONGEST_PAUSE)
+            await _sleep(stopping, self._every)
+
+    async def _look(self) -> None:
+        looker = Looker(
+            self._offer.worker_id,
+            SERVICE,
+            may_judge=await questions.may_judge(self._connection, self._offer.worker_id),
+        )
+        now = asyncio.get_running_loop().time()
+        if now - self._tidied_at > TIDY_EVERY:
+            await tidy(self._connection, self._limits, self._offer.worker_id)
+            self._tidied_at = now
+        reached = await questions.reached(self._connection, self._log.topic)
+        current = [partition for partition, end in self._ends.items() if reached.get(partition, 0) >= end]
+        if current:
+            found = await look(self._connection, self._limits, looker, current)
+            await self._passing("after look")
+            await self._log.publish(found)
+            await self._passing("after publish")
+        self._ends = await self._log.ends(reached)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error).strip() or type(error).__name__
+
+
+async def _sleep(stopping: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stopping.wait()

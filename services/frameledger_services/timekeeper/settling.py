@@ -1,0 +1,197 @@
+"""From what is overdue to the frame that settles it. Pure: the same row gives the same bytes.
+
+So two timekeepers that see the same publish one frame twice, which counts once. Each frame names what it settles, and
+is ignored when that is over. Its id says by which rule, for what, and at which version of the context it was looked
+at, so a need that comes later is never taken for a repetition. No text names a time or a limit: those of another
+timekeeper may differ, and one id with two contents is an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID, uuid5
+
+from frameledger.frames import (
+    AnyFrame,
+    BotStoppedSpeakingFrame,
+    ErrorFrame,
+    FunctionCallCancelFrame,
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    UserStoppedSpeakingFrame,
+)
+from frameledger_services import call_words
+from frameledger_services.timekeeper.overdue import Call, Held, Run, Speech, Turn, WaitingCall
+
+IDS = UUID("0f6a3c52-9d1e-5b87-a4c6-7e2b90d8f153")
+"""The namespace of the timekeeper's frame ids. It never changes: stored ids came from it."""
+
+RUN_UNCLAIMED = (
+    "No inference service took this run, so it was given up. Is one running that serves its model "
+    "(`frameledger run inference`)?"
+)
+RUN_SILENT = "Nothing more came of this answer, so it was given up. What was said so far is kept."
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """A frame to be published in a context. `rule` is for the log of the service."""
+
+    rule: str
+    context_id: str
+    frame: AnyFrame
+
+
+def run_unclaimed(run: Run) -> Settlement:
+    """The run ends as failed; one that is remembered starts."""
+    return _failed("run_unclaimed", run, RUN_UNCLAIMED)
+
+
+def run_silent(run: Run) -> Settlement:
+    """The run ends as failed, with what was said so far; one that is remembered starts."""
+    return _failed("run_silent", run, RUN_SILENT)
+
+
+def call_overdue(call: Call) -> Settlement:
+    """The end of a call past its deadline that its worker did not keep. It asks for a run, unless it was interrupted.
+
+    Cancelled, if it does not run or running it twice does no harm; else nobody knows whether it happened.
+    """
+    return _ended("call_overdue", call)
+
+
+def call_abandoned(call: Call) -> Settlement:
+    """The end of an interrupted call whose worker is gone: as at its deadline, and it asks for nothing."""
+    return _ended("call_abandoned", call)
+
+
+def waiting_overdue(call: WaitingCall) -> Settlement:
+    """Nobody answered in time: cancelled, and the model goes on."""
+    return _cancelled("waiting_overdue", call)
+
+
+def turn_overdue(turn: Turn) -> Settlement:
+    """The stop that is missing; or, if the turn was stopped, the second one, which closes it with the words there are.
+
+    Of a stop that is missing there may be only one, since a second one would not wait for the final words. So its id
+    names what was heard last, and not the head, which timekeepers may see at different versions.
+    """
+    rule = "final_words" if turn.waits else "user_stop"
+    looked = turn.version if turn.waits else turn.heard_version
+    frame = UserStoppedSpeakingFrame(
+        id=_id(rule, turn.context_id, looked, str(turn.opened_version)), opened_version=turn.opened_version
+    )
+    return Settlement(rule, turn.context_id, frame)
+
+
+def bot_overdue(speech: Speech) -> Settlement:
+    """The bot's stop that is missing; it pays what is owed to it."""
+    frame = BotStoppedSpeakingFrame(
+        id=_id("bot_stop", speech.context_id, speech.version, str(speech.since_version)),
+        opened_version=speech.since_version,
+    )
+    return Settlement("bot_stop", speech.context_id, frame)
+
+
+def held_call(call: Held, worker_id: str) -> Settlement:
+    """The next frame of a call that this worker has claimed: its start, and once that is folded, its result.
+
+    The start does not say `safe_to_retry`, although nothing runs: the fold keeps the first start's word for the whole
+    call, and another attempt of an unsafe function must not follow from ours. If we die, whoever takes the claim over
+    sees who started it, and answers. A call that somebody else had started in spite of all is settled as a take-over
+    settles it.
+    """
+    if call.status == "dispatched":
+        return _start(call, worker_id)
+    if call.ours:
+        return _did_not_run(call)
+    return _ended("call_taken_over", call, call_attempt=call.call_attempt)
+
+
+def _failed(code: str, run: Run, message: str) -> Settlement:
+    frame = ErrorFrame(
+        id=_id(code, run.context_id, run.version, run.run_id),
+        run_id=run.run_id,
+        # The one that was looked at: a later one is not silent.
+        attempt=max(run.attempt, 1),
+        fatal=True,
+        code=code,
+        message=message,
+    )
+    return Settlement(code, run.context_id, frame)
+
+
+def _ended(rule: str, call: Call | Held, *, call_attempt: int | None = None) -> Settlement:
+    if call.status == "running" and not call.safe:
+        return _ambiguous(rule, call, call_attempt)
+    return _cancelled(rule, call, call_attempt)
+
+
+def _cancelled(rule: str, call: Call | WaitingCall | Held, call_attempt: int | None = None) -> Settlement:
+    frame = FunctionCallCancelFrame(
+        id=_call_id(rule, call),
+        function_name=call.function_name,
+        tool_call_id=call.tool_call_id,
+        run_llm=not call.interrupted,
+        call_attempt=call_attempt,
+        opened_version=call.requested_version,
+    )
+    return Settlement(rule, call.context_id, frame)
+
+
+def _ambiguous(rule: str, call: Call | Held, call_attempt: int | None) -> Settlement:
+    frame = FunctionCallResultFrame(
+        id=_call_id(rule, call),
+        function_name=call.function_name,
+        tool_call_id=call.tool_call_id,
+        result=call_words.ambiguous(call.function_name),
+        run_llm=False if call.interrupted else None,
+        call_attempt=call_attempt,
+        settled_as="ambiguous",
+        opened_version=call.requested_version,
+    )
+    return Settlement(rule, call.context_id, frame)
+
+
+def _start(call: Held, worker_id: str) -> Settlement:
+    frame = FunctionCallInProgressFrame(
+        id=_attempt_id("call_start", call),
+        function_name=call.function_name,
+        tool_call_id=call.tool_call_id,
+        arguments=call.arguments,
+        cancel_on_interruption=True,
+        group_id=call.group_id,
+        worker=worker_id,
+        call_attempt=call.call_attempt,
+        safe_to_retry=False,
+    )
+    return Settlement("call_start", call.context_id, frame)
+
+
+def _did_not_run(call: Held) -> Settlement:
+    rule, text = "call_not_available", call_words.missing(call.function_name)
+    if call.served:
+        rule, text = "call_not_started", call_words.late(call.function_name)
+    frame = FunctionCallResultFrame(
+        id=_attempt_id(rule, call),
+        function_name=call.function_name,
+        tool_call_id=call.tool_call_id,
+        result=text,
+        call_attempt=call.call_attempt,
+        settled_as="failed",
+        opened_version=call.requested_version,
+    )
+    return Settlement(rule, call.context_id, frame)
+
+
+def _call_id(rule: str, call: Call | WaitingCall | Held) -> str:
+    return _id(rule, call.context_id, call.version, f"{call.requested_version}:{call.tool_call_id}")
+
+
+def _attempt_id(rule: str, call: Held) -> str:
+    """An attempt is made by one worker only, so its frames need no other version."""
+    return _id(rule, call.context_id, call.call_attempt, call.effect_id)
+
+
+def _id(rule: str, context_id: str, version: int, subject: str) -> str:
+    return str(uuid5(IDS, f"{rule}:{version}:{len(subject)}:{subject}:{context_id}"))

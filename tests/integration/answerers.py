@@ -1,0 +1,249 @@
+"""The inference service in tests: in a thread beside the test, or in a process that dies where it is told to.
+
+A point is named after what comes next: `claim` (before the claim), `compose` (claimed, nothing read), `publish TYPE`
+(before a frame of that type is given to the broker) and `published TYPE` (it is on the log). Nothing of that is known
+to the code under test: what it calls is wrapped here. Frames are given to the broker one by one there, so that a death
+between two that the service publishes together is possible, as it is at a broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+import psutil
+import psycopg
+from tests.integration.killable import DEADLINE, _processes
+from tests.integration.road import Raw
+
+from frameledger_services import work
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.inference import composing
+from frameledger_services.inference.service import InferenceService
+from frameledger_services.providers import plugins
+from frameledger_services.providers.service import LLMService
+from frameledger_services.settings import Settings
+
+# As the module of the projector's processes says: children are forked from a process that has imported this.
+_processes.set_forkserver_preload(["tests.integration.killable", __name__])
+
+QUICK = {"work_lease_secs": 1.0, "work_heartbeat_secs": 0.1}
+"""Nobody waits for the dead for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What happens when the service first comes to `point`: it sends itself `signal`."""
+
+    point: str | None = None
+    signal: signal.Signals = signal.SIGKILL
+
+
+class Answerer:
+    """A process of `run inference`, seen from the test."""
+
+    def __init__(self, settings: Settings, plan: Plan, options: dict[str, Any]) -> None:
+        self._heard, said = _processes.Pipe(duplex=False)
+        self._process = _processes.Process(target=_serve, args=(settings, plan, options, said))
+        self._process.start()
+        said.close()
+        self.pid: int = self._process.pid or 0
+
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def reached(self) -> str:
+        """Wait until the process is at its point; the point's name."""
+        assert self._heard.poll(DEADLINE), "the service did not come to its point"
+        name: str = self._heard.recv()
+        return name
+
+    def frozen(self) -> str:
+        """Wait until the process has stopped itself at its point; the point's name."""
+        name = self.reached()
+        until = time.monotonic() + DEADLINE
+        while psutil.Process(self.pid).status() != psutil.STATUS_STOPPED:
+            assert time.monotonic() < until
+        return name
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def ended(self) -> int:
+        """Wait for its end; its exit code, below zero for a signal."""
+        self._process.join(DEADLINE)
+        assert self._process.exitcode is not None, "the service does not end"
+        return self._process.exitcode
+
+    def stop(self) -> int:
+        """Ask it to end, as `frameledger down` does; its exit code."""
+        if self.is_alive():
+            self.send(signal.SIGTERM)
+        return self.ended()
+
+    def kill(self) -> None:
+        """Whatever became of it: nothing is left."""
+        self._process.kill()
+        self._process.join()
+
+
+@contextmanager
+def answerer(settings: Settings, plan: Plan | None = None, **options: Any):
+    """A process of the service for as long as the block lasts, with the provider that the settings name."""
+    started = Answerer(settings, plan or Plan(), options)
+    try:
+        yield started
+    finally:
+        started.kill()
+
+
+class Beside:
+    """The service in an event loop of its own, beside the test, and whatever it needs there."""
+
+    def __init__(
+        self, settings: Settings, make: Callable[[Any], LLMService[Any]], needs: Any, **options: Any
+    ):
+        self.needed: Any = None
+        self.model: LLMService[Any] | None = None
+        self.answering: InferenceService | None = None
+        self._settings, self._make, self._needs, self._options = settings, make, needs, options
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def begin(self) -> None:
+        self._thread.start()
+        assert self._ready.wait(DEADLINE), "the service does not begin"
+
+    def end(self) -> None:
+        """Let it finish; raises what it died of."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(DEADLINE)
+        assert not self._thread.is_alive(), "the service does not end"
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._life())
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._ready.set()
+
+    async def _life(self) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        async with self._needs as self.needed:
+            self.model = self._make(self.needed)
+            self.answering = InferenceService(self._settings, self.model, **self._options)
+            self._ready.set()
+            await self.answering.run(self._stopping)
+
+
+@contextmanager
+def answering(
+    settings: Settings,
+    make: Callable[[Any], LLMService[Any]],
+    needs: AbstractAsyncContextManager[Any] | None = None,
+    **options: Any,
+):
+    """The service beside the test for as long as the block lasts. `make` is given what `needs` yields."""
+    beside = Beside(settings, make, needs or nullcontext(), **options)
+    beside.begin()
+    try:
+        yield beside
+    finally:
+        beside.end()
+
+
+def _serve(settings: Settings, plan: Plan, options: dict[str, Any], said: Any) -> None:
+    reach = _reaching(plan, said.send)
+    _wrap(reach)
+
+    async def life() -> None:
+        stopping = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+        model = plugins.create(settings.inference_provider or "scripted", settings)
+        await InferenceService(settings, model, **options).run(stopping)
+
+    asyncio.run(life())
+
+
+def _reaching(plan: Plan, say: Callable[[str], None]) -> Callable[[str], None]:
+    left = [plan.point]
+
+    def reach(name: str) -> None:
+        if left == [name]:
+            left.clear()
+            say(name)
+            os.kill(os.getpid(), plan.signal)
+
+    return reach
+
+
+def _wrap(reach: Callable[[str], None]) -> None:
+    claim, read, publish = work.RUNS.claim, composing.read, Producer.publish
+
+    async def claim_runs(*args: Any, **options: Any) -> Any:
+        reach("claim")
+        return await claim(*args, **options)
+
+    async def read_context(*args: Any, **options: Any) -> Any:
+        reach("compose")
+        return await read(*args, **options)
+
+    async def publish_each(self: Any, topic: str, records: Any, **options: Any) -> list[Any]:
+        places = []
+        for record in records:
+            kind = json.loads(record.value)["type"]
+            reach(f"publish {kind}")
+            places += await publish(self, topic, [record], **options)
+            reach(f"published {kind}")
+        return places
+
+    vars(work)["RUNS"] = replace(work.RUNS, claim=claim_runs)
+    vars(composing)["read"] = read_context
+    setattr(Producer, "publish", publish_each)  # noqa: B010  # mypy knows that it is a method
+
+
+def frame(frame_type, **fields):
+    return json.dumps({"type": frame_type, "id": str(uuid4()), **fields}).encode()
+
+
+def ask(road, context_id, text="Hello?", *before):
+    asking = frame("LLMMessagesAppendFrame", messages=[{"role": "user", "content": text}], run_llm=True)
+    road.publish([Raw(context_id.encode(), one) for one in (*before, asking)])
+
+
+def rows(road, query, *parameters):
+    with psycopg.connect(road.address) as connection:
+        return connection.execute(query, parameters).fetchall()
+
+
+def context(road, context_id):
+    [(found,)] = rows(
+        road, "SELECT context_at(%s, version) FROM contexts WHERE context_id = %s", context_id, context_id
+    )
+    return found
+
+
+def spoken(road, context_id):
+    return [(one["role"], one.get("content")) for one in context(road, context_id)["messages"]]
+
+
+def until_closed(road, *context_ids):
+    for context_id in context_ids:
+        road.until(
+            "SELECT count(*) > 0 AND bool_and(status NOT IN ('requested', 'open')) FROM runs WHERE context_id = %s",
+            context_id,
+        )

@@ -1,0 +1,128 @@
+"""Calls of models that are played, and the account of them in the end: by the log, the ledger and their effects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from tests.integration.answerers import frame, rows
+from tests.integration.killable_tools import Effects
+from tests.integration.road import Raw, Road
+
+from frameledger import derived
+from frameledger.ids import ContextId, Version
+
+STARTED, RESULT, CANCEL = "FunctionCallInProgressFrame", "FunctionCallResultFrame", "FunctionCallCancelFrame"
+SETTLED = ("done", "failed", "ambiguous", "cancelled", "forgotten")
+
+
+def call_of(context_id: str, number: int = 0) -> str:
+    """The id of a conversation's so manieth call."""
+    return f"{context_id}-{number}"
+
+
+def asked(context_id: str, *functions: str, run_in_parallel: bool = True) -> list[Raw]:
+    """A new conversation whose model calls these functions."""
+    run = {"run_id": derived.run_id(ContextId(context_id), Version(1)), "attempt": 1}
+    calls = [
+        {"tool_call_id": call_of(context_id, number), "function_name": name, "arguments": {}}
+        for number, name in enumerate(functions)
+    ]
+    message = {"role": "user", "content": "Please."}
+    return [
+        Raw(context_id.encode(), one)
+        for one in (
+            frame("LLMMessagesAppendFrame", messages=[message], run_llm=True),
+            frame("LLMFullResponseStartFrame", **run),
+            frame("FunctionCallsStartedFrame", function_calls=calls, run_in_parallel=run_in_parallel, **run),
+            frame("LLMFullResponseEndFrame", finish_reason="tool_calls", **run),
+        )
+    ]
+
+
+def ask_for(road: Road, context_id: str, *functions: str, **batch: Any) -> list[str]:
+    """Publish that; the ids of the calls."""
+    road.publish(asked(context_id, *functions, **batch))
+    return [call_of(context_id, number) for number in range(len(functions))]
+
+
+def interrupt(road: Road, *context_ids: str) -> None:
+    road.publish([Raw(one.encode(), frame("InterruptionFrame")) for one in context_ids])
+
+
+def status(road: Road, call: str) -> str | None:
+    found = rows(road, "SELECT status FROM tool_calls WHERE tool_call_id = %s", call)
+    return found[0][0] if found else None
+
+
+def until(road: Road, calls: Iterable[str], *statuses: str) -> None:
+    """Wait until each of these calls is in one of these states; by default, until it has ended."""
+    wanted = list(calls)
+    road.until(
+        "SELECT count(*) = %s FROM tool_calls WHERE tool_call_id = ANY (%s) AND status = ANY (%s)",
+        len(wanted),
+        wanted,
+        list(statuses or SETTLED),
+    )
+
+
+def until_at_rest(road: Road, calls: Iterable[str]) -> None:
+    """Wait until these calls have ended and nobody has anything to do for them."""
+    wanted = list(calls)
+    until(road, wanted)
+    road.until(
+        "SELECT count(*) = 0 FROM claims WHERE tool_call_id = ANY (%s) AND finished_at IS NULL", wanted
+    )
+
+
+def check(
+    road: Road, effects: Effects, calls: Iterable[str], *, safe: bool, interrupted: bool | None = False
+) -> None:
+    """What holds for each of these calls, which had their conversation to themselves, whatever befell it. None is for
+    an interruption that may have come before its end or after it."""
+    for call in calls:
+        said = f"{call}: {log_of(road, call)}, effects {effects.of(call)}"
+        [(how, attempt, result)] = rows(
+            road, "SELECT status, attempt, result FROM tool_calls WHERE tool_call_id = %s", call
+        )
+        starts = _applied(road, call, STARTED)
+        ends = _applied(road, call, RESULT, CANCEL)
+        done = effects.of(call)
+        assert how in SETTLED, said
+        assert len(ends) == (0 if how == "forgotten" else 1), said
+        assert (len(starts) >= 1) == (how != "forgotten"), said
+        assert len({key for _, key in done}) <= 1, said
+        if not safe:
+            assert len(done) <= 1, said
+            assert len(starts) <= 1, said
+            assert how != "forgotten" or not done, said
+        if how == "done":
+            # The effect that it speaks of happened, on the attempt that the ledger names.
+            assert result == {"attempt": attempt}, said
+            assert attempt in [one for one, _ in done], said
+        # It asked for a run when it ended, if nobody had interrupted it.
+        runs = rows(road, "SELECT status FROM runs WHERE context_id = %s", call.rpartition("-")[0])
+        assert len(runs) in {None: (1, 2), True: (1,), False: (2,)}[interrupted], (said, runs)
+
+
+def log_of(road: Road, call: str) -> list[tuple[str, str, str | None, Any]]:
+    """Type, outcome, reason and attempt of every frame of a call."""
+    found: list[tuple[str, str, str | None, Any]] = rows(
+        road,
+        "SELECT type, outcome, reason, (payload ->> 'call_attempt')::int FROM frames "
+        "WHERE tool_call_id = %s ORDER BY version",
+        call,
+    )
+    return found
+
+
+def _applied(road: Road, call: str, *types: str) -> list[dict[str, Any]]:
+    found = rows(
+        road,
+        "SELECT payload::text FROM frames "
+        "WHERE tool_call_id = %s AND type = ANY (%s) AND outcome = 'applied' ORDER BY version",
+        call,
+        list(types),
+    )
+    return [json.loads(payload) for (payload,) in found]

@@ -1,0 +1,77 @@
+"""Calls among workers and projectors that die and freeze, many times over: run by `make chaos`, not by `make test`.
+
+Each round draws what befalls three workers and a projector, and which conversations are interrupted, from a seed that
+is printed with the schedule: CHAOS_SEED=... plays the same rounds again, CHAOS_ROUNDS=... sets how many there are.
+"""
+
+import os
+import random
+import signal
+from contextlib import ExitStack
+
+from tests.integration.call_accounts import ask_for, check, interrupt, until_at_rest
+from tests.integration.killable import AT_ONCE, projector
+from tests.integration.killable import Plan as ProjectorPlan
+from tests.integration.killable_tools import DOOMED, LASTING, Effects, Plan, tools
+from tests.integration.road import road_of_its_own  # noqa: F401  # a fixture
+
+SEED = int(os.environ.get("CHAOS_SEED", random.SystemRandom().randrange(1 << 32)))
+ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "30"))
+CHECK_EVERY = 5
+TALKS = 12
+
+POINTS = (
+    *("before claim", "after claim", "before commit", "after commit", "claimed"),
+    *("send FunctionCallInProgressFrame", "sent FunctionCallInProgressFrame", "in progress", "folded"),
+    *("before the handler", "in the handler", "effect", "answered"),
+    *("send FunctionCallResultFrame", "sent FunctionCallResultFrame", "result"),
+    *("before settling", "after settling", "after take-over"),
+)
+PROJECTOR_POINTS = (
+    "before load",
+    "after commit",
+    "after send",
+    f"before {AT_ONCE}",
+    f"after sending {AT_ONCE}",
+)
+NAMES = {"unsafe": False, "safe": True}
+
+
+def test_calls_are_run_once_whatever_befalls_those_who_work_on_them(road, tmp_path):
+    draw = random.Random(SEED)
+    effects = Effects(tmp_path / "effects.sqlite")
+    print(f"\nCHAOS_SEED={SEED} CHAOS_ROUNDS={ROUNDS}")
+    for number in range(1, ROUNDS + 1):
+        plans = [Plan(draw.choice(POINTS), draw.choice([signal.SIGKILL, signal.SIGSTOP])) for _ in range(3)]
+        at = draw.choice(PROJECTOR_POINTS)
+        talks = {
+            f"{word}-{number}-{place}": (word, draw.random() < 0.3)
+            for place, word in enumerate(draw.choices(list(NAMES), k=TALKS))
+        }
+        said = [f"{plan.signal.name} {plan.point}" for plan in plans]
+        print(f"{number}: {'; '.join(said)}; the projector {at}", flush=True)
+        _round(road, effects, tmp_path / "effects.sqlite", str(number), plans, at, talks)
+        if number % CHECK_EVERY == 0 or number == ROUNDS:
+            road.check(every=20)
+
+
+def _round(road, effects, path, number, plans, at, talks):
+    """The workers share a service. Another one finishes what they leave; then those who were frozen come back."""
+    short, long = (road.settings.model_copy(update=update) for update in (DOOMED, LASTING))
+    with ExitStack() as stack:
+        dying = stack.enter_context(projector(road.settings, ProjectorPlan(at)))
+        dying.arm()
+        workers = [stack.enter_context(tools(short, NAMES, path, f"round-{number}", plan)) for plan in plans]
+        calls = {talk: ask_for(road, talk, word)[0] for talk, (word, _) in talks.items()}
+        heir = stack.enter_context(tools(long, NAMES, path, f"heir-{number}"))
+        living = stack.enter_context(projector(road.settings))
+        interrupt(road, *(talk for talk, (_, interrupted) in talks.items() if interrupted))
+        until_at_rest(road, calls.values())
+        for worker, plan in zip(workers, plans, strict=True):
+            if plan.signal == signal.SIGSTOP:
+                worker.send(signal.SIGCONT)
+                assert worker.stop() == 0
+        assert heir.stop() == 0
+        road.until_idle(living)
+        for talk, (word, interrupted) in talks.items():
+            check(road, effects, [calls[talk]], safe=NAMES[word], interrupted=None if interrupted else False)

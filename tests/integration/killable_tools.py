@@ -1,0 +1,257 @@
+"""The function service in a process that dies or freezes where it is told to, with tools whose effects can be counted.
+
+An effect is a row in a SQLite file: it is there when the process is dead, and when Kafka and Postgres are away.
+
+A point is each step that the service names, `in the handler` (nothing done yet), `effect` (the row is written), and
+`send TYPE` and `sent TYPE` (before a frame of that type is given to Kafka, and once Kafka has acknowledged it, which
+the service does not know yet). The code under test knows nothing of these last four: what it calls is wrapped here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from aiokafka.conn import AIOKafkaConnection
+from tests.integration.killable_worker import quick_to_notice
+
+from frameledger_services import life
+from frameledger_services.event_log.sender import Sender
+from frameledger_services.functions import FunctionRegistry, FunctionService
+from frameledger_services.settings import Settings
+from frameledger_services.work import intake, living
+
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["tests.integration.killable", "tests.integration.answerers", __name__])
+
+DEADLINE = 60.0
+LOOK_AGAIN = 0.02
+_NOTHING_TELLS = threading.Event()
+"""Never set: of a row in SQLite and of a stopped process nobody is told, so they are looked for again."""
+
+DOOMED = {"work_lease_secs": 1.0, "work_heartbeat_secs": 0.1}
+"""Of those who die: nobody waits for them for long."""
+
+LASTING = {"work_lease_secs": 2.5, "work_heartbeat_secs": 0.1, "work_drain_secs": 5.0}
+"""Of those who do not: a busy machine is no reason to take their work away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What befalls a process: when it first comes to `point`, it sends itself `signal`."""
+
+    point: str | None = None
+    signal: signal.Signals = signal.SIGKILL
+
+    holds: bool = False
+    """Handlers that have had their effect wait until the test lets them go."""
+
+    timeout_secs: float = 60.0
+    """How long a call has."""
+
+    deaf: bool = False
+    """It hears no cancellations."""
+
+    broker: tuple[int, int] | None = None
+    """Connections to the first of these ports go to the second one."""
+
+
+class Effects:
+    """What the tools did, by call: on which attempt, with which idempotency key."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with closing(self._open()) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("CREATE TABLE IF NOT EXISTS effects (call TEXT, attempt INTEGER, key TEXT)")
+
+    def add(self, call: str, attempt: int, key: str) -> None:
+        with closing(self._open()) as connection:
+            connection.execute("INSERT INTO effects VALUES (?, ?, ?)", (call, attempt, key))
+
+    def of(self, call: str) -> list[tuple[int, str]]:
+        with closing(self._open()) as connection:
+            return connection.execute(
+                "SELECT attempt, key FROM effects WHERE call = ? ORDER BY rowid", (call,)
+            ).fetchall()
+
+    def until(self, *calls: str) -> None:
+        """Wait until each of these calls has had its effect."""
+        until = time.monotonic() + DEADLINE
+        while missing := [call for call in calls if not self.of(call)]:
+            assert time.monotonic() < until, f"these had no effect: {missing}"
+            _NOTHING_TELLS.wait(LOOK_AGAIN)
+
+    def _open(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=DEADLINE, isolation_level=None)
+        connection.execute("PRAGMA synchronous=OFF")
+        return connection
+
+
+class Tools:
+    """The process, seen from the test."""
+
+    def __init__(
+        self, settings: Settings, tools: Mapping[str, bool], effects: Path, service: str, plan: Plan
+    ) -> None:
+        self._heard, said = _processes.Pipe(duplex=False)
+        self._released = _processes.Event()
+        self._process = _processes.Process(
+            target=_serve, args=(settings, dict(tools), effects, service, plan, self._released, said)
+        )
+        self._process.start()
+        said.close()
+        self.pid: int = self._process.pid or 0
+
+    def hear(self) -> str:
+        """The next that it says: `alive`, `stopped` by a handler, or the name of its point when it has come to it."""
+        assert self._heard.poll(DEADLINE), "the service says nothing"
+        said: str = self._heard.recv()
+        return said
+
+    def alive(self) -> None:
+        """Wait until it has been given partitions."""
+        assert self.hear() == "alive"
+
+    def release(self) -> None:
+        """Handlers go on, those that come too."""
+        self._released.set()
+
+    def frozen(self) -> None:
+        """Wait until it has stopped itself."""
+        until = time.monotonic() + DEADLINE
+        while psutil.Process(self.pid).status() != psutil.STATUS_STOPPED:
+            assert time.monotonic() < until, "the service did not come to its point"
+            _NOTHING_TELLS.wait(LOOK_AGAIN)
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def ended(self) -> int:
+        """Wait for its end; its exit code, below zero for a signal."""
+        self._process.join(DEADLINE)
+        assert self._process.exitcode is not None, "the service does not end"
+        return self._process.exitcode
+
+    def stop(self) -> int:
+        """Ask it to end, as `frameledger down` does; its exit code."""
+        self.send(signal.SIGTERM)
+        return self.ended()
+
+    def kill(self) -> None:
+        """Whatever became of it: nothing is left."""
+        self._process.kill()
+        self._process.join()
+
+
+@contextmanager
+def tools(
+    settings: Settings, names: Mapping[str, bool], effects: Path, service: str, plan: Plan | None = None
+):
+    """A process that serves functions of these names, each safe to retry or not, for as long as the block lasts."""
+    started = Tools(settings, names, effects, service, plan or Plan())
+    try:
+        yield started
+    finally:
+        started.kill()
+
+
+def _serve(
+    settings: Settings,
+    names: Mapping[str, bool],
+    path: Path,
+    service: str,
+    plan: Plan,
+    released: Any,
+    said: Any,
+) -> None:
+    effects, reach = Effects(path), _reaching(plan, said.send)
+    _wrap(plan, reach)
+
+    async def handle(params: Any) -> None:
+        reach("in the handler")
+        effects.add(params.tool_call_id, params.call_attempt, params.idempotency_key)
+        reach("effect")
+        try:
+            while plan.holds and not released.is_set():
+                await asyncio.to_thread(released.wait, LOOK_AGAIN)
+        except asyncio.CancelledError:
+            said.send("stopped")
+            raise
+        await params.result_callback({"attempt": params.call_attempt})
+
+    async def passing(step: str) -> None:
+        reach(step)
+
+    async def serve(stopping: asyncio.Event) -> None:
+        registry = FunctionRegistry()
+        for name, safe in names.items():
+            registry.register_function(name, handle, safe_to_retry=safe)
+        functions = FunctionService(
+            settings,
+            registry,
+            service=service,
+            function_call_timeout_secs=plan.timeout_secs,
+            stop_secs=1.0,
+            passing=passing,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            telling = tasks.create_task(_tell_alive(functions, said))
+            await functions.run(stopping)
+            telling.cancel()
+
+    life.live(serve)
+
+
+async def _tell_alive(functions: FunctionService, said: Any) -> None:
+    await functions.worker_id()
+    said.send("alive")
+
+
+def _reaching(plan: Plan, say: Callable[[str], None]) -> Callable[[str], None]:
+    left = [plan.point]
+
+    def reach(name: str) -> None:
+        if left == [name]:
+            left.clear()
+            say(name)
+            os.kill(os.getpid(), plan.signal)
+
+    return reach
+
+
+def _wrap(plan: Plan, reach: Callable[[str], None]) -> None:
+    send, connect = Sender.send, AIOKafkaConnection.connect
+
+    async def send_and_tell(self: Any, topic: str, partition: int, record: Any) -> Any:
+        kind = json.loads(record.value)["type"]
+        reach(f"send {kind}")
+        future = await send(self, topic, partition, record)
+        future.add_done_callback(lambda _: reach(f"sent {kind}"))
+        return future
+
+    async def connect_elsewhere(self: Any) -> Any:
+        if plan.broker is not None and self._port == plan.broker[0]:
+            self._port = plan.broker[1]
+        return await connect(self)
+
+    async def hear_nothing(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    setattr(Sender, "send", send_and_tell)  # noqa: B010  # mypy knows that it is a method
+    AIOKafkaConnection.connect = connect_elsewhere
+    vars(intake)["consumer"] = quick_to_notice
+    if plan.deaf:
+        vars(living)["follow"] = hear_nothing

@@ -1,0 +1,574 @@
+"""Calls when those who work on them are killed, frozen or cut off: counted by what the tools did.
+
+Whatever happens: no call of an unsafe function has two effects, none that was interrupted before it began has any, each
+that was started is settled once, and the ledger says how.
+"""
+
+import json
+import signal
+from contextlib import ExitStack, contextmanager
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from pydantic import SecretStr
+from tests.integration import databases
+from tests.integration.answerers import Plan as InferencePlan
+from tests.integration.answerers import answerer, ask, frame, rows, spoken
+from tests.integration.call_accounts import (
+    RESULT,
+    ask_for,
+    check,
+    interrupt,
+    log_of,
+    status,
+    until,
+    until_at_rest,
+)
+from tests.integration.killable import ALWAYS_AT_ONCE, AT_ONCE, projector
+from tests.integration.killable import Plan as ProjectorPlan
+from tests.integration.killable_tools import DOOMED, LASTING, Effects, Plan, tools
+from tests.integration.road import made
+from tests.integration.timekeeper_process import stopped, timekeeper
+from tests.integration.wire import wire
+
+from frameledger_services.embedded import postgres as embedded_postgres
+from frameledger_services.embedded.ports import choose
+from frameledger_services.store import schema
+
+UNSAFE = {
+    "claim": ("before claim", "done", 1),
+    "claimed": ("after claim", "done", 1),
+    "uncommitted": ("before commit", "done", 1),
+    "begun": ("claimed", "done", 1),
+    "unsent": ("send FunctionCallInProgressFrame", "done", 1),
+    "sent": ("sent FunctionCallInProgressFrame", "ambiguous", 0),
+    "acknowledged": ("in progress", "ambiguous", 0),
+    "folded": ("folded", "ambiguous", 0),
+    "read": ("before the handler", "ambiguous", 0),
+    "entered": ("in the handler", "ambiguous", 0),
+    "effect": ("effect", "ambiguous", 1),
+    "answered": ("answered", "ambiguous", 1),
+    "result": ("send FunctionCallResultFrame", "ambiguous", 1),
+    "resulted": ("sent FunctionCallResultFrame", "done", 1),
+    "over": ("result", "done", 1),
+    "settling": ("before settling", "done", 1),
+    "settled": ("after settling", "done", 1),
+}
+"""By a short name: where the worker is killed, what the ledger says in the end, and how many effects there are."""
+
+SAFE = {
+    "begun": ("claimed", 1),
+    "unsent": ("send FunctionCallInProgressFrame", 2),
+    "read": ("before the handler", 1),
+    "entered": ("in the handler", 1),
+    "effect": ("effect", 2),
+    "answered": ("answered", 2),
+    "result": ("send FunctionCallResultFrame", 2),
+    "resulted": ("sent FunctionCallResultFrame", 1),
+}
+"""The same of functions that may run again, which do not wait for the log: how many effects there are at most."""
+
+BEGUN = ("folded", "read", "entered", "effect", "answered", "result")
+NOT_BEGUN = ("claim", "claimed", "begun", "unsent")
+"""Where an unsafe call that is interrupted when its worker is dead is found to be running, and where it is not."""
+
+
+@contextmanager
+def a_road(kafka, database_server, migrated_template):
+    with ExitStack() as kept:
+
+        def another_database():
+            return kept.enter_context(databases.made(database_server, template=migrated_template))[1]
+
+        yield kept.enter_context(made(kafka.bootstrap_servers, another_database(), another_database))
+
+
+@pytest.fixture(scope="module", name="road")
+def one_road_for_many(kafka, database_server, migrated_template):
+    """For all that breaks neither servers nor the projector. In the end its tables are what its log says."""
+    with a_road(kafka, database_server, migrated_template) as road:
+        with projector(road.settings) as running:
+            yield road
+            road.until_idle(running)
+        road.check()
+
+
+@pytest.fixture(name="road_without_projector")
+def a_road_of_its_own(kafka, database_server, migrated_template):
+    with a_road(kafka, database_server, migrated_template) as road:
+        yield road
+
+
+@pytest.fixture(name="effects_path")
+def an_effects_path(tmp_path):
+    return tmp_path / "effects.sqlite"
+
+
+@pytest.fixture(name="effects")
+def the_effects(effects_path):
+    return Effects(effects_path)
+
+
+def doomed(road):
+    return road.settings.model_copy(update=DOOMED)
+
+
+def lasting(road):
+    return road.settings.model_copy(update=LASTING)
+
+
+def kill_all(stack, road, effects_path, points, *, safe):
+    """A worker for each point, which serves one function, is asked for it, and dies there; the calls, by point."""
+    word = "safe" if safe else "unsafe"
+    processes, calls = {}, {}
+    for name, point in points.items():
+        function = f"{word}_{name}"
+        processes[name] = stack.enter_context(
+            tools(doomed(road), {function: safe}, effects_path, f"{function}-{stack.name}", Plan(point))
+        )
+        [calls[name]] = ask_for(road, f"{function}-{stack.name}", function)
+    for name, process in processes.items():
+        assert process.ended() == -signal.SIGKILL, name
+    return calls
+
+
+class Stack(ExitStack):
+    """Processes of one test, whose names it is part of."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.name = name
+
+
+def test_whatever_step_a_worker_is_killed_at_an_unsafe_call_has_its_effect_once_at_most(
+    road, effects, effects_path
+):
+    with Stack("killed") as stack:
+        calls = kill_all(
+            stack, road, effects_path, {name: point for name, (point, *_) in UNSAFE.items()}, safe=False
+        )
+        stack.enter_context(
+            tools(lasting(road), {f"unsafe_{name}": False for name in UNSAFE}, effects_path, "heir")
+        )
+        until_at_rest(road, calls.values())
+    found = {name: (status(road, call), len(effects.of(call))) for name, call in calls.items()}
+    assert found == {name: (how, count) for name, (_, how, count) in UNSAFE.items()}
+    check(road, effects, calls.values(), safe=False)
+
+
+def test_whatever_step_a_worker_is_killed_at_a_safe_call_is_done(road, effects, effects_path):
+    with Stack("killed") as stack:
+        calls = kill_all(
+            stack, road, effects_path, {name: point for name, (point, _) in SAFE.items()}, safe=True
+        )
+        stack.enter_context(
+            tools(lasting(road), {f"safe_{name}": True for name in SAFE}, effects_path, "safe-heir")
+        )
+        until_at_rest(road, calls.values())
+    for name, call in calls.items():
+        assert status(road, call) == "done", name
+        assert 1 <= len(effects.of(call)) <= SAFE[name][1], name
+    check(road, effects, calls.values(), safe=True)
+
+
+@pytest.mark.parametrize("safe", [False, True], ids=["unsafe", "safe"])
+def test_a_call_that_is_interrupted_when_its_worker_is_dead_is_not_run(road, effects, effects_path, safe):
+    begun = ("sent", *BEGUN) if not safe else ("effect", "answered")
+    points = {name: UNSAFE[name][0] for name in (*NOT_BEGUN, *begun)}
+    if safe:
+        # These do not wait for the log.
+        points |= {"sent": UNSAFE["sent"][0]}
+    with Stack("interrupted") as stack:
+        calls = kill_all(stack, road, effects_path, points, safe=safe)
+        before = {name: effects.of(call) for name, call in calls.items()}
+        interrupt(road, *(call.rpartition("-")[0] for call in calls.values()))
+        word = "safe" if safe else "unsafe"
+        heir = {f"{word}_{name}": safe for name in points}
+        stack.enter_context(tools(lasting(road), heir, effects_path, f"heir-of-interrupted-{word}"))
+        until_at_rest(road, calls.values())
+    assert {name: effects.of(call) for name, call in calls.items()} == before
+    found = {name: status(road, call) for name, call in calls.items()}
+    if safe:
+        assert found["sent"] == "cancelled"
+        assert set(found.values()) <= {"cancelled", "forgotten"}, found
+    else:
+        assert found == dict.fromkeys(NOT_BEGUN, "forgotten") | dict.fromkeys(begun, "ambiguous")
+    check(road, effects, calls.values(), safe=safe, interrupted=True)
+
+
+def test_a_worker_that_wakes_up_when_its_call_is_another_ones_changes_nothing(road, effects, effects_path):
+    """What it had been given to publish may go out when it wakes: it is on the log, ignored."""
+    points = {
+        "unsent": ("send FunctionCallInProgressFrame", False, "done", 1),
+        "read": ("before the handler", False, "ambiguous", 0),
+        "effect": ("effect", False, "ambiguous", 1),
+        "again": ("effect", True, "done", 2),
+        "late": (f"send {RESULT}", False, "ambiguous", 1),
+        "later": (f"send {RESULT}", True, "done", 2),
+    }
+    with ExitStack() as stack:
+        calls, frozen = {}, []
+        for name, (point, safe, *_) in points.items():
+            names, plan = {f"frozen_{name}": safe}, Plan(point, signal.SIGSTOP)
+            frozen.append(
+                stack.enter_context(tools(doomed(road), names, effects_path, f"frozen-{name}", plan))
+            )
+            [calls[name]] = ask_for(road, f"frozen-{name}", f"frozen_{name}")
+        for one in frozen:
+            one.frozen()
+        names = {f"frozen_{name}": safe for name, (_, safe, *_) in points.items()}
+        heir = stack.enter_context(tools(lasting(road), names, effects_path, "heir-of-the-frozen"))
+        until_at_rest(road, calls.values())
+        for one in frozen:
+            one.send(signal.SIGCONT)
+        for name in ("late", "later"):
+            road.until(
+                "SELECT EXISTS (SELECT FROM frames WHERE tool_call_id = %s AND type = %s AND outcome = 'ignored' "
+                "AND payload ->> 'call_attempt' = '1')",
+                calls[name],
+                RESULT,
+            )
+        assert {one.stop() for one in [*frozen, heir]} == {0}
+    for name, (_, safe, how, count) in points.items():
+        call = calls[name]
+        assert (status(road, call), len(effects.of(call))) == (how, count), log_of(road, call)
+        check(road, effects, [call], safe=safe)
+
+
+def test_workers_come_and_go_while_calls_run_and_each_is_run_once(road, effects, effects_path):
+    """The group deals its partitions out anew each time; one that is killed leaves its calls ambiguous."""
+    calls: list[str] = []
+
+    def ask_some():
+        some = [ask_for(road, f"group-{len(calls) + number}", "group")[0] for number in range(6)]
+        calls.extend(some)
+        effects.until(*some)
+
+    with ExitStack() as stack:
+
+        def join():
+            one = stack.enter_context(
+                tools(lasting(road), {"group": False}, effects_path, "group", Plan(holds=True))
+            )
+            one.alive()
+            ask_some()
+            return one
+
+        first, second, third = join(), join(), join()
+        until(road, calls, "running")
+        by_second = [
+            call
+            for call, worker in rows(
+                road, "SELECT tool_call_id, worker FROM tool_calls WHERE tool_call_id = ANY (%s)", calls
+            )
+            if f"/{second.pid}/" in worker
+        ]
+        assert by_second
+        second.kill()
+        first.release()
+        third.release()
+        ask_some()
+        until_at_rest(road, calls)
+        assert [first.stop(), third.stop()] == [0, 0]
+    for call in calls:
+        assert status(road, call) == ("ambiguous" if call in by_second else "done"), call
+        assert len(effects.of(call)) == 1, call
+    check(road, effects, calls, safe=False)
+
+
+def test_a_worker_that_is_cut_off_from_kafka_keeps_its_call_and_reports_when_it_is_back(
+    road, effects, effects_path
+):
+    broker = int(road.settings.kafka_bootstrap_servers.rpartition(":")[2])
+    with wire(broker) as to_kafka, ExitStack() as stack:
+        cut_off = stack.enter_context(
+            tools(
+                lasting(road).model_copy(update={"kafka_bootstrap_servers": f"127.0.0.1:{to_kafka.port}"}),
+                {"kafka": False},
+                effects_path,
+                "kafka",
+                Plan(holds=True, broker=(broker, to_kafka.port)),
+            )
+        )
+        [kept] = ask_for(road, "kafka-kept", "kafka")
+        effects.until(kept)
+        until(road, [kept], "running")
+        to_kafka.cut()
+        cut_off.release()
+        # The group notices, and gives the partitions to another one, who does what comes; it does not take the call.
+        other = stack.enter_context(tools(lasting(road), {"kafka": False}, effects_path, "kafka"))
+        [meanwhile] = ask_for(road, "kafka-meanwhile", "kafka")
+        until_at_rest(road, [meanwhile])
+        [[at]] = rows(road, "SELECT now()")
+        road.until("SELECT now() > %s + interval '3 s'", at)
+        assert status(road, kept) == "running"
+        to_kafka.mend()
+        until_at_rest(road, [kept])
+        assert [cut_off.stop(), other.stop()] == [0, 0]
+    [[worker]] = rows(road, "SELECT worker FROM tool_calls WHERE tool_call_id = %s", kept)
+    assert f"/{cut_off.pid}/" in worker
+    for call in (kept, meanwhile):
+        assert (status(road, call), len(effects.of(call))) == ("done", 1)
+    check(road, effects, [kept, meanwhile], safe=False)
+
+
+def test_a_worker_that_is_cut_off_from_postgres_loses_its_calls_and_comes_back_as_another_one(
+    road, effects, effects_path
+):
+    names = {"postgres_unsafe": False, "postgres_safe": True}
+    port = int(conninfo_to_dict(road.address)["port"])
+    with wire(port) as to_postgres, ExitStack() as stack:
+        address = SecretStr(make_conninfo(road.address, host="127.0.0.1", port=to_postgres.port))
+        cut_off = stack.enter_context(
+            tools(
+                doomed(road).model_copy(update={"database_url": address}),
+                names,
+                effects_path,
+                "postgres",
+                Plan(holds=True),
+            )
+        )
+        cut_off.alive()
+        [unsafe] = ask_for(road, "postgres-unsafe", "postgres_unsafe")
+        [safe] = ask_for(road, "postgres-safe", "postgres_safe")
+        effects.until(unsafe, safe)
+        until(road, [unsafe, safe], "running")
+        to_postgres.cut()
+        assert [cut_off.hear(), cut_off.hear()] == ["stopped", "stopped"]
+        with tools(lasting(road), names, effects_path, "heir-of-postgres") as heir:
+            until_at_rest(road, [unsafe, safe])
+            assert heir.stop() == 0
+        [back] = ask_for(road, "postgres-back", "postgres_unsafe")
+        cut_off.release()
+        to_postgres.mend()
+        until_at_rest(road, [back])
+        assert cut_off.stop() == 0
+    calls = {unsafe: ("ambiguous", 1), safe: ("done", 2), back: ("done", 1)}
+    assert {call: (status(road, call), len(effects.of(call))) for call in calls} == calls
+    check(road, effects, [unsafe, back], safe=False)
+    check(road, effects, [safe], safe=True)
+
+
+def test_an_interruption_stops_a_call_whose_worker_hears_no_cancellations(road, effects, effects_path):
+    plan = Plan(holds=True, deaf=True)
+    with tools(lasting(road), {"deaf": False}, effects_path, "deaf", plan) as deaf:
+        [call] = ask_for(road, "deaf", "deaf")
+        effects.until(call)
+        until(road, [call], "running")
+        deaf.alive()
+        interrupt(road, "deaf")
+        assert deaf.hear() == "stopped"
+        until_at_rest(road, [call])
+        assert deaf.stop() == 0
+    assert (status(road, call), len(effects.of(call))) == ("cancelled", 1)
+    check(road, effects, [call], safe=False, interrupted=True)
+
+
+def test_the_timekeeper_settles_what_the_dead_left_and_nothing_of_it_is_run_when_somebody_comes(
+    road, effects, effects_path
+):
+    quick = {
+        "timekeeper_every_secs": 0.1,
+        "timekeeper_interrupted_call_secs": 0.1,
+        "timekeeper_call_unserved_secs": 0.1,
+        "timekeeper_call_grace_secs": 0.0,
+    }
+    left = {
+        "claimed": ("claimed", False, "failed", 0),
+        "overdue": ("effect", False, "ambiguous", 1),
+        "interrupted": ("effect", False, "ambiguous", 1),
+        "stopped": ("sent FunctionCallInProgressFrame", True, "cancelled", None),
+    }
+    calls, names = {}, {f"left_{name}": safe for name, (_, safe, *_) in left.items()}
+    with ExitStack() as stack:
+        processes = {}
+        for name, (point, safe, *_) in left.items():
+            plan = Plan(point, timeout_secs=5.0 if name == "overdue" else 60.0)
+            served = {f"left_{name}": safe}
+            processes[name] = stack.enter_context(
+                tools(doomed(road), served, effects_path, f"left-{name}", plan)
+            )
+        for name, process in processes.items():
+            process.alive()
+            [calls[name]] = ask_for(road, f"left-{name}", f"left_{name}")
+        for process in processes.values():
+            assert process.ended() == -signal.SIGKILL
+        interrupt(road, "left-interrupted", "left-stopped")
+        before = {name: effects.of(call) for name, call in calls.items()}
+        with timekeeper(road.settings.model_copy(update=quick), lease_secs=1.0) as keeper:
+            until(road, calls.values())
+            assert stopped(keeper) == 0
+        heir = stack.enter_context(tools(lasting(road), names, effects_path, "too-late"))
+        [afterwards] = ask_for(road, "left-afterwards", "left_overdue")
+        until_at_rest(road, [*calls.values(), afterwards])
+        assert heir.stop() == 0
+    assert {name: effects.of(call) for name, call in calls.items()} == before
+    for name, (_, _, how, count) in left.items():
+        assert status(road, calls[name]) == how, (name, log_of(road, calls[name]))
+        assert count is None or len(effects.of(calls[name])) == count, name
+    check(road, effects, [calls["claimed"], calls["overdue"], afterwards], safe=False)
+    check(road, effects, [calls["interrupted"]], safe=False, interrupted=True)
+    check(road, effects, [calls["stopped"]], safe=True, interrupted=True)
+
+
+def test_while_postgres_is_away_calls_end_as_they_can_and_none_is_run_twice(
+    kafka, tmp_path, effects, effects_path
+):
+    """One handler ends within its lease, and what it said is on the log. The others' workers lose their lease."""
+    with ExitStack() as kept:
+        port = choose(0)
+
+        def start():
+            stack = ExitStack()
+            server = stack.enter_context(
+                embedded_postgres.running(tmp_path / "p", port=port, settings={"fsync": "off"})
+            )
+            kept.push(stack)
+            return stack, server
+
+        stop, postgres = start()
+        schema.migrate(postgres.dsn)
+        with psycopg.connect(postgres.dsn, autocommit=True) as connection:
+            connection.execute("CREATE DATABASE offline TEMPLATE frameledger")
+        offline = postgres.dsn_of("offline")
+        road = kept.enter_context(made(kafka.bootstrap_servers, postgres.dsn, lambda: offline))
+        running = kept.enter_context(projector(road.settings))
+        lives = {"quick": lasting(road), "lost": doomed(road)}
+        served = {"quick": {"quick": False}, "lost": {"lost": False, "lost_safe": True}}
+        workers = {
+            name: kept.enter_context(tools(settings, served[name], effects_path, name, Plan(holds=True)))
+            for name, settings in lives.items()
+        }
+        names = ["quick", "lost", "lost_safe"]
+        [quick, lost, safe] = [call for name in names for call in ask_for(road, name, name)]
+        effects.until(quick, lost, safe)
+        until(road, [quick, lost, safe], "running")
+        stop.close()
+        workers["quick"].release()
+        asked_meanwhile = ask_for(road, "meanwhile", "lost")
+        assert [workers["lost"].hear() for _ in range(3)] == ["alive", "stopped", "stopped"]
+        workers["lost"].release()
+        start()
+        until_at_rest(road, [quick, lost, safe, *asked_meanwhile])
+        assert {one.stop() for one in workers.values()} == {0}
+        calls = {
+            quick: ("done", 1),
+            lost: ("ambiguous", 1),
+            safe: ("done", 2),
+            asked_meanwhile[0]: ("done", 1),
+        }
+        assert {call: (status(road, call), len(effects.of(call))) for call in calls} == calls
+        check(road, effects, [quick, lost, *asked_meanwhile], safe=False)
+        check(road, effects, [safe], safe=True)
+        road.until_idle(running)
+        road.check()
+
+
+def test_whatever_step_the_projector_is_killed_at_a_call_runs_once(
+    road_without_projector, effects, effects_path
+):
+    """It dies in the batch that has the call's dispatch, then in that of its start, then in that of its result."""
+    road = road_without_projector
+    rounds = (
+        ("after commit", f"before {AT_ONCE}", f"after sending {AT_ONCE}"),
+        ("after send", f"after sending {AT_ONCE}", "after commit"),
+        (f"before {AT_ONCE}", "after commit", "before send"),
+    )
+    calls = []
+    for number, (at_dispatch, at_start, at_result) in enumerate(rounds):
+        name = f"projected_{number}"
+        with ExitStack() as stack:
+            with doomed_projector(road, at_dispatch) as running:
+                running.arm()
+                calls += ask_for(road, name, name)
+                assert running.ended() == -signal.SIGKILL
+            with doomed_projector(road, at_start) as running:
+                running.arm()
+                worker = stack.enter_context(
+                    tools(lasting(road), {name: False}, effects_path, name, Plan(holds=True))
+                )
+                assert running.ended() == -signal.SIGKILL
+            with doomed_projector(road, at_result) as running:
+                effects.until(calls[-1])
+                road.until_idle(running)
+                running.arm()
+                worker.release()
+                assert running.ended() == -signal.SIGKILL
+            with doomed_projector(road, None):
+                until_at_rest(road, calls)
+            assert worker.stop() == 0
+    assert [(status(road, call), len(effects.of(call))) for call in calls] == [("done", 1)] * len(calls)
+    check(road, effects, calls, safe=False)
+    with doomed_projector(road, None):
+        pass
+    road.check()
+
+
+@contextmanager
+def doomed_projector(road, point):
+    """Once it is armed, it dies there."""
+    with projector(road.settings, ProjectorPlan(point=point, member="it", small=ALWAYS_AT_ONCE)) as running:
+        road.until_idle(running)
+        yield running
+
+
+def test_whatever_step_the_inference_worker_is_killed_at_its_calls_run_once(
+    road, effects, effects_path, tmp_path
+):
+    """What a dead attempt announced and did not end is of a superseded generation: it is never run."""
+    script = tmp_path / "script.json"
+    script.write_text(
+        json.dumps(
+            {
+                "replies": [
+                    {"when": {"result_of": "inferred"}, "say": [{"text": "It is done."}]},
+                    {"say": [{"text": "Let me see."}, {"call": "inferred", "arguments": {}}]},
+                ]
+            }
+        )
+    )
+    scripted = {"inference_provider": "scripted", "inference_script": script}
+    points = (
+        "compose",
+        "publish FunctionCallsStartedFrame",
+        "published FunctionCallsStartedFrame",
+        "publish LLMFullResponseEndFrame",
+        "published LLMFullResponseEndFrame",
+    )
+    with ExitStack() as stack:
+        worker = stack.enter_context(tools(lasting(road), {"inferred": False}, effects_path, "inferred"))
+        dying = {}
+        for number, point in enumerate(points):
+            model = f"{point} model"
+            dying[point] = stack.enter_context(
+                answerer(
+                    doomed(road).model_copy(update=scripted),
+                    InferencePlan(point),
+                    models=[model],
+                    service=f"dying-inference-{number}",
+                )
+            )
+            naming = frame("LLMUpdateSettingsFrame", settings={"model": model})
+            ask(road, point, "Please.", naming)
+        for point, one in dying.items():
+            assert one.ended() == -signal.SIGKILL, point
+        heir = stack.enter_context(
+            answerer(lasting(road).model_copy(update=scripted), service="heir-of-inference")
+        )
+        for point in points:
+            road.until(
+                "SELECT count(*) = 2 AND bool_and(status = 'ended') FROM runs WHERE context_id = %s", point
+            )
+        assert [worker.stop(), heir.stop()] == [0, 0]
+    for point in points:
+        assert spoken(road, point)[-1] == ("assistant", "It is done."), point
+        calls = rows(
+            road,
+            "SELECT tool_call_id, status FROM tool_calls WHERE context_id = %s ORDER BY requested_version",
+            point,
+        )
+        assert [how for _, how in calls] == ["forgotten"] * (len(calls) - 1) + ["done"], point
+        # Two attempts may have given their calls the same id.
+        assert sum(len(effects.of(call)) for call in {call for call, _ in calls}) == 1, (point, calls)
+        assert len(effects.of(calls[-1][0])) == 1, point

@@ -1,0 +1,168 @@
+"""`frameledger run functions`, `frameledger calls`, and the examples in infra/examples, as a user runs them."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.integration.toolbench import CONNECTIONS_LEFT_OPEN, DEADLINE, called, stage, talking
+from typer.testing import CliRunner
+
+from frameledger_services.cli import application
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "infra" / "examples"
+
+
+pytestmark = CONNECTIONS_LEFT_OPEN
+
+
+@pytest.fixture(scope="module", name="settings")
+def a_stage(kafka, database_server, migrated_template):
+    with stage(kafka, database_server, migrated_template) as settings:
+        yield settings
+
+
+def environment(settings):
+    return {
+        "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap_servers,
+        "FRAMELEDGER_DATABASE_URL": settings.database_url.get_secret_value(),
+        "FRAMELEDGER_TOPIC_PREFIX": settings.topic_prefix,
+        "FRAMELEDGER_WORK_LEASE_SECS": str(settings.work_lease_secs),
+        "FRAMELEDGER_WORK_HEARTBEAT_SECS": str(settings.work_heartbeat_secs),
+    }
+
+
+@pytest.fixture
+def command(settings, monkeypatch, tmp_path):
+    """Run a command with the settings of this test's road."""
+    for name, value in environment(settings).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
+    return lambda *words: CliRunner().invoke(application(), list(words))
+
+
+@contextmanager
+def running(settings, *words):
+    """A process in the folder of the examples; it must end well when it is told to."""
+    process = subprocess.Popen(
+        [sys.executable, *words],
+        cwd=EXAMPLES,
+        env=os.environ | environment(settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield process
+        process.terminate()
+        output, _ = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 0, output
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    "words", [("-m", "frameledger_services", "run", "functions", "--module", "my_tools"), ("worker.py",)]
+)
+def test_both_examples_serve_their_functions(settings, command, words):
+    async def scenario():
+        async with talking(settings) as talk:
+            weather = called("get_weather", {"city": "Oslo", "unit": "fahrenheit"})
+            search = called("search", {"text": "cats"})
+            refund = called("refund", {"order": "7", "cents": 500})
+            await talk.call(weather, search, refund)
+            await talk.settled(weather.tool_call_id, search.tool_call_id)
+            await talk.settled(refund.tool_call_id, statuses=("waiting",))
+            assert (await talk.told(weather.tool_call_id))["degrees"] == 39.2
+            row = await talk.call_row(search.tool_call_id)
+            assert (row["result"], row["progress_count"]) == (["A page about cats."], 1)
+
+            listed = await asyncio.to_thread(command, "calls", "list", talk.context_id, "--json")
+            [line] = [json.loads(line) for line in listed.stdout.splitlines()]
+            assert (line["tool_call_id"], line["status"]) == (refund.tool_call_id, "waiting")
+            assert line["waiting_for"] == "approval of 500 cents for order 7"
+
+            words = (
+                "calls",
+                "answer",
+                talk.context_id,
+                refund.tool_call_id,
+                "--result",
+                '{"approved": true}',
+            )
+            answered = await asyncio.to_thread(command, *words)
+            assert (answered.exit_code, answered.stdout) == (
+                0,
+                f"The call {refund.tool_call_id} of {talk.context_id} is answered.\n",
+            )
+            assert (await talk.call_row(refund.tool_call_id))["result"] == {"approved": True}
+            again = await asyncio.to_thread(command, *words)
+            assert again.exit_code == 1
+            assert "has no waiting call" in again.stderr
+
+    with running(settings, *words) as process:
+        asyncio.run(scenario())
+        assert process.poll() is None
+
+
+def test_an_operator_says_what_became_of_an_ambiguous_call_once(settings, command, tmp_path, monkeypatch):
+    (tmp_path / "pay_tools.py").write_text(
+        "import os, signal\n"
+        "from frameledger_services.functions import FunctionRegistry\n"
+        "registry = FunctionRegistry()\n"
+        "@registry.register_direct_function\n"
+        "def pay(cents: int):\n"
+        "    'Pays.'\n"
+        f"    with open({str(tmp_path / 'paid')!r}, 'a') as file: file.write('paid')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+
+    def process():
+        words = ("-m", "frameledger_services", "run", "functions", "--module", "pay_tools")
+        return subprocess.Popen(
+            [sys.executable, *words], cwd=tmp_path, env=os.environ | environment(settings)
+        )
+
+    async def scenario():
+        async with talking(settings) as talk:
+            pay = called("pay", {"cents": 500})
+            dies = process()
+            await talk.call(pay)
+            assert await asyncio.to_thread(dies.wait, DEADLINE) < 0
+            takes_over = process()
+            try:
+                assert await talk.settled(pay.tool_call_id) == ["ambiguous"]
+            finally:
+                takes_over.terminate()
+                assert await asyncio.to_thread(takes_over.wait, DEADLINE) == 0
+            assert (tmp_path / "paid").read_text() == "paid"
+            listed = await asyncio.to_thread(command, "calls", "list", talk.context_id)
+            assert "ambiguous" in listed.stdout
+
+            words = ("calls", "resolve", talk.context_id, pay.tool_call_id, "--result", '"It was paid."')
+            resolved = await asyncio.to_thread(command, *words)
+            assert resolved.exit_code == 0, resolved.output
+            assert "It was paid." in (await talk.messages())[-1]["content"]
+            assert (await talk.call_row(pay.tool_call_id))["resolved_version"] is not None
+            assert (await asyncio.to_thread(command, *words)).exit_code == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_module_without_functions_is_refused_with_what_to_do(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "no_tools_here.py").write_text("registry = 7\n")
+    for module, words in [("no_tools_here", "has no registry"), ("nothing_at_all", "There is no module")]:
+        result = command("run", "functions", "--module", module)
+        assert (result.exit_code, words in result.stderr) == (1, True), result.output
+
+
+def test_what_is_no_json_is_refused_before_anything_is_published(command):
+    result = command("calls", "answer", "a", "b", "--result", "yes")
+    assert result.exit_code == 2

@@ -1,0 +1,306 @@
+"""Handlers, arguments and schemas that no service falls over: each settles its own call, the next one is served."""
+
+import asyncio
+import threading
+from contextlib import suppress
+from typing import Annotated
+
+import pytest
+from pydantic import AfterValidator
+from tests.integration.toolbench import CONNECTIONS_LEFT_OPEN, called, play, stage
+
+from frameledger.decoding import MAX_VALUE_BYTES
+from frameledger.frames import EndFrame, InterruptionFrame, LLMSetToolsFrame
+from frameledger_services.functions import FunctionRegistry, ResultRefusedError
+
+pytestmark = CONNECTIONS_LEFT_OPEN
+
+
+@pytest.fixture(scope="module", name="settings")
+def a_stage(kafka, database_server, migrated_template):
+    with stage(kafka, database_server, migrated_template) as settings:
+        yield settings
+
+
+class Breaks(dict):
+    """As a mapping does that another thread changes meanwhile."""
+
+    def __init__(self):
+        super().__init__(a=1)
+
+    def items(self):
+        raise RuntimeError("dictionary changed size during iteration")
+
+    __iter__ = keys = values = items
+
+
+async def properties_of_another_type(params):
+    await params.result_callback("x", properties={"run_llm": False})
+
+
+async def waits_for_too_much(params):
+    await params.wait(for_="x" * MAX_VALUE_BYTES)
+
+
+async def result_that_breaks(params):
+    await params.result_callback(Breaks())
+
+
+async def between_that_breaks(params):
+    with suppress(ResultRefusedError):
+        await params.result_callback(Breaks())
+    raise KeyError("secret")
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        properties_of_another_type,
+        waits_for_too_much,
+        result_that_breaks,
+        between_that_breaks,
+    ],
+)
+def test_what_a_handler_says_wrongly_fails_its_own_call_only(settings, handler):
+    registry = FunctionRegistry()
+
+    async def well(params):
+        await params.result_callback("well")
+
+    registry.register_function("wrong", handler)
+    registry.register_function("well", well)
+
+    async def scenario(_, talk):
+        wrong, right = called("wrong"), called("well")
+        await talk.call(wrong)
+        assert await talk.settled(wrong.tool_call_id) == ["failed"]
+        assert "secret" not in await talk.told(wrong.tool_call_id)
+        await talk.call(right)
+        assert await talk.settled(right.tool_call_id) == ["done"]
+        assert (await talk.call_row(wrong.tool_call_id))["attempt"] == 1
+
+    play(settings, registry, scenario)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "arguments"),
+    [
+        ({"properties": {"a": {"$ref": "#/nowhere"}}}, {"a": 1}),
+        ({"properties": {"a": {"$ref": "http://127.0.0.1:1/elsewhere"}}}, {"a": 1}),
+        ({"$ref": "#"}, {}),
+    ],
+)
+def test_arguments_that_cannot_be_checked_run_nothing(settings, parameters, arguments):
+    registry = FunctionRegistry()
+    ran: list[object] = []
+    registry.register_function("checked", ran.append)
+
+    async def scenario(_, talk):
+        tool = {"type": "function", "function": {"name": "checked", "parameters": parameters}}
+        await talk.publish(LLMSetToolsFrame(tools=(tool,)))
+        call = called("checked", arguments)
+        await talk.call(call)
+        assert await talk.settled(call.tool_call_id) == ["failed"]
+        assert "cannot be checked" in await talk.told(call.tool_call_id)
+        assert ran == []
+
+    play(settings, registry, scenario)
+
+
+@pytest.mark.parametrize("schema", [{}, [], 5, "http://127.0.0.1:1/elsewhere"])
+def test_a_tool_of_somebody_else_whose_schema_is_none_takes_any_arguments(settings, schema):
+    registry = FunctionRegistry()
+
+    async def any_arguments(params):
+        await params.result_callback(params.arguments["a"])
+
+    registry.register_function("anything", any_arguments)
+
+    async def scenario(_, talk):
+        tool = {"type": "function", "function": {"name": "anything", "parameters": {"$schema": schema}}}
+        await talk.publish(LLMSetToolsFrame(tools=(tool,)))
+        call = called("anything", {"a": 1})
+        await talk.call(call)
+        assert await talk.settled(call.tool_call_id) == ["done"]
+
+    play(settings, registry, scenario)
+
+
+def test_a_validator_that_raises_something_else_refuses_the_arguments_without_its_words(settings):
+    registry = FunctionRegistry()
+
+    def validate(value: int) -> int:
+        raise KeyError("the password is hunter2")
+
+    @registry.register_direct_function
+    def checked(number: Annotated[int, AfterValidator(validate)]):
+        raise AssertionError("it never runs")
+
+    async def scenario(_, talk):
+        call = called("checked", {"number": 1})
+        await talk.call(call)
+        assert await talk.settled(call.tool_call_id) == ["failed"]
+        assert "hunter2" not in await talk.told(call.tool_call_id)
+
+    play(settings, registry, scenario)
+
+
+def test_a_call_whose_start_is_too_large_for_the_log_is_cancelled(settings):
+    registry = FunctionRegistry()
+    ran: list[object] = []
+    registry.register_function("large", ran.append)
+
+    async def scenario(_, talk):
+        # The announcement fits just so; the start says who starts it, too.
+        call = called("large", {"text": "x" * (MAX_VALUE_BYTES - 340)})
+        await talk.call(call)
+        assert await talk.settled(call.tool_call_id) == ["cancelled"]
+        assert ran == []
+
+    play(settings, registry, scenario, service="large" * 20)
+
+
+def test_a_plain_function_is_not_left_waiting_for_an_answer_when_its_lease_is_lost(settings):
+    registry, said = FunctionRegistry(), []
+    entered, leave, answered = threading.Event(), threading.Event(), threading.Event()
+
+    def pay(params):
+        entered.set()
+        assert leave.wait(20)
+        try:
+            params.result_callback("paid")
+        except ResultRefusedError as error:
+            said.append(error)
+        answered.set()
+
+    registry.register_function("pay", pay)
+
+    async def scenario(service, talk):
+        call = called("pay")
+        await talk.call(call)
+        await asyncio.to_thread(entered.wait, 20)
+        worker_id = await service.worker_id()
+        # Its lease is over between what it says and its publication.
+        (await service._worker.alive()).lease.end()
+        leave.set()
+        assert await asyncio.to_thread(answered.wait, 20)
+        assert len(said) == 1
+        assert await talk.settled(call.tool_call_id) == ["ambiguous"]
+        assert await service.worker_id() != worker_id
+
+    play(settings, registry, scenario)
+
+
+# What an interruption finds still going on.
+
+
+@pytest.mark.parametrize("ends_by", ["returning", "reporting", "raising"])
+def test_an_interrupted_plain_function_is_waited_for_and_told_as_what_it_was(settings, ends_by):
+    registry, entered, leave = FunctionRegistry(), threading.Event(), threading.Event()
+
+    def pay(params):
+        entered.set()
+        assert leave.wait(20)
+        if ends_by == "raising":
+            raise RuntimeError("the password is hunter2")
+        if ends_by == "reporting":
+            params.result_callback("paid")
+
+    def quick():
+        return "quick"
+
+    registry.register_function("pay", pay)
+    registry.register_direct_function(quick)
+
+    async def scenario(_, talk):
+        call, after = called("pay"), called("quick")
+        await talk.call(call)
+        await asyncio.to_thread(entered.wait, 20)
+        await talk.publish(InterruptionFrame())
+        # It has its deadline for that, and not only what it has for stopping.
+        await talk.call(after)
+        await talk.settled(after.tool_call_id)
+        runs = await talk.open_runs()
+        leave.set()
+        status = await talk.settled(call.tool_call_id)
+        told = await talk.told(call.tool_call_id)
+        assert (status, told) == {
+            "returning": (["done"], "COMPLETED"),
+            "reporting": (["done"], "paid"),
+            "raising": (["failed"], "The function `pay` failed."),
+        }[ends_by]
+        # It asks for nothing.
+        assert await talk.open_runs() == runs
+
+    play(settings, registry, scenario, stop_secs=0.01)
+
+
+@pytest.mark.parametrize(("safe", "ending"), [(False, "ambiguous"), (True, "cancelled")])
+def test_an_interrupted_handler_that_never_stops_is_given_up_at_its_deadline(settings, safe, ending):
+    registry, entered, leave = FunctionRegistry(), threading.Event(), threading.Event()
+
+    def stubborn(params):
+        entered.set()
+        assert leave.wait(20)
+
+    registry.register_function("stubborn", stubborn, timeout_secs=2.0, safe_to_retry=safe)
+
+    async def scenario(_, talk):
+        call = called("stubborn")
+        await talk.call(call)
+        await asyncio.to_thread(entered.wait, 20)
+        await talk.until_running(call.tool_call_id)
+        await talk.publish(InterruptionFrame())
+        try:
+            assert await talk.settled(call.tool_call_id) == [ending]
+        finally:
+            leave.set()
+        assert await talk.open_runs() == []
+
+    play(settings, registry, scenario, stop_secs=0.3)
+
+
+# What a process that lives long does not keep.
+
+
+def test_the_handlers_that_a_conversation_brought_leave_with_its_end(settings):
+    registry = FunctionRegistry()
+
+    async def search(text: str): ...
+
+    async def scenario(service, talk):
+        async def left():
+            return True if not registry.advertising() else None
+
+        await service.set_tools(talk.context_id, [search])
+        await talk.publish(EndFrame())
+        await talk.until(left)
+        assert not service.has_function("search")
+        # Tools that are set after the end are for a conversation that is going to go on.
+        await service.set_tools(talk.context_id, [search])
+        call = called("search", {"text": "cats"})
+        await talk.call(call)
+        assert await talk.settled(call.tool_call_id) == ["done"]
+        await talk.publish(EndFrame())
+        await talk.until(left)
+
+    play(settings, registry, scenario)
+
+
+def test_a_tool_list_that_was_not_published_leaves_no_question_behind(settings):
+    registry = FunctionRegistry()
+
+    async def search(text: str): ...
+
+    async def scenario(service, talk):
+        with pytest.raises(ValueError, match="context_id"):
+            await service.set_tools("x" * 300, [search])
+
+        async def left():
+            return True if not registry.advertising() and not service._running.ledger._questions else None
+
+        # No list of that conversation will ever say so.
+        registry.keep_advertised("x" * 300, [])
+        await talk.until(left)
+
+    play(settings, registry, scenario)

@@ -1,0 +1,219 @@
+"""The inference service on the real road: asked on the log, answered on the log, and folded into the context."""
+
+import asyncio
+import hashlib
+import json
+import threading
+from dataclasses import replace
+
+import psycopg
+from tests.integration.answerers import QUICK, answering, ask, frame, rows, spoken, until_closed
+from tests.integration.killable import DEADLINE, projector
+from tests.integration.road import Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.integration.test_embedded_up import Folder
+from typer.testing import CliRunner
+
+from frameledger_services.cli import application
+from frameledger_services.inference import composing, rendering
+from frameledger_services.providers.script import Script
+from frameledger_services.providers.scripted import ScriptedLLMService
+from frameledger_services.store.connections import connect
+
+
+def scripted(*say, **script):
+    replies = script.pop("replies", [{"say": list(say)}])
+    return ScriptedLLMService(script=Script.model_validate_json(json.dumps({"replies": replies, **script})))
+
+
+def test_who_asks_is_answered_once(road):
+    settings = road.settings.model_copy(update=QUICK)
+    with projector(road.settings), answering(settings, lambda _: scripted({"text": "Good day to you."})):
+        ask(road, "a")
+        until_closed(road, "a")
+    assert spoken(road, "a") == [("user", "Hello?"), ("assistant", "Good day to you.")]
+    [(status, attempt, provider, worker)] = rows(road, "SELECT status, attempt, provider, worker FROM runs")
+    assert (status, attempt, provider) == ("ended", 1, "scripted")
+    assert rows(road, "SELECT attempt, worker_id FROM claims WHERE finished_at IS NOT NULL") == [(1, worker)]
+    road.check()
+
+
+def test_an_answer_says_whether_it_is_to_be_spoken(road):
+    settings = road.settings.model_copy(update=QUICK)
+    with projector(road.settings), answering(settings, lambda _: scripted({"text": "Good day."})):
+        ask(road, "a", "Hello?", frame("LLMConfigureOutputFrame", skip_tts=True))
+        ask(road, "b")
+        until_closed(road, "a", "b")
+    said = "SELECT DISTINCT payload ->> 'skip_tts' FROM frames WHERE context_id = %s AND run_id IS NOT NULL"
+    assert rows(road, said, "a") == [("true",)]
+    assert rows(road, said, "b") == [(None,)]
+
+
+def test_a_model_may_cancel_what_it_started_where_the_function_allows_it(road):
+    """The cancel tool is offered with the request, its call is announced as built in, and the request can be made again
+    when nobody offers the function any more."""
+    offered = {
+        "functions": [
+            {
+                "name": name,
+                "options": {"cancellable_by_llm": by_llm, "cancel_on_interruption": on_interruption},
+            }
+            for name, by_llm, on_interruption in (
+                ("research", True, False),
+                ("pay", False, False),
+                ("look", True, True),
+            )
+        ]
+    }
+    names = ("research", "pay", "look")
+    tools = [
+        {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names
+    ]
+    model = scripted({"call": "cancel_research"}, {"call": "pay"})
+    heard = []
+    model.event_handler("on_function_calls_started")(lambda _, calls: heard.extend(calls))
+    settings = road.settings.model_copy(update=QUICK)
+    with psycopg.connect(road.address, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO workers (worker_id, heartbeat_at, lease_secs, slots, pid, service, kind, host, offers) "
+            "VALUES ('w', now() + interval '1 hour', 5, 1, 1, 'tools', 'functions', 'here', %s)",
+            (json.dumps(offered),),
+        )
+    with projector(road.settings), answering(settings, lambda _: model):
+        ask(road, "a", "Stop it.", frame("LLMSetToolsFrame", tools=tools))
+        until_closed(road, "a")
+    assert rows(road, "SELECT function_name, builtin FROM tool_calls ORDER BY ordinal") == [
+        ("cancel_research", True),
+        ("pay", False),
+    ]
+    assert [call.function_name for call in heard] == ["pay"]
+    rows_left = rows(road, "DELETE FROM workers WHERE worker_id = 'w' RETURNING worker_id")
+    assert rows_left == [("w",)]
+    asked, made = rendered_again(road, "a")
+    assert [tool["name"] for tool in made.body["tools"]] == ["research", "pay", "look", "cancel_research"]
+    assert made.sha256 == asked.start.request_sha256
+
+
+def test_a_service_may_be_told_more_while_it_runs_and_its_requests_can_still_be_made_again(road):
+    model = scripted({"text": "Good day."})
+    settings = road.settings.model_copy(update=QUICK)
+    with projector(road.settings), answering(settings, lambda _: model):
+        ask(road, "before")
+        until_closed(road, "before")
+        model.append_system_instruction("Be kind.")
+        ask(road, "after")
+        until_closed(road, "after")
+    for context, system in ("before", None), ("after", "Be kind."):
+        asked, made = rendered_again(road, context)
+        assert made.body.get("system") == system
+        assert made.sha256 == asked.start.request_sha256
+    assert rows(road, "SELECT count(*) FROM frames WHERE payload #>> '{metadata,offer}' IS NOT NULL") == [
+        (1,)
+    ]
+
+
+def test_a_context_that_was_parked_meanwhile_is_answered_when_it_is_not_any_more(road, monkeypatch):
+    read, parked = composing.read, threading.Event()
+
+    async def parked_once(connection, context_id, version):
+        stored, cancel_tools = await read(connection, context_id, version)
+        if parked.is_set():
+            return stored, cancel_tools
+        parked.set()
+        return replace(stored, parked_version=version + 1), cancel_tools
+
+    monkeypatch.setattr(composing, "read", parked_once)
+    settings = road.settings.model_copy(update=QUICK)
+    with projector(road.settings), answering(settings, lambda _: scripted({"text": "Good day."})):
+        ask(road, "a")
+        until_closed(road, "a")
+    assert rows(road, "SELECT status, attempt FROM runs") == [("ended", 2)]
+
+
+def test_a_context_that_is_gone_is_answered_by_nobody(road, monkeypatch):
+    read = composing.read
+
+    async def gone(connection, context_id, version):
+        return await read(connection, "nowhere" if context_id == "a" else context_id, version)
+
+    monkeypatch.setattr(composing, "read", gone)
+    settings = road.settings.model_copy(update=QUICK)
+    with projector(road.settings), answering(settings, lambda _: scripted({"text": "Good day."})):
+        ask(road, "a")
+        road.until("SELECT count(*) = 1 FROM claims WHERE finish = 'over'")
+        ask(road, "b")
+        until_closed(road, "b")
+    assert rows(road, "SELECT type FROM frames WHERE context_id = 'a' AND run_id IS NOT NULL") == []
+
+
+def test_the_commands_answer_and_show_what_was_asked(road, tmp_path, monkeypatch):
+    """`run inference` ends cleanly on SIGTERM; `request` prints the very bytes, and says so if they are others."""
+    environment = {
+        "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": road.settings.kafka_bootstrap_servers,
+        "FRAMELEDGER_DATABASE_URL": road.address,
+        "FRAMELEDGER_TOPIC_PREFIX": road.settings.topic_prefix,
+        "FRAMELEDGER_INFERENCE_SYSTEM_INSTRUCTION": "Be kind.",
+    }
+    (tmp_path / "script.json").write_text('{"replies": [{"say": [{"text": "Good day."}]}]}')
+    answering = Folder(tmp_path, **environment).start(
+        *("run", "inference", "--provider", "scripted", "--model", "m", "--models", "m,n", "--slots", "2"),
+        *("--script", "script.json"),
+    )
+    with projector(road.settings):
+        ask(road, "a")
+        until_closed(road, "a")
+    answering.terminate()
+    said, _ = answering.communicate(timeout=DEADLINE)
+    assert answering.returncode == 0, said
+    assert spoken(road, "a")[-1] == ("assistant", "Good day.")
+    assert rows(road, "SELECT service, serves, serves_all, slots FROM workers") == [
+        ("inference-scripted", ["m", "n"], False, 2)
+    ]
+
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    # How a worker was set up is in its row, not here.
+    monkeypatch.setenv("FRAMELEDGER_INFERENCE_SYSTEM_INSTRUCTION", "Be quick.")
+    monkeypatch.setenv("FRAMELEDGER_INFERENCE_SCRIPT", "not-there.json")
+    [(run_id, sha256)] = rows(road, "SELECT run_id, request_sha256 FROM runs")
+    shown = command("request", "a", run_id)
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout) == {
+        "model": "m",
+        "system": "Be kind.",
+        "messages": [{"role": "user", "content": "Hello?"}],
+    }
+    raw = command("request", "a", run_id, "--attempt", "1", "--raw").stdout_bytes
+    assert hashlib.sha256(raw).hexdigest() == sha256
+
+    assert "no attempt 2; it has 1" in command("request", "a", run_id, "--attempt", "2").stderr
+    assert "no run 'x' that was begun" in command("request", "a", "x").stderr
+    rows(
+        road, "UPDATE workers SET offers = jsonb_set(offers::jsonb, '{settings,seed}', '1')::json RETURNING 1"
+    )
+    changed = command("request", "a", run_id)
+    assert changed.exit_code == 1
+    assert "This is not what was sent" in changed.stderr
+
+
+def test_a_service_that_cannot_begin_says_why():
+    assert "FRAMELEDGER_INFERENCE_PROVIDER" in command("run", "inference").stderr
+    assert "no provider 'nobody'" in command("run", "inference", "--provider", "nobody").stderr
+    missing = command("run", "inference", "--provider", "scripted", "--script", "nowhere.json")
+    assert "nowhere.json cannot be read" in missing.stderr
+    assert missing.exit_code == 1
+
+
+def command(*words):
+    return CliRunner().invoke(application(), list(words))
+
+
+def rendered_again(road, context_id):
+    """What is known of the request of the latest run of this context, and the request as it follows from that."""
+
+    async def asked():
+        [(run_id,)] = rows(road, "SELECT run_id FROM runs WHERE context_id = %s", context_id)
+        async with await connect(road.settings) as connection:
+            return await rendering.asked(connection, context_id, run_id)
+
+    found = asyncio.run(asked())
+    return found, rendering.rendered(found, lambda _: ScriptedLLMService())

@@ -1,0 +1,238 @@
+"""Workers that die, freeze, or are told to go in the middle of an answer: each run is answered once, and the rest is
+on the log, ignored."""
+
+import json
+import signal
+from contextlib import ExitStack
+
+import pytest
+from tests.integration.answerers import QUICK, Plan, answerer, ask, context, frame, rows, spoken, until_closed
+from tests.integration.killable import projector
+from tests.integration.road import Raw, road_of_its_own  # noqa: F401  # a fixture
+
+POINTS = (
+    "claim",
+    "compose",
+    "publish LLMFullResponseStartFrame",
+    "published LLMFullResponseStartFrame",
+    "published LLMTextFrame",
+    "publish LLMFullResponseEndFrame",
+    "published LLMFullResponseEndFrame",
+)
+"""Before the claim; after it; before the start; before the first token; in the middle; before the end; after it."""
+
+BETWEEN = "published FunctionCallsStartedFrame"
+"""Between the announcement and the end."""
+
+SCRIPT = {
+    "replies": [
+        {
+            "when": {"user": "look"},
+            "say": [{"text": "Let me see."}, {"call": "look", "arguments": {"at": 1}}],
+        },
+        {"when": {"user": "slow"}, "say": [{"text": "Well,"}, {"delay": 0.5}, {"text": " good day."}]},
+        {"when": {"user": "very"}, "say": [{"text": "Well,"}, {"delay": 60}, {"text": " good day."}]},
+        {"say": [{"text": "Good"}, {"delay": 0.06}, {"text": " day to you."}]},
+    ]
+}
+
+
+@pytest.fixture
+def settings(road, tmp_path):
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(SCRIPT))
+    update = {**QUICK, "inference_provider": "scripted", "inference_script": script}
+    return road.settings.model_copy(update=update)
+
+
+def answers(road, context_id):
+    """How many of the frames that end an attempt were applied."""
+    [(count,)] = rows(
+        road,
+        "SELECT count(*) FROM frames "
+        "WHERE context_id = %s AND type = 'LLMFullResponseEndFrame' AND outcome = 'applied'",
+        context_id,
+    )
+    return count
+
+
+def attempts(road, context_id):
+    return [
+        one
+        for (one,) in rows(
+            road,
+            "SELECT (payload ->> 'attempt')::int FROM frames "
+            "WHERE context_id = %s AND type = 'LLMFullResponseStartFrame' AND outcome = 'applied' ORDER BY version",
+            context_id,
+        )
+    ]
+
+
+def naming(model):
+    """The context asks for this model, so that it is answered by the worker that lists it, while that lives."""
+    return frame("LLMUpdateSettingsFrame", settings={"model": model})
+
+
+def test_whatever_point_a_worker_is_killed_at_its_run_is_answered_once(road, settings):
+    """Each worker serves one context, by its model; when all of them are dead another one takes their work over."""
+    with ExitStack() as stack:
+        stack.enter_context(projector(road.settings))
+        doomed = {
+            point: stack.enter_context(
+                answerer(settings, Plan(point), models=[point], service=f"doomed-{number}")
+            )
+            for number, point in enumerate((*POINTS, BETWEEN))
+        }
+        for point in doomed:
+            ask(road, point, "Please look." if point == BETWEEN else "Hello?", naming(point))
+        for point, one in doomed.items():
+            assert one.ended() == -signal.SIGKILL, point
+        stack.enter_context(answerer(settings, service="heir"))
+        until_closed(road, *doomed)
+
+        for point in POINTS:
+            assert spoken(road, point) == [("user", "Hello?"), ("assistant", "Good day to you.")], point
+            assert answers(road, point) == 1, point
+        assert {point: attempts(road, point) for point in POINTS} == {
+            "claim": [1],
+            "compose": [2],
+            "publish LLMFullResponseStartFrame": [2],
+            "published LLMFullResponseStartFrame": [1, 2],
+            "published LLMTextFrame": [1, 2],
+            "publish LLMFullResponseEndFrame": [1, 2],
+            "published LLMFullResponseEndFrame": [1],
+        }
+        road.until("SELECT bool_and(finished_at IS NOT NULL) FROM claims")
+
+        # The calls that the dead attempt announced were never dispatched; those of the next one were, once.
+        assert rows(
+            road, "SELECT status FROM tool_calls WHERE context_id = %s ORDER BY requested_version", BETWEEN
+        ) == [("forgotten",), ("dispatched",)]
+        assert (
+            len([one for one in road.records(road.names.function_calls) if one.key == BETWEEN.encode()]) == 1
+        )
+
+        for point in POINTS:
+            ask(road, point, "And now?")
+        for point in POINTS:
+            road.until("SELECT count(*) = 2 FROM runs WHERE context_id = %s AND status = 'ended'", point)
+            assert spoken(road, point)[-1] == ("assistant", "Good day to you.")
+    road.check()
+
+
+def test_a_worker_that_was_frozen_beyond_its_lease_is_not_heard_any_more(road, settings):
+    with (
+        projector(road.settings),
+        answerer(settings, Plan("published LLMTextFrame", signal.SIGSTOP)) as frozen,
+    ):
+        ask(road, "a")
+        frozen.frozen()
+        with answerer(settings, service="heir") as heir:
+            until_closed(road, "a")
+            assert spoken(road, "a") == [("user", "Hello?"), ("assistant", "Good day to you.")]
+            heir.stop()
+        frozen.send(signal.SIGCONT)
+        # It lives on as another worker, and answers what is asked then.
+        ask(road, "b")
+        until_closed(road, "b")
+        assert frozen.stop() == 0
+    assert spoken(road, "a") == [("user", "Hello?"), ("assistant", "Good day to you.")]
+    assert attempts(road, "a") == [1, 2]
+    assert answers(road, "a") == 1
+    late = "context_id = 'a' AND outcome <> 'applied'"
+    assert set(rows(road, f"SELECT reason FROM frames WHERE {late}")) <= {
+        ("run_over",),
+        ("attempt_superseded",),
+    }
+    road.check()
+
+
+def test_a_worker_that_is_frozen_in_the_middle_of_publishing_speaks_into_a_run_that_is_over(road, settings):
+    """What it had been given to publish before its lease was over goes out when it wakes: it is on the log, ignored."""
+    with projector(road.settings), answerer(settings, Plan(BETWEEN, signal.SIGSTOP)) as frozen:
+        ask(road, "a", "Please look.")
+        frozen.frozen()
+        with answerer(settings, service="heir") as heir:
+            until_closed(road, "a")
+            heir.stop()
+        frozen.send(signal.SIGCONT)
+        road.until(
+            "SELECT EXISTS (SELECT FROM frames WHERE type = 'LLMFullResponseEndFrame' AND reason = 'run_over')"
+        )
+        assert frozen.stop() == 0
+    assert answers(road, "a") == 1
+    assert rows(road, "SELECT status FROM tool_calls ORDER BY requested_version") == [
+        ("forgotten",),
+        ("dispatched",),
+    ]
+    road.check()
+
+
+def test_three_workers_that_die_of_a_run_are_enough(road, settings):
+    with projector(road.settings):
+        for number in range(3):
+            with answerer(settings, Plan("published LLMTextFrame"), service=f"doomed-{number}") as doomed:
+                if not number:
+                    ask(road, "a")
+                assert doomed.ended() == -signal.SIGKILL
+        with answerer(settings, service="heir"):
+            until_closed(road, "a")
+            [(status, code)] = rows(road, "SELECT status, error_code FROM runs")
+            assert (status, code) == ("failed", "attempts_exhausted")
+            ask(road, "a", "And now?")
+            road.until("SELECT count(*) = 1 FROM runs WHERE status = 'ended'")
+    assert spoken(road, "a")[-2:] == [("user", "And now?"), ("assistant", "Good day to you.")]
+    road.check()
+
+
+def test_two_workers_share_what_is_asked_and_answer_each_run_once(road, settings):
+    contexts = [f"context-{number}" for number in range(24)]
+    with projector(road.settings), answerer(settings) as first, answerer(settings) as second:
+        for context_id in contexts:
+            ask(road, context_id)
+        until_closed(road, *contexts)
+        assert [first.stop(), second.stop()] == [0, 0]
+    for context_id in contexts:
+        assert spoken(road, context_id) == [("user", "Hello?"), ("assistant", "Good day to you.")]
+    assert rows(road, "SELECT DISTINCT attempt FROM claims") == [(1,)]
+    road.check()
+
+
+def test_what_is_asked_while_nobody_serves_is_answered_by_whoever_comes_and_what_is_over_by_nobody(
+    road, settings
+):
+    with projector(road.settings):
+        ask(road, "a")
+        ask(road, "b", "Hello?")
+        road.publish([Raw(b"b", frame("InterruptionFrame"))])
+        road.until("SELECT count(*) = 2 FROM runs")
+        until_closed(road, "b")
+        with answerer(settings) as late:
+            until_closed(road, "a")
+            assert late.stop() == 0
+    assert spoken(road, "a")[-1] == ("assistant", "Good day to you.")
+    assert rows(road, "SELECT context_id, attempt FROM claims") == [("a", 1)]
+    assert rows(road, "SELECT type FROM frames WHERE context_id = 'b' AND run_id IS NOT NULL") == []
+
+
+def test_a_worker_that_is_told_to_go_finishes_what_it_says(road, settings):
+    with projector(road.settings), answerer(settings) as leaving:
+        ask(road, "a", "Be slow.")
+        road.until("SELECT EXISTS (SELECT FROM frames WHERE type = 'LLMTextFrame')")
+        assert leaving.stop() == 0
+        until_closed(road, "a")
+    assert spoken(road, "a")[-1] == ("assistant", "Well, good day.")
+    assert attempts(road, "a") == [1]
+
+
+def test_a_worker_that_may_not_wait_so_long_hands_over(road, settings):
+    hasty = settings.model_copy(update={"work_drain_secs": 0.0})
+    with projector(road.settings), answerer(hasty) as leaving:
+        ask(road, "a", "Be slow.")
+        road.until("SELECT EXISTS (SELECT FROM frames WHERE type = 'LLMTextFrame')")
+        with answerer(settings, service="heir"):
+            assert leaving.stop() == 0
+            until_closed(road, "a")
+    assert context(road, "a")["messages"][-1]["content"] == "Well, good day."
+    assert attempts(road, "a") == [1, 2]
+    road.check()

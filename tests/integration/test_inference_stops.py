@@ -1,0 +1,110 @@
+"""An interruption ends the stream at the provider: at once by the topic of cancellations, surely by the heartbeat."""
+
+import asyncio
+import statistics
+import threading
+import time
+
+from tests.integration.answerers import QUICK, answering, ask, frame, rows, spoken, until_closed
+from tests.integration.killable import DEADLINE, projector
+from tests.integration.road import Raw, road_of_its_own  # noqa: F401  # a fixture
+
+from frameledger_services.bench.inference.answers import Answer, Hang, Text, say
+from frameledger_services.bench.inference.model_server import serving
+from frameledger_services.inference import composing
+from frameledger_services.providers.openai import OpenAILLMService
+from frameledger_services.work import living
+
+CONTEXTS = [f"context-{number}" for number in range(40)]
+SURELY = 1.0
+"""Seconds within which a stream is closed, whatever was lost."""
+
+ONLY_QUICKLY = {"work_lease_secs": 20.0, "work_heartbeat_secs": 5.0}
+"""Heartbeats that come too late to be what closed a stream within `SURELY`."""
+
+
+def openai(server):
+    return OpenAILLMService(api_key="k", base_url=server.openai_base_url)
+
+
+def interrupt(road, *context_ids):
+    road.publish([Raw(context_id.encode(), frame("InterruptionFrame")) for context_id in context_ids])
+
+
+def closings(road, settings):
+    """Seconds from the interruption being stored to its stream being closed, of many conversations at once."""
+    hanging = Answer((Text("Well,"), Hang()))
+    with projector(road.settings), answering(settings, openai, serving(hanging)) as beside:
+        server = beside.needed
+        for context_id in CONTEXTS:
+            ask(road, context_id, context_id)
+        road.until("SELECT count(*) = %s FROM frames WHERE type = 'LLMTextFrame'", len(CONTEXTS))
+        assert server.open_streams == len(CONTEXTS)
+        for context_id in CONTEXTS:
+            interrupt(road, context_id)
+        until_closed(road, *CONTEXTS)
+        until = time.monotonic() + DEADLINE
+        while server.open_streams:
+            assert time.monotonic() < until
+        offset = time.time() - time.monotonic()
+        left = {context_of(one.body): offset + one.left_at for one in server.received}
+        stored = rows(
+            road,
+            "SELECT context_id, extract(epoch FROM recorded_at)::float8 FROM frames WHERE type = 'InterruptionFrame'",
+        )
+        # What was said stays, and the conversation goes on.
+        server.then(say("Yes?"))
+        ask(road, CONTEXTS[0], "Again?")
+        road.until("SELECT count(*) = 2 FROM runs WHERE context_id = %s AND status <> 'open'", CONTEXTS[0])
+        assert [text for _, text in spoken(road, CONTEXTS[0])] == [CONTEXTS[0], "Well,", "Again?", "Yes?"]
+    assert rows(road, "SELECT DISTINCT finish, attempt FROM claims WHERE version < 3") == [("over", 1)]
+    assert rows(road, "SELECT count(*) FROM frames WHERE type = 'LLMFullResponseEndFrame'") == [(1,)]
+    return sorted(left[context_id] - at for context_id, at in stored)
+
+
+def context_of(body):
+    """The context that asked: it says its name."""
+    return next(context_id for context_id in reversed(CONTEXTS) if context_id.encode() in body)
+
+
+def test_an_interruption_closes_the_stream_at_once(road):
+    took = closings(road, road.settings.model_copy(update=ONLY_QUICKLY))
+    print(f"folded -> closed: p50 {statistics.median(took) * 1000:.1f} ms, max {took[-1] * 1000:.1f} ms")
+    assert took[-1] < SURELY
+
+
+def test_it_closes_the_stream_within_a_second_when_the_topic_of_cancellations_is_lost(road, monkeypatch):
+    async def deaf(settings, topic, cancel, following):
+        following.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(living, "follow", deaf)
+    took = closings(road, road.settings)
+    print(
+        f"folded -> closed, by heartbeats: p50 {statistics.median(took) * 1000:.0f} ms, max {took[-1] * 1000:.0f} ms"
+    )
+    assert took[-1] < SURELY
+
+
+def test_a_run_that_is_interrupted_before_it_has_asked_asks_nobody(road, monkeypatch):
+    reading, go_on = threading.Event(), threading.Event()
+    read = composing.read
+
+    async def slowly(*args):
+        reading.set()
+        await asyncio.to_thread(go_on.wait, DEADLINE)
+        return await read(*args)
+
+    monkeypatch.setattr(composing, "read", slowly)
+    settings = road.settings.model_copy(update=QUICK)
+    with projector(road.settings), answering(settings, openai, serving()) as beside:
+        ask(road, "context-0")
+        assert reading.wait(DEADLINE)
+        interrupt(road, "context-0")
+        road.until("SELECT bool_and(finish = 'over') FROM claims")
+        go_on.set()
+        monkeypatch.setattr(composing, "read", read)
+        ask(road, "context-0", "Again?")
+        road.until("SELECT count(*) = 1 FROM runs WHERE status = 'ended'")
+        assert len(beside.needed.received) == 1
+    assert rows(road, "SELECT count(*) FROM frames WHERE type = 'LLMFullResponseStartFrame'") == [(1,)]

@@ -1,0 +1,50 @@
+"""`frameledger up` with a provider: what is published is answered."""
+
+import json
+
+import pytest
+from tests.integration.test_embedded_up import Folder
+
+
+@pytest.fixture
+def folder(kafka, database, tmp_path):
+    """The servers of this test run, so that `up` has only services to start."""
+    made = Folder(
+        tmp_path,
+        FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers,
+        FRAMELEDGER_DATABASE_URL=database,
+        FRAMELEDGER_TOPIC_PREFIX="inference-up.",
+        FRAMELEDGER_TOPIC_PARTITIONS="4",
+        FRAMELEDGER_INFERENCE_PROVIDER="scripted",
+    )
+    yield made
+    made.run("down")
+    assert made.living() == []
+
+
+def test_up_answers_with_the_provider_that_is_set(folder):
+    up = folder.run("up", "--detach")
+    assert up.returncode == 0, up.stdout + up.stderr
+    assert "No model answers here" not in up.stdout
+    assert folder.processes()["inference"]["state"] == "running"
+
+    said = folder.run("publish", "a", json.dumps(ASKING))
+    assert said.returncode == 0, said.stderr
+    with folder.database() as connection:
+        connection.execute("LISTEN frameledger_projected")
+        while not connection.execute("SELECT EXISTS (SELECT FROM runs WHERE status = 'ended')").fetchone()[0]:
+            assert list(connection.notifies(timeout=60, stop_after=1)), "nobody answers"
+        [(text,)] = connection.execute("SELECT text FROM messages WHERE role = 'assistant'").fetchall()
+    assert "Hello" in text
+
+
+def test_up_without_a_provider_says_that_nobody_answers(tmp_path):
+    shown = Folder(tmp_path, FRAMELEDGER_JAVA="no java").run("up")
+    assert "No model answers here: FRAMELEDGER_INFERENCE_PROVIDER is not set" in shown.stdout
+
+
+ASKING = {
+    "type": "LLMMessagesAppendFrame",
+    "messages": [{"role": "user", "content": "Hello?"}],
+    "run_llm": True,
+}

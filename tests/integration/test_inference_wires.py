@@ -1,0 +1,335 @@
+"""The official SDKs against a server that speaks their wires: the frames on the log, the context and the run's row."""
+
+import asyncio
+import itertools
+from contextlib import ExitStack
+from dataclasses import dataclass
+from socket import create_server
+
+import pytest
+from tests.integration import databases, road
+from tests.integration.answerers import QUICK, answering, ask, frame, rows, spoken, until_closed
+from tests.integration.killable import projector
+
+from frameledger_services.bench.inference.answers import (
+    Answer,
+    Arguments,
+    Call,
+    Cut,
+    EndEarly,
+    Failure,
+    Hang,
+    Signature,
+    StreamError,
+    Text,
+    Thought,
+    say,
+)
+from frameledger_services.bench.inference.model_server import ModelServer, serving
+from frameledger_services.inference import rendering
+from frameledger_services.providers.anthropic import AnthropicLLMService
+from frameledger_services.providers.openai import OpenAILLMService
+from frameledger_services.store.connections import connect
+
+WIRES = ("openai", "anthropic")
+NOBODY = "nobody"
+"""A model whose server does not listen."""
+
+OPTIONS = {"completion_timeout_secs": 1.0}
+_contexts = itertools.count(1)
+
+
+@dataclass
+class Stage:
+    road: road.Road
+    server: ModelServer
+
+    def answer(self, wire, *replies, before=()):
+        """Ask in a context of its own, with the server saying this; the context, when its run is over."""
+        context_id = f"{wire}-{next(_contexts)}"
+        self.server.then(*replies)
+        first = len(self.server.received)
+        model = frame("LLMUpdateSettingsFrame", settings={"model": wire})
+        ask(self.road, context_id, "Hello?", model, *before)
+        until_closed(self.road, context_id)
+        self.requests = self.server.received[first:]
+        return context_id
+
+    def log(self, context_id):
+        """The answer's frames: type, attempt, and outcome, neighbours of one kind as one."""
+        found = rows(
+            self.road,
+            "SELECT type, (payload ->> 'attempt')::int, outcome FROM frames "
+            "WHERE context_id = %s AND run_id IS NOT NULL ORDER BY version",
+            context_id,
+        )
+        named = [
+            (name.removeprefix("LLM").removesuffix("Frame"), attempt, outcome)
+            for name, attempt, outcome in found
+        ]
+        return [one for one, _ in itertools.groupby(named)]
+
+    def run(self, context_id):
+        [row] = rows(
+            self.road,
+            "SELECT status, attempt, provider, model, finish_reason, error_code, input_tokens, output_tokens "
+            "FROM runs WHERE context_id = %s",
+            context_id,
+        )
+        names = "status", "attempt", "provider", "model", "finish_reason", "error_code", "read", "written"
+        return dict(zip(names, row, strict=True))
+
+
+@pytest.fixture(scope="module")
+def stage(kafka, database_server, migrated_template):
+    with ExitStack() as stack:
+
+        def database():
+            return stack.enter_context(databases.made(database_server, template=migrated_template))[1]
+
+        made = stack.enter_context(road.made(kafka.bootstrap_servers, database(), database))
+        stack.enter_context(projector(made.settings))
+        settings = made.settings.model_copy(update={**QUICK, "inference_retries": 2})
+        closed = create_server(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        closed.close()
+        openai = stack.enter_context(
+            answering(
+                settings,
+                lambda server: OpenAILLMService(
+                    api_key="sk-secret", base_url=server.openai_base_url, developer_role="system", **OPTIONS
+                ),
+                serving(),
+                models=["openai"],
+                service="openai",
+            )
+        )
+        stack.enter_context(
+            answering(
+                settings,
+                lambda _: AnthropicLLMService(
+                    api_key="sk-secret", base_url=openai.needed.anthropic_base_url, **OPTIONS
+                ),
+                models=["anthropic"],
+                service="anthropic",
+            )
+        )
+        stack.enter_context(
+            answering(
+                settings,
+                lambda _: OpenAILLMService(api_key="sk-secret", base_url=address, **OPTIONS),
+                models=[NOBODY],
+                service=NOBODY,
+            )
+        )
+        yield Stage(made, openai.needed)
+        made.check(every=5)
+
+
+def started(outcome="applied", attempt=1):
+    return "FullResponseStart", attempt, outcome
+
+
+def words(outcome="applied", attempt=1):
+    return "Text", attempt, outcome
+
+
+def failed(attempt=1):
+    return [("Error", attempt, "applied"), ("FullResponseEnd", attempt, "applied")]
+
+
+WHOLE = [started(), words(), ("FullResponseEnd", 1, "applied")]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_answer_in_pieces_is_one_message_and_its_request_can_be_made_again(stage, wire):
+    kindly = frame("LLMMessagesAppendFrame", messages=[{"role": "developer", "content": "Be kind."}])
+    context_id = stage.answer(wire, say("Good", " day", " to", " you", "."), before=[kindly])
+    assert stage.log(context_id) == WHOLE
+    assert spoken(stage.road, context_id)[1:] == [("user", "Hello?"), ("assistant", "Good day to you.")]
+    assert stage.run(context_id) == {
+        "status": "ended",
+        "attempt": 1,
+        "provider": wire,
+        "model": wire,
+        "finish_reason": "stop",
+        "error_code": None,
+        "read": 11,
+        "written": 7,
+    }
+    [request] = stage.requests
+    assert asyncio.run(rendered_again(stage.road, context_id, wire)) == request.body
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_calls_in_interleaved_pieces_come_out_whole_in_order_and_under_ids_of_their_own(stage, wire):
+    tools = frame(
+        "LLMSetToolsFrame",
+        tools=[
+            {
+                "type": "function",
+                "function": {"name": "look", "parameters": {"type": "object", "properties": {}}},
+            }
+        ],
+    )
+    caching = frame("LLMEnablePromptCachingFrame", enable=True)
+    pieces = (
+        *(Call(0, "call_0", "look"), Call(1, "call_1", "look")),
+        *(Arguments(0, '{"at"'), Arguments(1, '{"at":'), Arguments(0, ": 1}"), Arguments(1, " 2}")),
+    )
+    context_id = stage.answer(
+        wire, Answer((Text("Let me see."), *pieces), "tool_calls"), before=[tools, caching]
+    )
+    assert stage.log(context_id) == [started(), words(), ("FunctionCallsStarted", 1, "applied"), WHOLE[-1]]
+    calls = rows(
+        stage.road,
+        "SELECT tool_call_id, arguments, status FROM tool_calls WHERE context_id = %s ORDER BY ordinal",
+        context_id,
+    )
+    assert [one[1:] for one in calls] == [('{"at": 1}', "dispatched"), ('{"at": 2}', "dispatched")]
+    assert not {"call_0", "call_1"} & {one[0] for one in calls}
+    assert stage.run(context_id)["finish_reason"] == "tool_calls"
+    [request] = stage.requests
+    assert asyncio.run(rendered_again(stage.road, context_id, wire)) == request.body
+
+
+def test_a_thought_is_kept_with_its_signature_and_goes_back_as_it_came(stage):
+    context_id = stage.answer(
+        "anthropic", Answer((Thought("Hm"), Thought("m."), Signature("c2ln"), Text("Yes.")))
+    )
+    stage.server.then(say("Still yes."))
+    ask(stage.road, context_id, "Really?")
+    stage.road.until("SELECT count(*) = 2 FROM runs WHERE context_id = %s AND status = 'ended'", context_id)
+    body = stage.server.received[-1].body
+    assert b'{"type":"thinking","thinking":"Hmm.","signature":"c2ln"}' in body
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("status", "code"), [(400, "context_refused"), (401, "provider_refused"), (403, "provider_refused")]
+)
+def test_what_the_provider_refuses_ends_the_run_and_is_not_asked_again(stage, wire, status, code):
+    context_id = stage.answer(wire, Failure(status, "sk-secret is not what we want"))
+    assert len(stage.requests) == 1
+    assert stage.log(context_id) == [started(), *failed()]
+    assert spoken(stage.road, context_id) == [("user", "Hello?")]
+    run = stage.run(context_id)
+    assert (run["status"], run["finish_reason"], run["error_code"]) == ("failed", "error", code)
+    [(error,)] = rows(stage.road, "SELECT error FROM runs WHERE context_id = %s", context_id)
+    assert "sk-secret" not in error
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    "trouble", [Failure(429, retry_after="0.1"), Failure(500), Failure(529)], ids=lambda f: f.status
+)
+def test_what_passes_is_tried_again_inside_the_attempt(stage, wire, trouble):
+    context_id = stage.answer(wire, trouble, say("Here", " I am."))
+    assert len(stage.requests) == 2
+    assert stage.log(context_id) == WHOLE
+    assert spoken(stage.road, context_id)[1:] == [("assistant", "Here I am.")]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_what_does_not_pass_ends_the_run_with_its_error(stage, wire):
+    context_id = stage.answer(wire, Failure(529), Failure(529), Failure(529))
+    assert len(stage.requests) == 3
+    assert stage.log(context_id) == [started(), *failed()]
+    assert stage.run(context_id)["error_code"] == "overloaded"
+
+
+def test_a_server_that_does_not_listen_ends_the_run_with_its_error(stage):
+    context_id = stage.answer(NOBODY)
+    assert stage.log(context_id) == [started(), *failed()]
+    assert stage.run(context_id)["error_code"] == "connection_lost"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_stream_that_is_cut_is_begun_anew_as_the_next_attempt(stage, wire):
+    context_id = stage.answer(wire, Answer((Text("Good da"), Cut())), say("Good evening."))
+    assert stage.log(context_id) == [
+        started(),
+        words(),
+        started(attempt=2),
+        words(attempt=2),
+        ("FullResponseEnd", 2, "applied"),
+    ]
+    assert spoken(stage.road, context_id)[1:] == [("assistant", "Good evening.")]
+    assert stage.run(context_id)["attempt"] == 2
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_stream_that_is_cut_three_times_closes_the_run_with_a_fatal_error(stage, wire):
+    context_id = stage.answer(wire, *[Answer((Text("Good da"), Cut()))] * 3)
+    assert stage.log(context_id)[-2:] == [words(attempt=3), ("Error", 3, "applied")]
+    run = stage.run(context_id)
+    assert (run["status"], run["attempt"], run["error_code"]) == ("failed", 3, "attempts_exhausted")
+    assert spoken(stage.road, context_id)[1:] == [("assistant", "Good da")]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_half_a_call_is_no_call(stage, wire):
+    pieces = Text("Let me see."), Call(0, "call_0", "look"), Arguments(0, '{"at": '), EndEarly()
+    context_id = stage.answer(wire, Answer(pieces))
+    assert stage.log(context_id) == [started(), words(), *failed()]
+    assert stage.run(context_id)["error_code"] == "incomplete_call"
+    assert rows(stage.road, "SELECT * FROM tool_calls WHERE context_id = %s", context_id) == []
+    assert spoken(stage.road, context_id)[1:] == [("assistant", "Let me see.")]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_empty_answer_is_an_end_without_a_message(stage, wire):
+    context_id = stage.answer(wire, Answer())
+    assert stage.log(context_id) == [started(), ("FullResponseEnd", 1, "applied")]
+    assert spoken(stage.road, context_id) == [("user", "Hello?")]
+    assert stage.run(context_id)["status"] == "ended"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_slow_first_byte_is_waited_for(stage, wire):
+    context_id = stage.answer(wire, Answer((Text("At last."),), first_byte_secs=0.5))
+    assert stage.log(context_id) == WHOLE
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("pieces", [(Hang(),), (Text("Good da"), Hang())], ids=["at once", "in the middle"])
+def test_a_provider_that_hangs_is_left_and_the_conversation_goes_on(stage, wire, pieces):
+    context_id = stage.answer(wire, Answer(pieces))
+    assert stage.log(context_id)[-2:] == failed()
+    assert stage.run(context_id)["error_code"] == "completion_timeout"
+    stage.server.then(say("Here I am."))
+    ask(stage.road, context_id, "Are you there?")
+    stage.road.until("SELECT count(*) = 1 FROM runs WHERE context_id = %s AND status = 'ended'", context_id)
+    assert spoken(stage.road, context_id)[-1] == ("assistant", "Here I am.")
+    assert stage.server.open_streams == 0
+
+
+def test_an_error_inside_a_stream_that_had_begun_to_speak_ends_the_run(stage):
+    context_id = stage.answer("anthropic", Answer((Text("Good da"), StreamError())))
+    assert stage.log(context_id) == [started(), words(), *failed()]
+    assert spoken(stage.road, context_id)[1:] == [("assistant", "Good da")]
+
+
+@pytest.mark.parametrize(
+    ("wire", "setting"), [("openai", "top_k"), ("anthropic", "seed"), ("openai", "warmth")]
+)
+def test_a_setting_that_the_provider_has_no_form_for_is_named_and_nothing_is_sent(stage, wire, setting):
+    context_id = stage.answer(wire, before=[frame("LLMUpdateSettingsFrame", settings={setting: 1})])
+    assert stage.requests == []
+    assert stage.log(context_id) == [started(), *failed()]
+    [(code, error)] = rows(stage.road, "SELECT error_code, error FROM runs WHERE context_id = %s", context_id)
+    assert code == "unmappable"
+    assert setting in error
+
+
+async def rendered_again(on, context_id, wire):
+    """The bytes that the latest request of this context had, as they follow from the log."""
+    [(run_id,)] = rows(on, "SELECT run_id FROM runs WHERE context_id = %s", context_id)
+    async with await connect(on.settings) as connection:
+        asked = await rendering.asked(connection, context_id, run_id)
+    providers = {"openai": OpenAILLMService, "anthropic": AnthropicLLMService}
+    request = rendering.rendered(
+        asked, lambda name: providers[name](api_key="another", run_in_parallel=False)
+    )
+    assert request.sha256 == asked.start.request_sha256
+    return request.content

@@ -1,0 +1,129 @@
+"""What a look reads: what is open, and nothing of all that is over, however much of it there is."""
+
+import asyncio
+
+import psycopg
+import pytest
+from tests.integration.databases import made
+from tests.integration.timekeeping import FAR, PAST, limits
+
+from frameledger_services import claims
+from frameledger_services.timekeeper import questions, service, unstarted
+from frameledger_services.timekeeper.look import Looker, look
+
+ALL = range(64)
+OPEN = 20
+"""So many contexts have one of each thing that is open."""
+
+# Everything that is over: of 2,000 contexts 40 frames each, and a run and a call with their claims for every eight of
+# them. Then, in a few contexts, what is open.
+FILL = f"""
+INSERT INTO contexts (context_id, version, state_version, started_at, last_at, fold_version, chain, state)
+SELECT 'context-' || n, 40, 40, now(), now(), 1, sha256('x'), '{{}}' FROM generate_series(1, 2000) AS n;
+
+INSERT INTO frames (context_id, version, frame_id, logged_at, "offset", partition, type, outcome, chain, payload)
+SELECT context_id, v, gen_random_uuid(), timestamptz '2026-01-01' + v * interval '1 s', v, 0, 'LLMTextFrame', 'applied',
+    sha256('x'), '{{}}'
+FROM contexts CROSS JOIN LATERAL generate_series(1, 40) AS v;
+
+INSERT INTO runs (context_id, run_id, requested_version, opened_version, closed_version, requested_at, opened_at,
+    trigger, status)
+SELECT context_id, format('run-%s', v), v, v, v + 2, timestamptz '2026-01-01', timestamptz '2026-01-01', 'LLMRunFrame',
+    'ended'
+FROM contexts CROSS JOIN LATERAL generate_series(4, 40, 8) AS v;
+
+INSERT INTO tool_calls (context_id, requested_version, ordinal, requested_at, tool_call_id, function_name, status,
+    arguments, dispatched_version)
+SELECT context_id, opened_version, 0, requested_at, 'call', 'f', 'done', '{{}}', opened_version FROM runs;
+
+INSERT INTO claims (effect_id, kind, context_id, version, run_id, service, worker_id, finished_at, finish)
+SELECT context_id || run_id, 'run', context_id, opened_version, run_id, 's', 'w', now(), 'done' FROM runs;
+
+INSERT INTO claims (effect_id, kind, context_id, version, requested_version, ordinal, tool_call_id, service, worker_id,
+    finished_at, finish)
+SELECT context_id || 'call' || requested_version, 'call', context_id, dispatched_version, requested_version, 0,
+    tool_call_id, 's', 'w', now(), 'done'
+FROM tool_calls;
+
+UPDATE contexts SET turn_opened_version = 30, turn_waits = false, bot_since_version = 30
+WHERE context_id IN (SELECT 'context-' || n FROM generate_series(1, {OPEN}) AS n);
+
+UPDATE runs SET status = 'open', closed_version = NULL, opened_at = requested_at
+WHERE run_id = 'run-36' AND context_id IN (SELECT 'context-' || n FROM generate_series(1, {OPEN}) AS n);
+
+UPDATE tool_calls
+SET status = (ARRAY['dispatched', 'running', 'waiting'])[1 + length(context_id) % 3], waiting_deadline = requested_at
+WHERE requested_version = 36 AND context_id IN (SELECT 'context-' || n FROM generate_series(1, {OPEN}) AS n);
+"""
+
+RULES = {
+    "runs_unclaimed": lambda connection, limit: questions.runs_unclaimed(connection, limit, ALL),
+    "runs_silent": lambda connection, limit: questions.runs_silent(connection, limit, ALL),
+    "calls_overdue": lambda connection, limit: questions.calls_overdue(connection, limit, 0.0, ALL),
+    "calls_abandoned": lambda connection, limit: questions.calls_abandoned(connection, limit, ALL),
+    "waiting_calls_overdue": lambda connection, limit: questions.waiting_calls_overdue(
+        connection, limit, ALL
+    ),
+    "turns_overdue": lambda connection, limit: questions.turns_overdue(connection, limit, limit, ALL),
+    "bots_overdue": lambda connection, limit: questions.bots_overdue(connection, limit, ALL),
+    "unstarted": lambda connection, limit: unstarted.unstarted(connection, limit, limit, ALL),
+    "held": lambda connection, _: unstarted.held(connection, "w", ALL),
+    "finish_settled": lambda connection, _: unstarted.finish_settled(connection, "w"),
+}
+MOST_ROWS = 30 * OPEN
+"""For each that is open: its context, a frame or the few that are looked through, its run, its claim, its worker."""
+
+
+@pytest.fixture(scope="module")
+def filled(database_server, migrated_template):
+    with made(database_server, template=migrated_template) as (_, address):
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(FILL)
+            connection.execute("VACUUM ANALYZE")
+        yield address
+
+
+@pytest.mark.parametrize("limit", [PAST, FAR])
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_reads_what_is_open_and_nothing_that_is_over(filled, rule, limit):
+    async def reads():
+        async with (
+            await psycopg.AsyncConnection.connect(filled) as connection,
+            connection.transaction(force_rollback=True),
+        ):
+            await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+            for setting, value in service.SESSION.items():
+                await connection.execute(f"SET LOCAL {setting} = '{value}'")
+            before = await counted(connection)
+            await RULES[rule](connection, limit)
+            after = await counted(connection)
+        scanned = {table for table, (scans, _) in after.items() if scans > before.get(table, (0, 0))[0]}
+        fetched = sum(rows for _, rows in after.values()) - sum(rows for _, rows in before.values())
+        return scanned, fetched
+
+    scanned, fetched = asyncio.run(reads())
+    assert scanned == set()
+    assert fetched <= MOST_ROWS
+
+
+def test_a_look_finds_what_is_open_among_all_that_is_over(filled):
+    async def found():
+        async with await psycopg.AsyncConnection.connect(filled, autocommit=True) as connection:
+            offer = claims.Offer("us", "timekeeper", "timekeeper", "host", 1, 60.0, 1)
+            await claims.register(connection, offer)
+            on = limits(run_silent=PAST, call=PAST, waiting_calls=True, user_silent=PAST, bot_silent=PAST)
+            return await look(connection, on, Looker("us", "timekeeper", False), ALL)
+
+    rules = [one.rule for one in asyncio.run(found())]
+    assert {rule: rules.count(rule) for rule in ("run_silent", "user_stop", "bot_stop")} == dict.fromkeys(
+        ("run_silent", "user_stop", "bot_stop"), OPEN
+    )
+    assert rules.count("call_overdue") + rules.count("waiting_overdue") == OPEN
+
+
+async def counted(connection):
+    """Scans from end to end and rows fetched by index, by table, in this transaction."""
+    cursor = await connection.execute(
+        "SELECT relname::text, seq_scan, coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables"
+    )
+    return {table: (scans, rows) for table, scans, rows in await cursor.fetchall()}

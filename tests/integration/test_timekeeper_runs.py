@@ -1,0 +1,208 @@
+"""Runs that nobody claims, or that fall silent: one fatal error each, and the conversation goes on."""
+
+from tests.integration.timekeeping import FAR, PAST, at_desk, limits
+from tests.unit.rules.dsl import (
+    announce,
+    ask,
+    context,
+    end,
+    fail,
+    finish,
+    hear,
+    interim,
+    speak,
+    start,
+    stop,
+    tokens,
+)
+
+from frameledger import derived
+from frameledger.ids import ContextId
+from frameledger_services.timekeeper import questions
+
+CTX = "desk"
+QUESTION = [speak(), hear("What time is it?"), stop()]
+ASKED = 3
+MINUTE = 60.0
+
+
+def run(asked: int = ASKED) -> str:
+    return derived.run_id(ContextId(CTX), asked)
+
+
+def test_a_run_that_nobody_claims_fails_and_the_next_words_are_answered(database):
+    async def test(desk):
+        await desk.say(CTX, QUESTION)
+        assert await desk.settle(limits(run_unclaimed=FAR)) == []
+        assert await desk.settle(limits(run_unclaimed=PAST)) == [("run_unclaimed", "applied")]
+        assert await desk.run(CTX, ASKED) == ("failed", "run_unclaimed")
+        assert await desk.settle(limits(run_unclaimed=PAST)) == []
+        version = await desk.say(CTX, hear("Are you there?"))
+        assert await desk.open_run(CTX) == version
+        assert await desk.texts(CTX) == ["What time is it?", "Are you there?"]
+
+    at_desk(database, test)
+
+
+def test_a_run_that_was_remembered_starts_when_the_one_before_fails(database):
+    async def test(desk):
+        await desk.say(CTX, QUESTION, ask())
+        assert await desk.settle(limits(run_unclaimed=PAST)) == [("run_unclaimed", "applied")]
+        assert await desk.open_run(CTX) == 5
+        assert await desk.run(CTX, 4) == ("open", None)
+
+    at_desk(database, test)
+
+
+def test_a_run_that_a_live_worker_has_is_not_unclaimed_until_the_worker_has_been_gone_for_long(database):
+    async def test(desk):
+        await desk.say(CTX, QUESTION)
+        await desk.lives("worker", kind="inference")
+        await desk.claimed_run(CTX, ASKED, "worker")
+        await desk.an_hour_passes(CTX)
+        assert await desk.settle(limits(run_unclaimed=MINUTE)) == []
+        await desk.dies("worker")
+        assert await desk.settle(limits(run_unclaimed=10 * MINUTE)) == []
+        assert await desk.settle(limits(run_unclaimed=MINUTE / 2), may_judge=False) == []
+        assert await desk.settle(limits(run_unclaimed=MINUTE / 2)) == [("run_unclaimed", "applied")]
+
+    at_desk(database, test)
+
+
+def test_a_run_that_has_started_is_not_unclaimed(database):
+    async def test(desk):
+        await desk.say(CTX, QUESTION, start(run()))
+        assert await desk.settle(limits(run_unclaimed=PAST)) == []
+
+    at_desk(database, test)
+
+
+def test_a_silent_run_fails_with_what_was_said_and_without_its_calls(database):
+    async def test(desk):
+        await desk.say(
+            CTX, QUESTION, start(run()), tokens("It is ", "late", run=run()), announce("a", run=run())
+        )
+        assert await desk.settle(limits(run_silent=FAR)) == []
+        assert await desk.settle(limits(run_silent=PAST)) == [("run_silent", "applied")]
+        assert await desk.run(CTX, ASKED) == ("failed", "run_silent")
+        assert await desk.texts(CTX) == ["What time is it?", "It is late"]
+        assert await desk.call(CTX, "a") == ("forgotten", None)
+        late = await desk.say(CTX, end(run()))
+        assert await desk.value("SELECT reason FROM frames WHERE version = %s", late) == "run_over"
+        version = await desk.say(CTX, hear("And?"))
+        assert await desk.open_run(CTX) == version
+
+    at_desk(database, test)
+
+
+def test_only_a_frame_of_the_run_that_counts_ends_its_silence(database):
+    async def test(desk):
+        silent = limits(run_silent=MINUTE)
+        await desk.say(CTX, QUESTION, start(run(), 2), tokens("It", run=run(), attempt=2))
+        await desk.an_hour_passes(CTX)
+        # The user goes on, and a worker that was superseded still speaks.
+        await desk.say(CTX, speak(), interim(), tokens("Its", run=run(), attempt=1))
+        found = await desk.look(silent)
+        assert [one.rule for one in found] == ["run_silent"]
+        await desk.say(CTX, tokens(" is", run=run(), attempt=2))
+        assert await desk.look(silent) == []
+        # What was found before is settled all the same: a worker that speaks again after so long is too late.
+        desk.publish(found)
+        await desk.project()
+        assert await desk.became(found[0]) == "applied"
+
+    at_desk(database, test)
+
+
+def test_a_run_that_goes_on_with_the_next_attempt_is_not_ended_for_the_silence_of_the_one_before(database):
+    async def test(desk):
+        await desk.say(CTX, QUESTION, start(run()), tokens("It", run=run()))
+        found = await desk.look(limits(run_silent=PAST))
+        await desk.say(CTX, start(run(), 2))
+        desk.publish(found)
+        await desk.project()
+        assert await desk.became(found[0]) == "attempt_superseded"
+        # A later need has another id.
+        assert await desk.settle(limits(run_silent=PAST)) == [("run_silent", "applied")]
+
+    at_desk(database, test)
+
+
+def test_of_an_answer_without_run_ids_the_frames_without_one_are_the_runs(database):
+    async def test(desk):
+        silent = limits(run_silent=MINUTE)
+        await desk.say(CTX, QUESTION, start(), tokens("It"))
+        await desk.an_hour_passes(CTX)
+        assert len(await desk.look(silent)) == 1
+        await desk.say(CTX, tokens(" is"))
+        assert await desk.settle(silent) == []
+        await desk.an_hour_passes(CTX)
+        assert await desk.settle(silent) == [("run_silent", "applied")]
+        assert await desk.texts(CTX) == ["What time is it?", "It is"]
+
+    at_desk(database, test)
+
+
+def test_a_run_is_silent_too_where_others_speak_all_the_time(database, monkeypatch):
+    monkeypatch.setattr(questions, "WINDOW", 3)
+
+    async def test(desk):
+        silent = limits(run_silent=MINUTE)
+        await desk.say(CTX, QUESTION, start(run()))
+        await desk.an_hour_passes(CTX)
+        await desk.say(CTX, speak(), interim(), interim())
+        # The window holds nothing of the run, and is younger than the limit.
+        assert await desk.look(silent) == []
+        await desk.an_hour_passes(CTX)
+        await desk.say(CTX, interim())
+        assert len(await desk.look(silent)) == 1
+
+    at_desk(database, test)
+
+
+def test_recordings_and_contexts_that_ended_or_are_parked_are_left_alone(database):
+    async def test(desk):
+        both = limits(run_unclaimed=PAST, run_silent=PAST)
+        await desk.say("recording", context("hi", react=False), ask())
+        await desk.say("ended", ask(), finish())
+        await desk.say("parked", ask())
+        await desk.execute(
+            "UPDATE contexts SET parked_version = version + 1, parked_at = now(), parked_error = 'test' "
+            "WHERE context_id = 'parked'"
+        )
+        assert await desk.settle(both) == []
+        await desk.say("open", ask())
+        assert len(await desk.look(both)) == 2
+
+    at_desk(database, test)
+
+
+def test_two_rules_or_two_timekeepers_that_see_the_same_run_end_it_once(database):
+    async def test(desk):
+        both = limits(run_unclaimed=PAST, run_silent=PAST)
+        await desk.say(CTX, QUESTION)
+        first, second = await desk.look(both, who="first"), await desk.look(both, who="second")
+        assert first == second
+        # Another frame comes between, so that the third one sees another version.
+        await desk.say(CTX, fail(run(), fatal=False))
+        third = await desk.look(both, who="third")
+        for found in (first, second, third):
+            desk.publish(found)
+        await desk.project()
+        became = [await desk.became(one) for one in first] + [await desk.became(one) for one in third]
+        assert became == ["applied", "run_over", "run_over", "run_over"]
+        assert await desk.value("SELECT duplicate_count FROM contexts") == 2
+        assert await desk.value("SELECT count(*) FROM rejected_frames") == 0
+
+    at_desk(database, test)
+
+
+def test_a_partition_that_is_not_projected_to_its_end_is_not_judged(database):
+    async def test(desk):
+        await desk.say(CTX, QUESTION)
+        mine = desk.log.records[-1].partition
+        others = [partition for partition in range(4) if partition != mine]
+        assert await desk.look(limits(run_unclaimed=PAST, run_silent=PAST), current=others) == []
+        assert len(await desk.look(limits(run_unclaimed=PAST, run_silent=PAST), current=[mine])) == 2
+
+    at_desk(database, test)

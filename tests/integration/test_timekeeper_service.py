@@ -1,0 +1,232 @@
+"""The timekeeper's process on the real road: it acts once, whoever else does, and whatever is away for a while."""
+
+import asyncio
+import signal
+from contextlib import contextmanager
+
+import psutil
+import psycopg
+import pytest
+import structlog
+from pydantic import SecretStr
+from tests.integration.killable import projector
+from tests.integration.road import Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.integration.test_batches import value_of
+from tests.integration.timekeeper_process import DEADLINE, ended, stopped, timekeeper
+from tests.unit.rules.dsl import ask, begin, committed, hear, interim, interrupt, speak, start, stop, tokens
+
+from frameledger import derived
+from frameledger.frames import encode_frame
+from frameledger.ids import ContextId
+from frameledger_services.timekeeper import service
+
+AT_REST = """
+    SELECT NOT EXISTS (SELECT FROM runs WHERE status IN ('open', 'requested'))
+        AND NOT EXISTS (SELECT FROM tool_calls WHERE status IN ('announced', 'dispatched', 'running'))
+        AND NOT EXISTS (
+            SELECT FROM contexts WHERE turn_opened_version IS NOT NULL OR bot_since_version IS NOT NULL
+        )
+        AND NOT EXISTS (SELECT FROM outbox)
+"""
+
+
+@pytest.fixture
+def settings(road):
+    """Everything is overdue at once, but for the deadlines of calls."""
+    return road.settings.model_copy(
+        update={
+            "timekeeper_every_secs": 0.05,
+            "timekeeper_run_unclaimed_secs": 0.1,
+            "timekeeper_run_silent_secs": 0.1,
+            "timekeeper_call_unserved_secs": 0.1,
+            "timekeeper_call_unstarted_secs": 0.1,
+            "timekeeper_user_silent_secs": 0.1,
+            "timekeeper_final_words_secs": 0.1,
+            "timekeeper_bot_silent_secs": 0.1,
+        }
+    )
+
+
+def records(context_id, *frames):
+    return [Raw(context_id.encode(), encode_frame(frame)) for frame in frames]
+
+
+def run_of(context_id, asked=1):
+    return derived.run_id(ContextId(context_id), asked)
+
+
+def conversations(count):
+    """Some that wait for each of the things that do not come."""
+    found = []
+    for number in range(count):
+        names = [f"{kind}-{number}" for kind in ("unclaimed", "silent", "unserved", "speaking", "waiting")]
+        unclaimed, silent, unserved, speaking, waiting = names
+        found += records(unclaimed, speak(), hear("Hello?"), stop())
+        found += records(silent, ask(), start(run_of(silent)), *tokens("It is", run=run_of(silent)))
+        found += records(unserved, ask(), *committed("a", "b", run=run_of(unserved)))
+        found += records(speaking, ask(), speak(), interim(), interrupt())
+        found += records(waiting, speak(), hear("and"), interim(), stop())
+    return found
+
+
+def broker_of(kafka):
+    """The process of the broker that this test run has started."""
+    port = int(kafka.bootstrap_servers.rpartition(":")[2])
+    return next(
+        process
+        for process in psutil.Process().children(recursive=True)
+        if any(one.laddr.port == port and one.status == "LISTEN" for one in process.net_connections())
+    )
+
+
+def bury(road):
+    """As if nothing had been heard of any worker for an hour."""
+    with psycopg.connect(road.address, autocommit=True) as connection:
+        connection.execute("UPDATE workers SET heartbeat_at = heartbeat_at - interval '1 hour'")
+
+
+def ask_for(road, query, *parameters):
+    with psycopg.connect(road.address, autocommit=True) as connection:
+        return value_of(connection, query, *parameters)
+
+
+@contextmanager
+def judging(road, settings, **options):
+    """A timekeeper that has been connected for long enough to judge others."""
+    with timekeeper(settings, **options) as process:
+        road.until("SELECT count(*) > 0 FROM workers WHERE pid = %s", process.pid)
+        with psycopg.connect(road.address, autocommit=True) as connection:
+            connection.execute(
+                "UPDATE workers SET connected_at = connected_at - interval '1 hour' WHERE pid = %s",
+                (process.pid,),
+            )
+        yield process
+
+
+def test_two_timekeepers_bring_everything_to_rest_and_each_thing_is_settled_once(road, settings):
+    with projector(road.settings) as projecting:
+        road.publish(conversations(5))
+        road.until_idle(projecting)
+        with judging(road, settings) as first, judging(road, settings) as second:
+            road.until(AT_REST)
+            assert [stopped(first), stopped(second)] == [0, 0]
+        road.until_idle(projecting)
+    road.check()
+    assert ask_for(road, "SELECT count(*) FROM rejected_frames") == 0
+    assert ask_for(road, "SELECT count(*) FROM workers WHERE stopped_at IS NULL") == 0
+    # The words of each turn were answered by one run, which failed; and so did what the results asked for.
+    assert (
+        ask_for(road, "SELECT count(*) FROM runs WHERE status NOT IN ('failed', 'interrupted', 'ended')") == 0
+    )
+    for kind, settled in {"unserved": 2, "unclaimed": 0}.items():
+        query = "SELECT count(*) FROM tool_calls WHERE context_id LIKE %s AND status = 'failed'"
+        assert ask_for(road, query, f"{kind}-%") == 5 * settled
+    twice = """
+        SELECT count(*) FROM (
+            SELECT FROM frames WHERE type = 'FunctionCallResultFrame' AND outcome = 'applied'
+            GROUP BY context_id, tool_call_id HAVING count(*) > 1
+        ) AS twice
+    """
+    assert ask_for(road, twice) == 0
+
+
+@pytest.mark.parametrize("point", ["after look", "after publish"])
+def test_whoever_is_killed_leaves_what_the_next_one_finishes(road, settings, point):
+    with projector(road.settings) as projecting:
+        road.publish(conversations(1))
+        road.until_idle(projecting)
+        # Each dies at its first look that may publish: after a claim, after a start, after a result ...
+        for _ in range(4):
+            with judging(road, settings, dies_at=point) as dying:
+                assert ended(dying) == -signal.SIGKILL
+            bury(road)
+            road.until_idle(projecting)
+        with judging(road, settings) as last:
+            road.until(AT_REST)
+            assert stopped(last) == 0
+        road.until_idle(projecting)
+    road.check()
+    assert ask_for(road, "SELECT count(*) FROM rejected_frames") == 0
+    results = "SELECT count(*) FROM frames WHERE type = 'FunctionCallResultFrame' AND outcome = 'applied'"
+    assert ask_for(road, results) == 2
+
+
+def test_it_goes_on_when_its_session_on_the_database_is_ended(road, settings):
+    with projector(road.settings) as projecting, timekeeper(settings) as keeping:
+        road.until("SELECT count(*) > 0 FROM workers")
+        sessions = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = %s"
+        assert ask_for(road, sessions, "frameledger timekeeper") == 1
+        road.publish(conversations(1)[:1])
+        road.until_idle(projecting)
+        road.until("SELECT turn_opened_version IS NULL FROM contexts")
+        assert stopped(keeping) == 0
+
+
+def test_while_the_broker_is_away_it_lives_and_then_it_goes_on(road, settings, kafka):
+    with projector(road.settings) as projecting, timekeeper(settings) as keeping:
+        road.publish(records("ctx", speak()))
+        road.until("SELECT count(*) > 0 FROM frames WHERE type = 'UserStoppedSpeakingFrame'")
+        broker = broker_of(kafka)
+        broker.suspend()
+        try:
+            # More than the broker has for an answer: the look failed, and it is still heard of.
+            road.until("SELECT max(heartbeat_at) > min(started_at) + interval '6 s' FROM workers")
+        finally:
+            broker.resume()
+        road.publish(records("later", speak()))
+        road.until(
+            "SELECT count(*) > 0 FROM frames WHERE context_id = 'later' AND type = 'UserStoppedSpeakingFrame'"
+        )
+        road.until_idle(projecting)
+        assert stopped(keeping) == 0
+
+
+def test_it_stops_at_once_where_no_broker_answers(road, settings):
+    with projector(road.settings) as projecting:
+        road.publish(records("ctx", speak()))
+        road.until_idle(projecting)
+    nowhere = settings.model_copy(update={"kafka_bootstrap_servers": "127.0.0.1:1"})
+    with timekeeper(nowhere) as keeping:
+        road.until("SELECT count(*) > 0 FROM workers WHERE heartbeat_at > started_at + interval '1 s'")
+        assert stopped(keeping) == 0
+    assert ask_for(road, "SELECT stopped_at IS NOT NULL FROM workers")
+
+
+def test_it_says_that_it_waits_for_the_database_and_stops_meanwhile(road, settings):
+    """In this process, where what it says can be heard: as soon as it says so, it is asked to stop."""
+
+    async def run():
+        stopping = asyncio.Event()
+
+        def hear_it(_, __, said):
+            heard.append(said)
+            stopping.set()
+            raise structlog.DropEvent
+
+        structlog.configure(processors=[hear_it])
+        async with asyncio.timeout(DEADLINE):
+            await service.serve(nowhere, stopping)
+
+    nowhere = settings.model_copy(update={"database_url": SecretStr("host=127.0.0.1 port=1")})
+    heard: list[dict[str, object]] = []
+    try:
+        asyncio.run(run())
+    finally:
+        structlog.reset_defaults()
+    assert [said["event"] for said in heard] == ["waiting for the database"]
+    assert "port 1 failed" in str(heard[0]["reason"])
+
+
+def test_a_context_is_not_judged_while_its_frames_are_still_on_their_way(road, settings):
+    with projector(road.settings) as projecting:
+        road.publish(records("ctx", speak(), begin("a")))
+        road.until_idle(projecting)
+        projecting.send(signal.SIGSTOP)
+        road.publish(records("ctx", hear("Hello"), stop()))
+        with judging(road, settings) as keeping:
+            road.until("SELECT count(*) > 0 FROM workers WHERE heartbeat_at > started_at + interval '1 s'")
+            projecting.send(signal.SIGCONT)
+            road.until("SELECT count(*) > 0 FROM runs WHERE status = 'failed'")
+            assert stopped(keeping) == 0
+    stops = "SELECT count(*) FROM frames WHERE type = 'UserStoppedSpeakingFrame'"
+    assert ask_for(road, stops) == 1

@@ -1,0 +1,285 @@
+"""Calls that nobody starts: claimed, started in name and answered, once, whoever dies in between."""
+
+import pytest
+from tests.integration.timekeeping import FAR, PAST, at_desk, limits
+from tests.unit.rules.dsl import ask, begin, committed, context, end, finish, interrupt, result, start
+
+from frameledger import derived
+from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
+from frameledger.ids import ContextId
+from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE
+
+CTX = "desk"
+MINUTE = 60.0
+NOBODY = limits(call_unserved=PAST, call_unstarted=PAST)
+NOT_AVAILABLE = MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE.format(function_name="a")
+
+
+def calls(*names, of=CTX, **fields):
+    """The first frame of a context asks; the run calls these. Four frames."""
+    return [ask(), *committed(*names, run=run_id(of), **fields)]
+
+
+def run_id(context_id):
+    """The run that the first frame of a context asked for."""
+    return derived.run_id(ContextId(context_id), 1)
+
+
+def cancelling(function, *, builtin):
+    """The announcement of one call of that name."""
+    call = FunctionCallFromLLM(
+        tool_call_id=f"{function}-{builtin}", function_name=function, arguments={}, builtin=builtin
+    )
+    return FunctionCallsStartedFrame(function_calls=[call], run_id=run_id(CTX))
+
+
+async def claim_of(desk, call="a"):
+    """Who has the call, as which attempt, and how the claim ended."""
+    return await desk.row("SELECT worker_id, attempt, finish FROM claims WHERE tool_call_id = %s", call)
+
+
+def test_a_call_that_nobody_serves_is_answered_as_not_available(database):
+    async def test(desk):
+        await desk.say(CTX, calls("a"))
+        assert await desk.settle(limits(call_unserved=FAR, call_unstarted=PAST)) == []
+        assert await desk.settle(limits(call_unstarted=PAST)) == []
+        assert await desk.settle(NOBODY) == [("call_start", "applied")]
+        assert await desk.call(CTX, "a") == ("running", None)
+        assert await claim_of(desk) == ("keeper", 1, None)
+        assert await desk.settle(NOBODY) == [("call_not_available", "applied")]
+        assert await desk.call(CTX, "a") == ("failed", NOT_AVAILABLE)
+        assert await desk.open_run(CTX) == 6
+        assert await desk.texts(CTX) == ["calls a", f'"{NOT_AVAILABLE}"']
+        assert await desk.settle(NOBODY) == []
+        assert await claim_of(desk) == ("keeper", 1, "over")
+
+    at_desk(database, test)
+
+
+@pytest.mark.parametrize("serving", [{"serves": ("a",)}, {"serves_all": True}])
+def test_a_call_that_somebody_serves_and_nobody_starts_is_answered_as_not_started(database, serving):
+    async def test(desk):
+        await desk.lives("worker", **serving)
+        await desk.say(CTX, calls("a"))
+        assert await desk.settle(limits(call_unserved=PAST, call_unstarted=FAR)) == []
+        assert await desk.settle(NOBODY) == [("call_start", "applied")]
+        assert await desk.settle(NOBODY) == [("call_not_started", "applied")]
+        status, told = await desk.call(CTX, "a")
+        assert (status, "not started in time" in told) == ("failed", True)
+
+    at_desk(database, test)
+
+
+def test_who_serves_a_function_serves_the_tool_that_cancels_it(database):
+    async def test(desk):
+        await desk.lives("worker", serves=("a",))
+        await desk.say(CTX, ask(), start(run_id(CTX)))
+        await desk.say(CTX, cancelling("cancel_a", builtin=True), cancelling("cancel_b", builtin=True))
+        await desk.say(CTX, cancelling("cancel_a", builtin=False), end(run_id(CTX)))
+        await desk.settle(NOBODY)
+        assert sorted(await desk.settle(NOBODY)) == [
+            *[("call_not_available", "applied")] * 2,
+            ("call_not_started", "applied"),
+        ]
+
+    at_desk(database, test)
+
+
+def test_who_serves_another_function_or_is_dead_or_runs_models_does_not_serve_it(database):
+    async def test(desk):
+        await desk.lives("other", serves=("b",))
+        await desk.lives("dead", serves=("a",))
+        await desk.lives("model", kind="inference", serves=("a",), serves_all=True)
+        await desk.dies("dead")
+        await desk.say(CTX, calls("a"))
+        await desk.settle(NOBODY)
+        assert await desk.settle(NOBODY) == [("call_not_available", "applied")]
+
+    at_desk(database, test)
+
+
+def test_the_group_and_the_arguments_are_those_of_the_announcement(database):
+    async def test(desk):
+        await desk.say(CTX, calls("a", "b", group_id="both"))
+        await desk.say(CTX, begin("b", attempt=1, group_id="both"))
+        await desk.settle(NOBODY)
+        assert await desk.settle(NOBODY) == [("call_not_available", "applied")]
+        assert await desk.open_run(CTX) is None
+        version = await desk.say(CTX, result("b", 1, attempt=1))
+        assert await desk.open_run(CTX) == version
+
+    at_desk(database, test)
+
+
+def test_a_call_that_a_live_worker_has_is_left_to_it_and_one_of_a_worker_gone_for_long_is_taken(database):
+    async def test(desk):
+        on = limits(call_unserved=MINUTE / 2)
+        await desk.lives("worker")
+        await desk.say(CTX, calls("a"))
+        await desk.claimed_call(CTX, "a", "worker", attempt=2)
+        await desk.an_hour_passes(CTX)
+        assert await desk.settle(on) == []
+        await desk.dies("worker")
+        assert await desk.settle(on, may_judge=False) == []
+        assert await desk.settle(limits(call_unserved=2 * MINUTE)) == []
+        assert await desk.settle(on) == [("call_start", "applied")]
+        assert await claim_of(desk) == ("keeper", 3, None)
+        assert await desk.value("SELECT attempt FROM tool_calls") == 3
+
+    at_desk(database, test)
+
+
+def test_a_call_that_is_started_in_the_meantime_is_its_workers(database):
+    async def test(desk):
+        await desk.lives("worker")
+        await desk.say(CTX, calls("a"))
+        found = await desk.look(NOBODY)
+        # The worker was thought dead: its start comes first, and ours is ignored.
+        await desk.say(CTX, begin("a", attempt=1, worker="worker", safe_to_retry=False))
+        desk.publish(found)
+        await desk.project()
+        assert await desk.became(found[0]) == "call_started"
+
+    at_desk(database, test)
+
+
+@pytest.mark.parametrize(("safe", "ended"), [(True, "cancelled"), (False, "ambiguous")])
+def test_what_somebody_had_started_when_we_took_it_over_is_settled_as_a_take_over_does(database, safe, ended):
+    async def test(desk):
+        await desk.lives("zombie")
+        await desk.say(CTX, calls("a"))
+        await desk.claimed_call(CTX, "a", "zombie")
+        await desk.dies("zombie")
+        found = await desk.look(NOBODY)
+        await desk.say(CTX, begin("a", attempt=1, worker="zombie", safe_to_retry=safe))
+        assert await claim_of(desk) == ("keeper", 2, None)
+        # A safe one goes on as our attempt, which has the same end for the model.
+        assert await desk.settle(NOBODY) == [("call_taken_over", "applied")]
+        assert (await desk.call(CTX, "a"))[0] == ended
+        desk.publish(found)
+        await desk.project()
+        assert await desk.became(found[0]) == "call_settled"
+        assert await desk.open_run(CTX) is not None
+
+    at_desk(database, test)
+
+
+def test_a_call_that_is_interrupted_meanwhile_is_not_answered(database):
+    async def test(desk):
+        await desk.say(CTX, calls("a"))
+        found = await desk.look(NOBODY)
+        await desk.say(CTX, interrupt())
+        desk.publish(found)
+        await desk.project()
+        assert await desk.became(found[0]) == "call_forgotten"
+        assert await desk.settle(NOBODY) == []
+        assert await claim_of(desk) == ("keeper", 1, "over")
+
+    at_desk(database, test)
+
+
+def test_who_dies_after_claiming_or_starting_a_call_leaves_what_the_next_one_finishes(database):
+    async def test(desk):
+        await desk.say(CTX, calls("a"))
+        # It claims, and dies before it publishes.
+        await desk.look(NOBODY, who="first")
+        assert await desk.look(NOBODY, who="second") == []
+        await desk.dies("first")
+        # The second one publishes, and dies before it sees that the start was folded.
+        assert await desk.settle(NOBODY, who="second") == [("call_start", "applied")]
+        assert await desk.look(NOBODY, who="third") == []
+        await desk.dies("second")
+        # The third one publishes the result, dies, and comes again as the fourth, before the result is folded.
+        found = await desk.look(NOBODY, who="third")
+        assert [one.rule for one in found] == ["call_not_available"]
+        await desk.dies("third")
+        again = await desk.look(NOBODY, who="fourth")
+        assert await claim_of(desk) == ("fourth", 4, None)
+        desk.publish(found)
+        desk.publish(again)
+        await desk.project()
+        assert [await desk.became(one) for one in (*found, *again)] == ["applied", "target_over"]
+        assert await desk.texts(CTX) == ["calls a", f'"{NOT_AVAILABLE}"']
+        assert await desk.settle(NOBODY, who="fourth") == []
+        assert await claim_of(desk) == ("fourth", 4, "over")
+
+    at_desk(database, test)
+
+
+def test_the_same_look_again_publishes_the_same_frames(database):
+    async def test(desk):
+        await desk.say(CTX, calls("a"))
+        first, again = await desk.look(NOBODY), await desk.look(NOBODY)
+        assert first == again
+        desk.publish(first)
+        desk.publish(again)
+        await desk.project()
+        first, again = await desk.look(NOBODY), await desk.look(NOBODY)
+        assert first == again
+        desk.publish(first)
+        desk.publish(again)
+        await desk.project()
+        assert await desk.value("SELECT duplicate_count FROM contexts") == 2
+        assert (await desk.call(CTX, "a"))[0] == "failed"
+
+    at_desk(database, test)
+
+
+def test_of_two_timekeepers_one_has_the_call(database):
+    async def test(desk):
+        await desk.say(CTX, calls("a"))
+        assert await desk.settle(NOBODY, who="first") == [("call_start", "applied")]
+        assert await desk.settle(NOBODY, who="second") == []
+        assert await desk.settle(NOBODY, who="first") == [("call_not_available", "applied")]
+
+    at_desk(database, test)
+
+
+def test_a_function_worker_that_takes_the_call_over_from_a_dead_timekeeper_answers_it_and_cannot_start_it(
+    database,
+):
+    async def test(desk):
+        await desk.say(CTX, calls("a"))
+        await desk.settle(NOBODY)
+        late = await desk.look(NOBODY)
+        await desk.lives("worker", serves=("a",))
+        await desk.claimed_call(CTX, "a", "worker", attempt=2)
+        started = await desk.say(CTX, begin("a", attempt=2, worker="worker", safe_to_retry=True))
+        assert await desk.value("SELECT reason FROM frames WHERE version = %s", started) == "call_started"
+        await desk.say(CTX, result("a", "not started", attempt=2, settled_as="failed"))
+        # The timekeeper was not dead after all.
+        desk.publish(late)
+        await desk.project()
+        assert await desk.became(late[0]) == "target_over"
+        assert await desk.call(CTX, "a") == ("failed", "not started")
+
+    at_desk(database, test)
+
+
+def test_what_a_dead_timekeeper_had_started_is_cancelled_at_its_deadline_and_not_ambiguous(database):
+    async def test(desk):
+        await desk.say(CTX, calls("a"))
+        await desk.settle(NOBODY)
+        assert await desk.call(CTX, "a") == ("running", None)
+        await desk.dies("keeper")
+        overdue = await desk.settle(limits(call=PAST), who="second", may_judge=False)
+        assert overdue == [("call_overdue", "applied")]
+        assert (await desk.call(CTX, "a"))[0] == "cancelled"
+
+    at_desk(database, test)
+
+
+def test_recordings_and_contexts_that_ended_or_are_parked_are_left_alone(database):
+    async def test(desk):
+        await desk.say("recording", context("hi", react=False), calls("a", of="recording"))
+        await desk.say("ended", calls("a", of="ended"), finish())
+        await desk.say(CTX, calls("a"))
+        await desk.execute(
+            "UPDATE contexts SET parked_version = version + 1, parked_at = now(), parked_error = 'test'"
+        )
+        assert await desk.look(NOBODY) == []
+        assert await desk.value("SELECT count(*) FROM claims") == 0
+        await desk.say("open", calls("a", of="open"))
+        assert len(await desk.look(NOBODY)) == 1
+
+    at_desk(database, test)

@@ -1,0 +1,221 @@
+"""A conversation on the real projector and a timekeeper that looks at it: the desk of the timekeeper's tests."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+from tests.integration.test_batches import PARTITIONS, Log, Projecting
+
+from frameledger import derived
+from frameledger.frames import Frame, encode_frame
+from frameledger.ids import ContextId, Version
+from frameledger_services import claims
+from frameledger_services.timekeeper.limits import Limits
+from frameledger_services.timekeeper.look import Looker, look
+from frameledger_services.timekeeper.settling import Settlement
+
+OFF = Limits(
+    run_unclaimed=None,
+    run_silent=None,
+    call=None,
+    call_grace=0.0,
+    call_unserved=None,
+    call_unstarted=None,
+    interrupted_call=None,
+    waiting_calls=False,
+    user_silent=None,
+    final_words=None,
+    bot_silent=None,
+    keep_claims_days=None,
+    keep_workers_days=None,
+)
+"""Each test switches on the rule that it is about."""
+
+PAST, FAR = 1e-9, 1e9
+"""A limit that everything is past, and one that nothing is."""
+
+EVERYWHERE = range(PARTITIONS)
+LEASE = 60.0
+
+
+def limits(**on: Any) -> Limits:
+    return replace(OFF, **on)
+
+
+class Desk:
+    """A projector, a connection of the timekeepers, and as many of these as a test names."""
+
+    def __init__(self, projecting: Projecting, connection: Any) -> None:
+        self.projecting = projecting
+        self.connection = connection
+        self.log = Log()
+        self._known: set[str] = set()
+
+    async def say(self, context_id: str, *frames: Any) -> int:
+        """Publish frames, given one by one or in lists, and have them folded; the version after the last."""
+        for frame in _flat(frames):
+            self.log.add(context_id, encode_frame(frame))
+        await self.project()
+        return int(await self.value("SELECT version FROM contexts WHERE context_id = %s", context_id))
+
+    async def project(self) -> None:
+        """Fold what is on the log and was not folded yet."""
+        records = [
+            record
+            for record in self.log.records
+            if record.offset >= self.projecting.owned[record.partition].next_offset
+        ]
+        await self.projecting.store(records)
+
+    async def look(
+        self, on: Limits, *, who: str = "keeper", may_judge: bool = True, current: Any = EVERYWHERE
+    ) -> list[Settlement]:
+        """What a timekeeper of this name would publish now."""
+        await self.lives(who, kind="timekeeper")
+        return await look(self.connection, on, Looker(who, "timekeeper", may_judge), current)
+
+    def publish(self, found: list[Settlement]) -> None:
+        for one in found:
+            self.log.add(one.context_id, encode_frame(one.frame))
+
+    async def settle(self, on: Limits, **options: Any) -> list[tuple[str, Any]]:
+        """One look, published and folded: by which rule each frame came, and what became of it: its reason, or its
+        outcome."""
+        found = await self.look(on, **options)
+        self.publish(found)
+        await self.project()
+        return [(one.rule, await self.became(one)) for one in found]
+
+    async def became(self, settlement: Settlement) -> Any:
+        return await self.value(
+            "SELECT coalesce(reason, outcome) FROM frames WHERE context_id = %s AND frame_id = %s::uuid",
+            settlement.context_id,
+            settlement.frame.id,
+        )
+
+    async def lives(
+        self, worker_id: str, *, kind: Any = "functions", serves: Any = (), **fields: Any
+    ) -> None:
+        """A worker of this name is alive; made when it is first named."""
+        if worker_id not in self._known:
+            self._known.add(worker_id)
+            offer = claims.Offer(worker_id, "service", kind, "host", 1, LEASE, 10, tuple(serves), **fields)
+            await claims.register(self.connection, offer)
+        await self.execute(
+            "UPDATE workers SET heartbeat_at = clock_timestamp() WHERE worker_id = %s", worker_id
+        )
+
+    async def dies(self, worker_id: str) -> None:
+        """Nothing was heard of it for longer than its lease."""
+        await self.execute(
+            "UPDATE workers SET heartbeat_at = clock_timestamp() - make_interval(secs => lease_secs + 1) "
+            "WHERE worker_id = %s",
+            worker_id,
+        )
+
+    async def an_hour_passes(self, context_id: str) -> None:
+        """What was recorded in this context was recorded an hour earlier. The archive does not allow that."""
+        await self.execute("ALTER TABLE frames DISABLE TRIGGER keep_frames")
+        await self.execute(
+            "UPDATE frames SET recorded_at = recorded_at - interval '1 hour' WHERE context_id = %s",
+            context_id,
+        )
+        await self.execute("ALTER TABLE frames ENABLE TRIGGER keep_frames")
+
+    async def claimed_run(self, context_id: str, asked: int, worker_id: str) -> None:
+        """A worker has the run that this frame asked for, and that opened there."""
+        run = derived.run_id(ContextId(context_id), Version(asked))
+        await self.execute(
+            "INSERT INTO claims (effect_id, kind, context_id, version, run_id, service, worker_id) "
+            "VALUES (%s, 'run', %s, %s, %s, 'service', %s)",
+            derived.effect_id("run_inference", ContextId(context_id), Version(asked), run),
+            *(context_id, asked, run, worker_id),
+        )
+
+    async def claimed_call(self, context_id: str, call: str, worker_id: str, *, attempt: int = 1) -> None:
+        """A worker has the call."""
+        row = await self.row(
+            "SELECT dispatched_version, requested_version, ordinal FROM tool_calls "
+            "WHERE context_id = %s AND tool_call_id = %s ORDER BY requested_version DESC",
+            *(context_id, call),
+        )
+        await self.execute(
+            "INSERT INTO claims (effect_id, kind, context_id, version, requested_version, ordinal, tool_call_id, "
+            "service, worker_id, attempt) VALUES (%s, 'call', %s, %s, %s, %s, %s, 'service', %s, %s) "
+            "ON CONFLICT (effect_id) DO UPDATE SET worker_id = excluded.worker_id, attempt = excluded.attempt",
+            derived.effect_id("call_function", ContextId(context_id), Version(row[0]), call),
+            *(context_id, *row, call, worker_id, attempt),
+        )
+
+    async def execute(self, statement: str, *parameters: Any) -> None:
+        await self.connection.execute(statement, parameters)
+
+    async def row(self, query: str, *parameters: Any) -> Any:
+        cursor = await self.connection.execute(query, parameters)
+        return await cursor.fetchone()
+
+    async def value(self, query: str, *parameters: Any) -> Any:
+        row = await self.row(query, *parameters)
+        return None if row is None else row[0]
+
+    async def run(self, context_id: str, asked: int) -> Any:
+        """Status and error code of the run that this frame asked for."""
+        return await self.row(
+            "SELECT status, error_code FROM runs WHERE context_id = %s AND requested_version = %s",
+            *(context_id, asked),
+        )
+
+    async def call(self, context_id: str, call: str) -> Any:
+        """Status and result of the newest call of this id."""
+        return await self.row(
+            "SELECT status, result FROM tool_calls WHERE context_id = %s AND tool_call_id = %s "
+            "ORDER BY requested_version DESC, ordinal DESC",
+            *(context_id, call),
+        )
+
+    async def open_run(self, context_id: str) -> Any:
+        """The version that opened the run that is open."""
+        return await self.value(
+            "SELECT opened_version FROM runs WHERE context_id = %s AND status = 'open'", context_id
+        )
+
+    async def texts(self, context_id: str) -> list[str]:
+        """The contents of the context's messages; of one that calls, the ids of its calls."""
+        context = await self.value("SELECT context_at(%s)", context_id)
+        return [
+            "calls " + " ".join(call["id"] for call in message["tool_calls"])
+            if "tool_calls" in message
+            else message["content"]
+            for message in context["messages"]
+        ]
+
+
+@asynccontextmanager
+async def desk(address: str):
+    async with (
+        Projecting(address) as projecting,
+        await psycopg.AsyncConnection.connect(address, autocommit=True) as connection,
+    ):
+        yield Desk(projecting, connection)
+
+
+def at_desk(address: str, test: Any) -> None:
+    """Play a test at a desk of its own."""
+
+    async def play() -> None:
+        async with asyncio.timeout(60), desk(address) as made:
+            await test(made)
+
+    asyncio.run(play())
+
+
+def _flat(frames: Any) -> Any:
+    for frame in frames:
+        if isinstance(frame, Frame):
+            yield frame
+        else:
+            yield from _flat(frame)

@@ -1,0 +1,229 @@
+"""Function services in tests: a stage with real servers and a projector, an inference that is played, and what is true
+in the end.
+
+The model is played by the test, with the frames that an inference service publishes; everything after the end of the
+response is the real thing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+from tests.integration import databases
+from tests.integration.killable import projector
+from tests.integration.road import made
+
+from frameledger.frames import (
+    AnyFrame,
+    FunctionCallFromLLM,
+    FunctionCallsStartedFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMMessagesAppendFrame,
+)
+from frameledger_services.client import Client
+from frameledger_services.functions import FunctionRegistry, FunctionService
+from frameledger_services.settings import Settings
+from frameledger_services.store.projections import CHANNEL
+
+DEADLINE = 30.0
+QUICK = {"work_lease_secs": 1.5, "work_heartbeat_secs": 0.1, "work_drain_secs": 5.0}
+LOOK_AGAIN = 0.05
+
+CONNECTIONS_LEFT_OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""aiokafka leaves the transport of a connection open whose making was cancelled, and services stop here as soon as they
+have begun."""
+
+SETTLED = ("done", "failed", "ambiguous", "cancelled", "forgotten")
+
+_services = itertools.count(1)
+
+
+@contextmanager
+def stage(kafka, database_server, template):
+    """Settings for servers on which a projector works."""
+    with (
+        databases.made(database_server, template=template) as (_, address),
+        made(kafka.bootstrap_servers, SecretStr(address), None) as road,
+        projector(road.settings),
+    ):
+        yield road.settings.model_copy(update=QUICK)
+    # So that what aiokafka left behind (CONNECTIONS_LEFT_OPEN) is found here, and not by a later test.
+    gc.collect()
+
+
+def called(name: str, arguments: Any = None, tool_call_id: str | None = None, **more: Any):
+    """A call as a model asks for it."""
+    return FunctionCallFromLLM(
+        function_name=name,
+        tool_call_id=tool_call_id or f"call-{uuid4().hex[:8]}",
+        arguments={} if arguments is None else arguments,
+        **more,
+    )
+
+
+class Conversation:
+    """One conversation, whose model is played."""
+
+    def __init__(self, client: Client, settings: Settings, context_id: str | None = None) -> None:
+        self.context_id = context_id or f"talk-{uuid4().hex[:8]}"
+        self._client = client
+        self._address = settings.database_url.get_secret_value()
+
+    async def publish(self, *frames: AnyFrame) -> None:
+        await self._client.publish(self.context_id, *frames, wait=True)
+
+    async def ask(self) -> str:
+        """Say something; the run that it asks for."""
+        said = LLMMessagesAppendFrame(messages=({"role": "user", "content": "Please."},), run_llm=True)
+        await self.publish(said)
+        return (await self.open_runs())[-1]
+
+    async def open_runs(self) -> list[str]:
+        rows = await self.rows(
+            "SELECT run_id FROM runs WHERE context_id = %s AND status = 'open' ORDER BY requested_version"
+        )
+        return [run_id for (run_id,) in rows]
+
+    async def call(self, *calls: FunctionCallFromLLM, run_id: str | None = None, **batch: Any) -> None:
+        """Have the model make calls, in the run that is open or in one that it is asked for."""
+        run_id = run_id or next(iter(await self.open_runs()), None) or await self.ask()
+        of_run = {"run_id": run_id, "attempt": 1}
+        await self.publish(
+            LLMFullResponseStartFrame(**of_run),
+            FunctionCallsStartedFrame(function_calls=calls, **of_run, **batch),
+            LLMFullResponseEndFrame(**of_run, finish_reason="tool_calls"),
+        )
+
+    async def settled(self, *tool_call_ids: str, statuses: Sequence[str] = SETTLED) -> list[str]:
+        """Wait until these calls have settled; how."""
+
+        async def all_settled():
+            rows = dict(await self.rows("SELECT tool_call_id, status FROM tool_calls WHERE context_id = %s"))
+            if all(rows.get(one) in statuses for one in tool_call_ids):
+                return [rows[one] for one in tool_call_ids]
+            return None
+
+        found: list[str] = await self.until(all_settled)
+        return found
+
+    async def until_running(self, *tool_call_ids: str) -> None:
+        await self.settled(*tool_call_ids, statuses=("running",))
+
+    async def log(self, *, of: str | None = None) -> list[tuple[str, str, str | None]]:
+        """Type, outcome and reason of every frame, or of those of a call."""
+        rows = await self.rows(
+            "SELECT type, outcome, reason, tool_call_id FROM frames WHERE context_id = %s ORDER BY version"
+        )
+        return [(kind, outcome, why) for kind, outcome, why, call in rows if of in (None, call)]
+
+    async def payloads(self, kind: str) -> list[dict[str, Any]]:
+        rows = await self.rows(
+            "SELECT payload::text FROM frames WHERE context_id = %s AND type = %s ORDER BY version", kind
+        )
+        return [json.loads(payload) for (payload,) in rows]
+
+    async def messages(self) -> list[dict[str, Any]]:
+        found = (await self._client.context(self.context_id)).context.to_wire()["messages"]
+        return list(found)
+
+    async def told(self, tool_call_id: str) -> Any:
+        """What the tool message of a call says, read as JSON where it is some."""
+        [content] = [
+            one["content"] for one in await self.messages() if one.get("tool_call_id") == tool_call_id
+        ]
+        try:
+            return json.loads(content)
+        except ValueError:
+            return content
+
+    async def until(self, answer: Any) -> Any:
+        return await until(self._address, answer, self.log)
+
+    async def until_claims_finished(self, *, at_least: int = 0) -> None:
+        """Wait until so many calls were claimed and nobody has anything to do for this conversation."""
+
+        async def finished():
+            [(claimed, finished)] = await self.rows(
+                "SELECT count(*), count(finished_at) FROM claims WHERE context_id = %s"
+            )
+            return True if claimed == finished >= at_least else None
+
+        await self.until(finished)
+
+    async def call_row(self, tool_call_id: str) -> dict[str, Any]:
+        async with await psycopg.AsyncConnection.connect(self._address) as connection:
+            cursor = connection.cursor(row_factory=psycopg.rows.dict_row)
+            await cursor.execute(
+                "SELECT * FROM tool_calls WHERE context_id = %s AND tool_call_id = %s "
+                "ORDER BY requested_version DESC LIMIT 1",
+                (self.context_id, tool_call_id),
+            )
+            row = await cursor.fetchone()
+            assert row is not None, "there is no such call"
+            return row
+
+    async def execute(self, query: Any, parameters: Any = ()) -> None:
+        async with await psycopg.AsyncConnection.connect(self._address) as connection:
+            await connection.execute(query, parameters)
+
+    async def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        async with await psycopg.AsyncConnection.connect(self._address) as connection:
+            return await (await connection.execute(query, (self.context_id, *parameters))).fetchall()
+
+
+async def until(address: str, answer: Any, otherwise: Any = None) -> Any:
+    """Ask, again whenever a projector has stored something, until there is an answer that is not None."""
+    try:
+        async with (
+            asyncio.timeout(DEADLINE),
+            await psycopg.AsyncConnection.connect(address, autocommit=True) as connection,
+        ):
+            await connection.execute(f"LISTEN {CHANNEL}")
+            while (found := await answer()) is None:
+                async for _ in connection.notifies(timeout=LOOK_AGAIN, stop_after=1):
+                    pass
+    except TimeoutError:
+        raise AssertionError(await otherwise() if otherwise else "it did not happen") from None
+    return found
+
+
+def play(settings, registries, scenario, *, all_services=False, **options):
+    """A scenario with a service, or several, and a conversation."""
+    several = registries if isinstance(registries, list) else [registries]
+
+    async def run():
+        async with AsyncExitStack() as stack:
+            services = [await stack.enter_async_context(serving(settings, one, **options)) for one in several]
+            talk = await stack.enter_async_context(talking(settings))
+            await scenario(services if all_services else services[0], talk)
+
+    asyncio.run(run())
+
+
+@asynccontextmanager
+async def serving(
+    settings: Settings, registry: FunctionRegistry, **options: Any
+) -> AsyncIterator[FunctionService]:
+    """A function service of its own name."""
+    options.setdefault("service", f"tools-{next(_services)}")
+    service = FunctionService(settings, registry, **options)
+    async with asyncio.timeout(2 * DEADLINE), service:
+        yield service
+
+
+@asynccontextmanager
+async def talking(settings: Settings, **_: Any) -> AsyncIterator[Conversation]:
+    """A conversation of its own."""
+    async with Client(settings) as client:
+        yield Conversation(client, settings)

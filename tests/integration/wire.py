@@ -1,0 +1,98 @@
+"""A wire to a server that a test can cut: a TCP proxy in a thread of its own.
+
+What is cut carries nothing, in either direction, and hangs up on nobody, as a network that loses packets does. What was
+sent meanwhile arrives when it is mended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import contextmanager, suppress
+from typing import Any
+
+DEADLINE = 30.0
+CHUNK = 65_536
+
+
+class Wire:
+    """From `port` on this machine to another one. Use `wire`, which also ends it."""
+
+    def __init__(self, to_port: int) -> None:
+        self.port = 0
+        self._to_port = to_port
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._live()), daemon=True)
+
+    def begin(self) -> None:
+        self._thread.start()
+        assert self._ready.wait(DEADLINE), "the wire does not begin"
+
+    def end(self) -> None:
+        self._in_loop(self._over.set)
+        self._thread.join(DEADLINE)
+        assert not self._thread.is_alive(), "the wire does not end"
+
+    def cut(self) -> None:
+        """From now on nothing passes."""
+        self._in_loop(self._whole.clear)
+
+    def mend(self) -> None:
+        """Everything passes again, first what was sent meanwhile."""
+        self._in_loop(self._whole.set)
+
+    def _in_loop(self, do: Any) -> None:
+        done = threading.Event()
+        self._loop.call_soon_threadsafe(do)
+        self._loop.call_soon_threadsafe(done.set)
+        assert done.wait(DEADLINE), "the wire is stuck"
+
+    async def _live(self) -> None:
+        self._loop, self._over, self._whole = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+        self._whole.set()
+        self._going_on: set[asyncio.Task[None]] = set()
+        server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._over.wait()
+        server.close()
+        for task in tuple(self._going_on):
+            task.cancel()
+        await asyncio.gather(*self._going_on, return_exceptions=True)
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._carry(reader, writer))
+        self._going_on.add(task)
+        task.add_done_callback(self._going_on.discard)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            await self._whole.wait()
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._to_port)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._pump(reader, far_writer))
+                    tasks.create_task(self._pump(far_reader, writer))
+            finally:
+                far_writer.close()
+        writer.close()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Until one end hangs up; the other end is hung up on then."""
+        with suppress(OSError):
+            while data := await reader.read(CHUNK):
+                await self._whole.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+
+@contextmanager
+def wire(to_port: int):
+    """A wire for as long as the block lasts."""
+    made = Wire(to_port)
+    made.begin()
+    try:
+        yield made
+    finally:
+        made.end()

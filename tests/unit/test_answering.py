@@ -1,0 +1,360 @@
+"""One run, from its request to its terminal frame: what goes to the log, whatever the model does."""
+
+import asyncio
+import json
+
+import pytest
+
+from frameledger.context import LLMContext
+from frameledger.frames import FunctionCallFromLLM, LLMFullResponseEndFrame, LLMTextFrame
+from frameledger.record import Outgoing, outgoing
+from frameledger_services.claims import ClaimedRun
+from frameledger_services.event_log.producer import TooLargeError
+from frameledger_services.inference import answering
+from frameledger_services.inference.answering import answer
+from frameledger_services.inference.composing import request_of
+from frameledger_services.inference.world import Composed, World
+from frameledger_services.providers.errors import UnmappableError
+from frameledger_services.providers.script import Script
+from frameledger_services.providers.scripted import ScriptedLLMService
+from frameledger_services.store.contexts import StoredContext
+
+DEADLINE = 10.0
+RUN = ClaimedRun("effect", "ctx", 7, "run-1", 1)
+
+
+class Stage:
+    """The world of one run, as it would be with nobody else in it."""
+
+    def __init__(self, *say, attempts=(2, 3, 4), skip_tts=None, hidden=(), tools=(), refuse=None, **script):
+        wire = {"replies": [{"say": list(say)}], **script}
+        told = Script.model_validate_json(json.dumps(wire))
+        self.model = ScriptedLLMService(script=told, completion_timeout_secs=0.05)
+        self.life_every_secs = None
+        self.log = []
+        self.published = asyncio.Event()
+        self._attempts = iter(attempts)
+        self._skip_tts = skip_tts
+        self._hidden = hidden
+        self._refuse = refuse or (lambda record: None)
+        self._context = LLMContext([{"role": "user", "content": "Hello"}], tools)
+
+    async def compose(self):
+        stored = StoredContext("ctx", 7, self._context)
+        return Composed(request_of(self.model, stored, ()), self._skip_tts)
+
+    async def publish(self, context_id, frames):
+        assert context_id == "ctx"
+        records = [outgoing(frame, context_id, source="test") for frame in frames]
+        for frame, record in zip(frames, records, strict=True):
+            self._refuse(record)
+            self.log.append(frame)
+        self.published.set()
+
+    async def next_attempt(self, attempt):
+        return next(self._attempts)
+
+    def world(self):
+        return World(
+            worker="me",
+            compose=self.compose,
+            publish=self.publish,
+            next_attempt=self.next_attempt,
+            merge_secs=0.0,
+            retries=2,
+            life_every_secs=self.life_every_secs,
+            hidden=self._hidden,
+        )
+
+    def answer(self, run=RUN):
+        async def life():
+            async with asyncio.timeout(DEADLINE):
+                return await answer(run, self.model, self.world())
+
+        outcome = asyncio.run(life())
+        assert self.model.open_streams == 0
+        return outcome
+
+    def types(self):
+        return [frame.type.removeprefix("LLM").removesuffix("Frame") for frame in self.log]
+
+    def said(self, attempt=1):
+        return "".join(getattr(frame, "text", "") for frame in self.log if frame.attempt == attempt)
+
+    def errors(self):
+        return [(one.code, one.fatal, one.message) for one in self.log if one.type == "ErrorFrame"]
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(answering, "FIRST_PAUSE", 0.001)
+
+
+def test_an_answer_is_start_words_end_each_with_its_run_and_attempt():
+    stage = Stage({"text": "Good day to you."}, skip_tts=True)
+    assert stage.answer() == "done"
+    start, *words, end = stage.log
+    assert (start.type, start.provider, start.model) == ("LLMFullResponseStartFrame", "scripted", "scripted")
+    assert (start.context_version, start.worker) == (7, "me")
+    assert start.request_sha256 == asyncio.run(stage.compose()).request.sha256
+    assert stage.said() == "Good day to you."
+    assert end.finish_reason == "stop"
+    assert end.usage.output_tokens == 4
+    assert {(frame.run_id, frame.attempt) for frame in stage.log} == {("run-1", 1)}
+    assert {frame.skip_tts for frame in (start, *words, end)} == {True}
+    assert len({frame.id for frame in stage.log}) == len(stage.log)
+
+
+def test_the_same_attempt_gives_its_frames_the_same_ids():
+    first, second = Stage({"text": "Good day."}), Stage({"text": "Good day."})
+    first.answer()
+    second.answer()
+    assert first.log[0].id == second.log[0].id
+    assert first.log[-1].id == second.log[-1].id
+
+
+def test_calls_are_announced_after_the_words_as_one_group():
+    stage = Stage(
+        {"thought": "Hm.", "signature": "sig"},
+        {"text": "Let me look."},
+        {"call": "look", "arguments": {"at": 1}, "id": "call_0"},
+        {"call": "look", "arguments": {"at": 2}, "id": "call_1"},
+    )
+    heard = []
+    stage.model.event_handler("on_function_calls_started")(lambda _, calls: heard.append(len(calls)))
+    stage.answer()
+    assert stage.types()[-2:] == ["FunctionCallsStarted", "FullResponseEnd"]
+    announced = stage.log[-2]
+    assert announced.group_id is not None
+    ids = [call.tool_call_id for call in announced.function_calls]
+    assert len(set(ids)) == 2
+    assert "call_0" not in ids
+    assert heard == [2]
+
+
+def test_an_id_that_chance_has_drawn_is_kept():
+    stage = Stage({"call": "look", "id": "toolu_01A09q90qw90lq917835lq9"})
+    stage.answer()
+    assert [call.tool_call_id for call in stage.log[-2].function_calls] == ["toolu_01A09q90qw90lq917835lq9"]
+
+
+def test_what_fails_for_a_while_is_tried_again_and_nobody_sees_it():
+    stage = Stage(
+        replies=[{"times": 2, "say": [{"fail": "overloaded"}]}, {"say": [{"text": "Here I am."}]}],
+    )
+    assert stage.answer() == "done"
+    assert stage.said() == "Here I am."
+    assert stage.types()[0] == "FullResponseStart"
+    assert stage.types().count("FullResponseStart") == 1
+    assert stage.errors() == []
+
+
+def test_what_fails_for_longer_ends_the_run_with_its_error():
+    stage = Stage({"fail": "overloaded", "message": "Too much to do."})
+    assert stage.answer() == "done"
+    assert stage.types() == ["FullResponseStart", "Error", "FullResponseEnd"]
+    assert stage.errors() == [("provider_unavailable", False, "Too much to do.")]
+    assert stage.log[-1].finish_reason == "error"
+
+
+def test_a_provider_that_asks_for_a_long_wait_is_not_waited_for():
+    stage = Stage({"fail": "rate_limited", "retry_after": 3600})
+    assert stage.answer() == "done"
+    assert stage.types() == ["FullResponseStart", "Error", "FullResponseEnd"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("refused_context", "context_refused"),
+        ("refused", "provider_refused"),
+        ("timeout", "completion_timeout"),
+        ("incomplete_call", "incomplete_call"),
+    ],
+)
+@pytest.mark.parametrize("before", [(), ({"text": "I think"},)])
+def test_what_waiting_does_not_mend_is_never_tried_again(kind, code, before):
+    stage = Stage(*before, {"fail": kind})
+    waited = []
+    stage.model.event_handler("on_completion_timeout")(lambda _: waited.append(True))
+    assert stage.answer() == "done"
+    assert [one[:2] for one in stage.errors()] == [(code, False)]
+    assert stage.types()[0] == "FullResponseStart"
+    assert stage.types()[-2:] == ["Error", "FullResponseEnd"]
+    assert stage.said() == ("I think" if before else "")
+    assert waited == [True] * (kind == "timeout")
+
+
+def test_an_overloaded_provider_that_had_begun_to_speak_ends_the_run():
+    stage = Stage({"text": "I think"}, {"fail": "overloaded"})
+    assert stage.answer() == "done"
+    assert stage.types()[-2:] == ["Error", "FullResponseEnd"]
+    assert {frame.attempt for frame in stage.log} == {1}
+
+
+def test_a_connection_lost_before_the_first_word_is_made_again_inside_the_attempt():
+    stage = Stage(replies=[{"times": 1, "say": [{"fail": "cut"}]}, {"say": [{"text": "Again."}]}])
+    assert stage.answer() == "done"
+    assert {frame.attempt for frame in stage.log} == {1}
+    assert stage.said() == "Again."
+
+
+def test_a_connection_lost_in_the_middle_begins_the_next_attempt():
+    stage = Stage(
+        replies=[{"times": 1, "say": [{"text": "I th"}, {"fail": "cut"}]}, {"say": [{"text": "I think so."}]}]
+    )
+    assert stage.answer() == "done"
+    assert stage.said(1) == "I th"
+    assert stage.said(2) == "I think so."
+    assert [frame.attempt for frame in stage.log if "Start" in frame.type] == [1, 2]
+    assert [frame.attempt for frame in stage.log if "End" in frame.type] == [2]
+
+
+def test_after_three_attempts_a_fatal_error_closes_the_run():
+    stage = Stage({"text": "I th"}, {"fail": "cut", "message": "Gone."})
+    assert stage.answer() == "given_up"
+    assert [frame.attempt for frame in stage.log if "Start" in frame.type] == [1, 2, 3]
+    assert stage.errors() == [
+        ("attempts_exhausted", True, "The connection was lost in 3 attempts. Gone."),
+    ]
+    assert stage.log[-1].attempt == 3
+
+
+def test_a_fourth_attempt_asks_nobody_and_says_that_it_is_over():
+    stage = Stage({"text": "Never said."})
+    assert stage.answer(ClaimedRun("effect", "ctx", 7, "run-1", 4)) == "given_up"
+    assert [(frame.type, frame.attempt, frame.fatal) for frame in stage.log] == [("ErrorFrame", 4, True)]
+
+
+def test_a_run_that_is_not_for_certain_ours_is_left_alone_and_given_back():
+    stage = Stage({"text": "I th"}, {"fail": "cut"}, attempts=[None])
+    assert stage.answer() == "release"
+    assert stage.errors() == []
+
+
+def test_an_empty_answer_is_an_end_without_text():
+    stage = Stage()
+    assert stage.answer() == "done"
+    assert stage.types() == ["FullResponseStart", "FullResponseEnd"]
+    assert stage.log[-1].finish_reason == "stop"
+
+
+def test_what_cannot_be_asked_is_named_and_nothing_is_sent(monkeypatch):
+    stage = Stage({"text": "Never said."})
+
+    async def compose():
+        return Composed(UnmappableError("scripted", "the setting top_k"))
+
+    monkeypatch.setattr(stage, "compose", compose)
+    assert stage.answer() == "done"
+    start, error, end = stage.log
+    assert (start.provider, start.model, start.request_sha256) == ("scripted", None, None)
+    assert (error.code, "top_k" in error.message) == ("unmappable", True)
+    assert end.finish_reason == "error"
+
+
+def test_a_context_that_an_adapter_fails_on_costs_its_run_only(monkeypatch):
+    stage = Stage({"text": "Never said."})
+    monkeypatch.setattr(stage.model, "request", lambda *_, **__: 1 / 0)
+    assert stage.answer() == "done"
+    assert [one[0] for one in stage.errors()] == ["provider_error"]
+
+
+def test_a_provider_whose_code_fails_costs_its_run_only(monkeypatch):
+    stage = Stage()
+
+    async def fails(request):
+        yield (await anext(aiter(ScriptedLLMService().answer(request))))
+        raise KeyError("secret things")
+
+    monkeypatch.setattr(stage.model, "answer", fails)
+    assert stage.answer() == "done"
+    assert [(code, fatal, "secret" in message) for code, fatal, message in stage.errors()] == [
+        ("provider_error", False, False)
+    ]
+    assert stage.log[-1].finish_reason == "error"
+
+
+def test_no_secret_is_published_even_if_the_provider_repeats_it():
+    stage = Stage({"fail": "refused", "message": "The key sk-1234 is wrong."}, hidden=["sk-1234"])
+    stage.answer()
+    assert stage.errors()[0][2] == "The key ******** is wrong."
+
+
+def test_an_announcement_that_the_topic_does_not_take_ends_the_run_and_calls_nothing():
+    def refuse(record: Outgoing):
+        if b"FunctionCallsStartedFrame" in record.value:
+            raise TooLargeError("too large", [None])
+
+    stage = Stage({"text": "Look: "}, {"call": "look", "arguments": {}}, refuse=refuse)
+    assert stage.answer() == "done"
+    assert stage.said() == "Look: "
+    assert [one[:2] for one in stage.errors()] == [("frame_refused", False)]
+    assert [frame.finish_reason for frame in stage.log if "End" in frame.type] == ["error"]
+
+
+def test_what_no_frame_can_carry_ends_the_run_and_keeps_the_words_before_it():
+    large = "x" * (9 * 1024 * 1024)
+    stage = Stage({"text": "Look: "}, {"call": "look", "arguments": large})
+    assert stage.answer() == "done"
+    assert stage.said() == "Look: "
+    assert [one[:2] for one in stage.errors()] == [("frame_refused", False)]
+    assert [frame.finish_reason for frame in stage.log if "End" in frame.type] == ["error"]
+
+
+def test_what_a_provider_pushes_by_itself_is_stamped_and_in_its_place(monkeypatch):
+    stage = Stage()
+
+    async def pushes(request):
+        yield LLMTextFrame(text="Look: ")
+        await stage.model.run_function_calls(
+            [FunctionCallFromLLM(function_name="look", tool_call_id="0", arguments={})]
+        )
+        yield LLMFullResponseEndFrame(finish_reason="tool_calls")
+
+    monkeypatch.setattr(stage.model, "answer", pushes)
+    assert stage.answer() == "done"
+    assert stage.types() == ["FullResponseStart", "Text", "FunctionCallsStarted", "FullResponseEnd"]
+    assert {(frame.run_id, frame.attempt) for frame in stage.log} == {("run-1", 1)}
+    assert stage.log[2].function_calls[0].tool_call_id != "0"
+
+
+def test_a_run_whose_model_is_silent_shows_that_it_lives():
+    stage = Stage({"delay": 0.1}, {"text": "At last."})
+    stage.life_every_secs = 0.01
+    stage.model.completion_timeout_secs = 60
+    assert stage.answer() == "done"
+    texts = [frame.text for frame in stage.log if frame.type == "LLMTextFrame"]
+    assert texts.count("") >= 2
+    assert stage.said() == "At last."
+    assert stage.types()[-1] == "FullResponseEnd"
+
+
+def test_a_model_that_never_says_anything_is_not_said_to_live_for_ever(monkeypatch):
+    monkeypatch.setattr(answering, "LONGEST_SILENCE", 0.03)
+    stage = Stage({"text": "Well"}, {"delay": 0.3}, {"text": "..."})
+    stage.life_every_secs = 0.01
+    stage.model.completion_timeout_secs = 60
+    assert stage.answer() == "done"
+    assert [frame.text for frame in stage.log if frame.type == "LLMTextFrame"].count("") == 3
+
+
+def test_to_cancel_it_closes_the_stream_and_publishes_nothing_more():
+    stage = Stage({"text": "I was about to"}, {"delay": 3600}, {"text": "say."})
+    stage.model.completion_timeout_secs = 3600
+
+    async def life():
+        async with asyncio.timeout(DEADLINE):
+            running = asyncio.create_task(answer(RUN, stage.model, stage.world()))
+            while stage.said() != "I was about to":
+                stage.published.clear()
+                await stage.published.wait()
+            assert stage.model.open_streams == 1
+            running.cancel()
+            await asyncio.wait([running])
+        assert running.cancelled()
+
+    asyncio.run(life())
+    assert stage.model.open_streams == 0
+    assert stage.said() == "I was about to"
+    assert "FullResponseEnd" not in stage.types()

@@ -1,0 +1,252 @@
+"""Which handler serves which function, and on what terms."""
+
+import pytest
+
+from frameledger.tools import FunctionSchema
+from frameledger_services.functions import (
+    FunctionCallParams,
+    FunctionRegistry,
+    ReservedNameError,
+    SchemaError,
+    UnknownFunctionError,
+    tool_options,
+)
+from frameledger_services.functions.options import Options
+
+
+async def one(params): ...
+
+
+async def two(params): ...
+
+
+async def search(text: str):
+    """Searches."""
+
+
+def handler(registry, name="look", context_id=None):
+    item = registry.lookup(name, context_id)
+    return None if item is None else item.function
+
+
+def test_a_later_registration_replaces_an_earlier():
+    registry = FunctionRegistry()
+    registry.register_function("look", one)
+    registry.register_function("look", two)
+    assert handler(registry) is two
+
+
+def test_the_catch_all_serves_what_nothing_else_does():
+    registry = FunctionRegistry()
+    registry.register_function(None, two)
+    registry.register_function("look", one)
+    assert (handler(registry), handler(registry, "other")) == (one, two)
+    assert registry.has_function("other")
+    assert (registry.serves(), registry.serves_all) == (("look",), True)
+    registry.unregister_function(None)
+    assert not registry.has_function("other")
+
+
+def test_by_hand_outranks_advertised_and_outlives_it():
+    registry = FunctionRegistry()
+    registry.register_function("search", one)
+    registry.advertise("a", [search])
+    assert handler(registry, "search", "a") is one
+    registry.keep_advertised("a", [])
+    assert handler(registry, "search", "a") is one
+
+
+def test_an_advertised_function_leaves_with_its_tool():
+    registry = FunctionRegistry()
+    registry.advertise("a", [search])
+    item = registry.lookup("search", "a")
+    assert (item.function, item.auto_registered) == (search, True)
+    registry.keep_advertised("a", ["search"])
+    assert registry.has_function("search")
+    registry.keep_advertised("a", ["something else"])
+    assert not registry.has_function("search")
+    assert registry.advertising() == frozenset()
+
+
+def test_each_context_has_the_function_that_it_was_given():
+    def named_search(text: str): ...
+
+    named_search.__name__ = "search"
+    registry = FunctionRegistry()
+    registry.advertise("a", [search])
+    registry.advertise("b", [named_search])
+    assert handler(registry, "search", "a") is search
+    assert handler(registry, "search", "b") is named_search
+    # Whoever advertises the name by other means gets the newest.
+    assert handler(registry, "search", "c") is named_search
+
+
+def test_what_was_removed_by_hand_is_not_brought_back_while_the_tool_stays_advertised():
+    registry = FunctionRegistry()
+    registry.advertise("a", [search])
+    registry.unregister_function("search")
+    registry.advertise("a", [search])
+    assert not registry.has_function("search")
+    registry.keep_advertised("a", [])
+    registry.advertise("a", [search])
+    assert registry.has_function("search")
+
+
+def test_contexts_that_are_given_the_same_function_share_what_is_known_of_it():
+    registry = FunctionRegistry()
+    for context_id in ("a", "b"):
+        registry.advertise(context_id, [search])
+    assert registry.lookup("search", "a") is registry.lookup("search", "b")
+
+    def other():
+        async def search(number: int): ...
+
+        return search
+
+    registry.advertise("b", [other()])
+    assert registry.lookup("search", "a") is not registry.lookup("search", "b")
+    assert registry.offers()["functions"][0]["schema"]["function"]["parameters"]["required"] == ["number"]
+
+
+def test_removing_an_unknown_function_lists_the_known_ones():
+    registry = FunctionRegistry()
+    registry.register_function("look", one)
+    with pytest.raises(UnknownFunctionError, match="'look'"):
+        registry.unregister_function("lok")
+    with pytest.raises(UnknownFunctionError, match="'look'"):
+        registry.unregister_direct_function(two)
+    registry.unregister_direct_function(one)
+    with pytest.raises(UnknownFunctionError, match="none"):
+        registry.unregister_function(None)
+
+
+def test_an_explicit_option_outranks_the_decorator_which_outranks_the_default():
+    @tool_options(cancel_on_interruption=False, timeout_secs=5, cancellable_by_llm=True)
+    async def marked(params): ...
+
+    registry = FunctionRegistry()
+    registry.register_function("plain", one)
+    registry.register_function("marked", marked)
+    registry.register_function("explicit", marked, cancel_on_interruption=True, timeout_secs=9)
+    options = {name: registry.lookup(name).options for name in registry.serves()}
+    assert options == {
+        "plain": Options(True, None, False, False),
+        "marked": Options(False, 5, True, False),
+        "explicit": Options(True, 9, True, False),
+    }
+
+
+@pytest.mark.parametrize("secs", [0, -1, float("nan"), float("inf")])
+def test_a_time_limit_is_a_number_above_zero(secs):
+    with pytest.raises(ValueError, match="timeout_secs"):
+        tool_options(timeout_secs=secs)
+
+
+def test_the_name_of_a_cancel_tool_is_reserved():
+    registry = FunctionRegistry()
+    registry.register_function("search", one, cancel_on_interruption=False, cancellable_by_llm=True)
+    assert registry.cancels("cancel_search") == "search"
+    with pytest.raises(ReservedNameError, match="cancel_search"):
+        registry.register_function("cancel_search", two)
+    registry.register_function("cancel_order", two)
+    assert registry.cancels("cancel_order") is None
+
+
+def test_an_applications_own_tool_of_that_name_wins():
+    registry = FunctionRegistry()
+    registry.register_function("cancel_search", two)
+    registry.register_function("search", one, cancel_on_interruption=False, cancellable_by_llm=True)
+    assert registry.cancels("cancel_search") is None
+    assert handler(registry, "cancel_search") is two
+
+
+def test_the_switch_of_the_service_opts_every_asynchronous_function_in():
+    registry = FunctionRegistry(enable_async_tool_cancellation=True)
+    registry.register_function("slow", one, cancel_on_interruption=False)
+    registry.register_function("quick", one)
+    assert registry.cancellable() == {"slow"}
+
+
+def test_an_offer_has_name_schema_and_terms():
+    registry = FunctionRegistry()
+    registry.register_function("bare", one)
+    registry.register_direct_function(search, timeout_secs=3, cancel_on_interruption=False)
+    assert registry.offers() == {
+        "functions": [
+            {
+                "name": "bare",
+                "schema": None,
+                "options": {
+                    "cancel_on_interruption": True,
+                    "timeout_secs": None,
+                    "cancellable_by_llm": False,
+                    "safe_to_retry": False,
+                },
+            },
+            {
+                "name": "search",
+                "schema": {
+                    "type": "function",
+                    "function": {
+                        "name": "search",
+                        "description": "Searches.",
+                        "parameters": {
+                            "type": "object",
+                            "properties": {"text": {"type": "string"}},
+                            "required": ["text"],
+                        },
+                    },
+                },
+                "options": {
+                    "cancel_on_interruption": False,
+                    "timeout_secs": 3,
+                    "cancellable_by_llm": False,
+                    "safe_to_retry": False,
+                },
+            },
+        ]
+    }
+    assert [tool["function"]["name"] for tool in registry.schemas()] == ["search"]
+
+
+def test_who_watches_is_told_of_each_change():
+    registry, told = FunctionRegistry(), []
+    unwatch = registry.watch(lambda: told.append(registry.serves()))
+    registry.register_function("look", one)
+    registry.advertise("a", [search])
+    registry.keep_advertised("a", ["search"])
+    registry.keep_advertised("a", [])
+    registry.unregister_function("look")
+    unwatch()
+    registry.register_function("look", one)
+    assert told == [("look",), ("look", "search"), ("look",), ()]
+
+
+def test_what_cannot_be_called_or_has_another_schema_is_refused():
+    registry = FunctionRegistry()
+    with pytest.raises(TypeError, match="cannot be called"):
+        registry.register_function("look", "not a function")
+    with pytest.raises(ValueError, match="'other'"):
+        registry.register_function("look", one, schema=FunctionSchema("other"))
+    with pytest.raises(ValueError, match="no JSON Schema"):
+        registry.register_function(
+            "look", one, schema=FunctionSchema("look", properties={"a": {"type": "nothing"}})
+        )
+    with pytest.raises(SchemaError, match="no name"):
+        registry.register_direct_function(lambda: None)
+    with pytest.raises(ValueError, match="a name"):
+        registry.register_function("", one)
+    assert registry.serves() == ()
+
+
+def test_async_handlers_are_told_from_plain_ones():
+    class Called:
+        async def __call__(self, params): ...
+
+    registry = FunctionRegistry()
+    registry.register_function("async", one)
+    registry.register_function("called", Called())
+    registry.register_function("plain", print)
+    registry.register_function("class", FunctionCallParams)
+    found = {name: registry.lookup(name).is_async for name in registry.serves()}
+    assert found == {"async": True, "called": True, "plain": False, "class": False}

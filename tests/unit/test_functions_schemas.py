@@ -1,0 +1,233 @@
+"""Schemas made from functions, and arguments made to fit them."""
+
+import enum
+from datetime import date
+from typing import Annotated, Any, Literal, Optional
+
+import pytest
+from pydantic import BaseModel, Field
+
+from frameledger.tools import FunctionSchema
+from frameledger_services import cancel_tools
+from frameledger_services.functions import FunctionCallParams, SchemaError, schema_of
+from frameledger_services.functions.arguments import ArgumentsError, Checker, parsed
+from frameledger_services.functions.cancelling import Refusal, RunningCall, chosen
+from frameledger_services.functions.schemas import signature_of
+
+
+class Unit(enum.Enum):
+    CELSIUS = "celsius"
+    FAHRENHEIT = "fahrenheit"
+
+
+class Place(BaseModel):
+    city: str
+    country: str | None = None
+
+
+class Node(BaseModel):
+    children: list["Node"]
+
+
+def google(city: str, unit: Unit = Unit.CELSIUS):
+    """The weather.
+
+    Now, not later.
+
+    Args:
+        city: Where it is.
+        unit: In which unit.
+    """
+
+
+def numpy(city: str, unit: Unit = Unit.CELSIUS):
+    """The weather.
+
+    Now, not later.
+
+    Parameters
+    ----------
+    city : str
+        Where it is.
+    unit
+        In which unit.
+    """
+
+
+def rest(city: str, unit: Unit = Unit.CELSIUS):
+    """The weather.
+
+    Now, not later.
+
+    :param city: Where it is.
+    :param unit: In which unit.
+    """
+
+
+@pytest.mark.parametrize("function", [google, numpy, rest])
+def test_three_styles_of_docstrings_say_the_same(function):
+    assert schema_of(function) == FunctionSchema(
+        function.__name__,
+        "The weather.\n\nNow, not later.",
+        {
+            "city": {"type": "string", "description": "Where it is."},
+            "unit": {
+                "enum": ["celsius", "fahrenheit"],
+                "type": "string",
+                "description": "In which unit.",
+                "default": "celsius",
+            },
+        },
+        ("city",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("annotation", "schema"),
+    [
+        (int, {"type": "integer"}),
+        (float, {"type": "number"}),
+        (bool, {"type": "boolean"}),
+        (list[int], {"type": "array", "items": {"type": "integer"}}),
+        (dict[str, float], {"type": "object", "additionalProperties": {"type": "number"}}),
+        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+        (Optional[int], {"anyOf": [{"type": "integer"}, {"type": "null"}]}),  # noqa: UP045  # people write it
+        (int | str, {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
+        (date, {"type": "string", "format": "date"}),
+        (Annotated[int, Field(ge=1)], {"type": "integer", "minimum": 1}),
+        (
+            Place,
+            {
+                "type": "object",
+                "properties": {
+                    "city": {"type": "string"},
+                    "country": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+                },
+                "required": ["city"],
+            },
+        ),
+        (Any, {}),
+    ],
+)  # fmt: skip
+def test_what_an_annotation_becomes(annotation, schema):
+    def function(value): ...
+
+    function.__annotations__ = {"value": annotation}
+    assert schema_of(function).properties == {"value": schema}
+
+
+def test_an_annotation_outranks_the_docstring():
+    def function(a: Annotated[int, Field(description="From here.")]):
+        """Does.
+
+        Args:
+            a: Not from here.
+        """
+
+    assert schema_of(function).properties["a"]["description"] == "From here."
+
+
+def test_the_parameters_of_the_call_are_in_no_schema():
+    def function(a: int, anything: FunctionCallParams): ...
+
+    found = signature_of(function)
+    assert (list(found.schema.properties), found.params_name) == (["a"], "anything")
+
+
+def test_arguments_become_what_the_signature_says_and_defaults_stay_the_functions_own():
+    def function(place: Place, unit: Unit = Unit.CELSIUS, _day: date = date.min, schema: int = 1): ...
+
+    signature = signature_of(function)
+    assert signature.converted({"place": {"city": "Oslo"}, "unit": "fahrenheit", "_day": "2026-01-02"}) == {
+        "place": Place(city="Oslo"),
+        "unit": Unit.FAHRENHEIT,
+        "_day": date(2026, 1, 2),
+    }
+    with pytest.raises(ArgumentsError, match=r"place\.city: Field required"):
+        signature.converted({"place": {}})
+    with pytest.raises(ArgumentsError, match="other: Extra inputs"):
+        signature.converted({"place": {"city": "Oslo"}, "other": 1})
+
+
+def test_what_no_model_can_give_is_refused():
+    def several(*cities: str): ...
+    def anything(**more: str): ...
+    def by_place(city: str, /): ...
+    def endless(node: Node): ...
+    def unknown(thing: "Nothing"): ...  # type: ignore[name-defined]  # noqa: F821
+    def strange(thing: object = object): ...
+
+    def file(handle: Checker): ...
+
+    for function in (several, anything, by_place):
+        with pytest.raises(SchemaError, match="by name"):
+            schema_of(function)
+    with pytest.raises(SchemaError, match="contains itself"):
+        schema_of(endless)
+    with pytest.raises(SchemaError, match="'Nothing'"):
+        schema_of(unknown)
+    with pytest.raises(SchemaError, match="file"):
+        schema_of(file)
+    # A default that is no JSON is the function's own affair.
+    assert schema_of(strange).properties == {"thing": {}}
+
+
+@pytest.mark.parametrize("arguments", ['{"a": 1}', {"a": 1}])
+def test_arguments_come_as_an_object_or_as_its_text(arguments):
+    assert parsed(arguments) == {"a": 1}
+
+
+@pytest.mark.parametrize("nothing", [None, "", {}])
+def test_no_arguments_are_an_empty_object(nothing):
+    assert parsed(nothing) == {}
+
+
+@pytest.mark.parametrize("bad", ["{", "[]", "5", '"a"', [1], 5, True, "[" * 100_000])
+def test_arguments_that_are_no_object_are_refused(bad):
+    with pytest.raises(ArgumentsError):
+        parsed(bad)
+
+
+def test_a_checker_names_the_place_and_stops_complaining():
+    checker = Checker(FunctionSchema("f", properties={"n": {"type": "array", "items": {"type": "integer"}}}))
+    checker.check({"n": [1, 2]})
+    with pytest.raises(ArgumentsError) as error:
+        checker.check({"n": ["x"] * 100})
+    assert str(error.value).startswith("n.0: 'x' is not of type 'integer'; n.1:")
+    assert str(error.value).count(";") == 4
+
+
+TOOLS = [schema_of(google).to_openai(), FunctionSchema("slow").to_openai()]
+
+
+def test_cancel_tools_are_offered_for_those_that_opted_in():
+    offered = cancel_tools.offered(TOOLS, ["slow", "not advertised"])
+    assert [one.name for one in offered] == ["cancel_slow"]
+    assert list(offered[0].properties) == ["tool_call_id"]
+    assert offered[0].required == ()
+    own = [*TOOLS, FunctionSchema("cancel_slow").to_openai()]
+    assert cancel_tools.offered(own, ["slow"]) == ()
+
+
+def test_guidance_names_the_functions_and_their_cancel_tools():
+    text = cancel_tools.guidance(["slow", "search"])
+    assert "`slow`, `search`" in text
+    assert "`cancel_slow`, `cancel_search`" in text
+    assert cancel_tools.guidance([]) == ""
+
+
+def test_a_cancel_tool_refuses_with_reasons():
+    one, two = RunningCall("a", 1, {"q": "cats"}), RunningCall("b", 2, '{"q": "dogs"}')
+    assert chosen("f", [one], None) is one
+    assert chosen("f", [one, two], "b") is two
+    nothing, unclear, wrong = chosen("f", [], None), chosen("f", [one, two], None), chosen("f", [one], "z")
+    assert isinstance(nothing, Refusal)
+    assert "no call of `f` is running" in nothing.why
+    assert isinstance(unclear, Refusal)
+    assert 'a with {"q": "cats"}; b with {"q": "dogs"}' in unclear.why
+    assert isinstance(wrong, Refusal)
+    assert "'z' is no running call" in wrong.why
+    many = chosen("f", [RunningCall(str(n), n, "x" * 1_000) for n in range(100)], None)
+    assert isinstance(many, Refusal)
+    assert "and 80 more" in many.why
+    assert len(many.why) < 10_000
