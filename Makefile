@@ -21,22 +21,24 @@ help:
 setup: $(READY) ## make .venv from the lock (again only when the lock or pyproject.toml changed)
 	@echo 'Ready: $(VENV)/bin/frameledger --help'
 
-demo: $(READY) ## see it work: a recorded conversation on real servers, in half a minute
+demo: $(READY) ## see it work: a conversation with a model and functions on real servers, in under a minute
 	@$(VENV)/bin/frameledger demo
 
 test: lint ## everything CI runs: setup, lint, types, all tests
-	@$(PY) -m pytest
+	@$(PY) -m pytest -n 2 --dist loadfile
 
-chaos: $(READY) ## pairs of faults, many times over (CHAOS_ROUNDS=30, CHAOS_SEED to play the same ones again)
-	@$(PY) -m pytest -s tests/integration/chaos.py
+chaos: $(READY) ## twenty thousand simulated conversations, pairs of faults on real servers (CHAOS_ROUNDS=30, CHAOS_SEED), a million frames
+	@$(PY) -m tests.laws.simulation 0 20000
+	@$(PY) -m pytest -s tests/integration/chaos.py tests/integration/chaos_calls.py tests/integration/large.py
 
 lint: $(READY) ## style and types only
 	@$(PY) -m ruff check --quiet --output-format concise .
 	@$(PY) -m ruff format --check --quiet . || { echo 'Not formatted: see ruff format --diff' >&2; exit 1; }
 	@$(PY) -m mypy
 
-bench: $(READY) ## how fast everything is, beside its yardsticks; some minutes
-	@$(VENV)/bin/frameledger bench core; core=$$?; $(VENV)/bin/frameledger bench road && exit $$core
+bench: $(READY) ## how fast everything is, beside its yardsticks; half an hour
+	@missed=0; for part in core road inference functions; do $(VENV)/bin/frameledger bench $$part || missed=$$?; done; \
+	exit $$missed
 
 lock: $(READY) ## write requirements.lock anew, with the newest versions that pyproject.toml allows
 	@$(PY) -m uv pip compile --quiet --universal --upgrade --generate-hashes --no-header --no-annotate \

@@ -281,8 +281,8 @@ def split(address):
 
 
 def segments():
-    """The machine's segments of shared memory, by number; none where that cannot be known."""
+    """The machine's segments of shared memory that no process has, by number; none where that cannot be known."""
     if not postgres_remains.SEGMENTS.exists():
         return set()
     rows = postgres_remains.SEGMENTS.read_text(encoding="ascii").splitlines()[1:]
-    return {int(row.split()[1]) for row in rows}
+    return {int(number) for _, number, _, _, _, _, processes, *_ in map(str.split, rows) if processes == "0"}

@@ -3,21 +3,25 @@
 import itertools
 import signal
 
-from tests.integration.killable import Plan, projector
+import pytest
+from tests.integration.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan, projector
 from tests.integration.road import Raw, mixed, road_of_its_own  # noqa: F401  # a fixture
 
 STEPS = (
+    "before load",
+    "after load",
     "before lock",
     "after lock",
-    "after load",
-    "before write",
-    "after write",
     "before commit",
     "after commit",
     "before send",
     "after send",
     "after removal",
 )
+"""Those of a batch that is written statement by statement."""
+
+WITHIN = ("after lock", "before commit")
+"""Those that a batch which is one statement does not come to."""
 
 FEW = ("barge-in", "tool-changes", "history-replaced", "failed-runs", "safe-to-retry", "slow-research")
 """Conversations that need every statement there is, and few frames."""
@@ -26,7 +30,7 @@ FEW = ("barge-in", "tool-changes", "history-replaced", "failed-runs", "safe-to-r
 def test_whatever_step_it_is_killed_at_each_frame_counts_once_and_each_effect_has_one_id(road):
     """Each process first finishes what its predecessor left, and is then killed in a batch of its own."""
     for step in STEPS:
-        with projector(road.settings, Plan(point=step, member="it")) as running:
+        with projector(road.settings, Plan(point=step, member="it", small=EACH_BY_ITSELF)) as running:
             road.until_idle(running)
             running.arm()
             road.publish(mixed(step.replace(" ", "-")))
@@ -37,23 +41,35 @@ def test_whatever_step_it_is_killed_at_each_frame_counts_once_and_each_effect_ha
     road.check()
 
 
-def test_whatever_statement_or_send_it_is_killed_at_each_frame_counts_once_and_each_effect_has_one_id(road):
+@pytest.mark.parametrize(
+    ("small", "expected"),
+    [
+        (
+            EACH_BY_ITSELF,
+            {"before COPY frames", "UPDATE messages", "UPDATE tool_calls", "DELETE FROM outbox"},
+        ),
+        (ALWAYS_AT_ONCE, {f"before {AT_ONCE}", f"after sending {AT_ONCE}", "DELETE FROM outbox"}),
+    ],
+    ids=["each by itself", "all at once"],
+)
+def test_whatever_statement_or_send_it_is_killed_at_each_frame_counts_once_and_each_effect_has_one_id(
+    road, small, expected
+):
     """The points are those that a process which lives comes to. Each round brings the beginning of conversations, and
     the end of those that the round before began: rows are made and changed."""
     bursts = _halves()
-    with projector(road.settings, Plan(tell=True, member="it")) as running:
+    with projector(road.settings, Plan(tell=True, member="it", small=small)) as running:
         road.publish(next(bursts))
         road.until_idle(running)
         running.arm()
         road.publish(next(bursts))
         road.until_idle(running)
-        points = [point for point in running.points() if point not in STEPS]
+        points = [point for point in running.points() if point not in STEPS or small == ALWAYS_AT_ONCE]
         assert running.stop() == 0
-    assert {"before COPY frames", "UPDATE messages", "UPDATE tool_calls", "DELETE FROM outbox"} <= set(
-        points
-    ), points
+    assert expected <= set(points), points
+    assert small == EACH_BY_ITSELF or set(points).isdisjoint(WITHIN)
     for point in points:
-        with projector(road.settings, Plan(point=point, member="it")) as running:
+        with projector(road.settings, Plan(point=point, member="it", small=small)) as running:
             road.until_idle(running)
             running.arm()
             road.publish(next(bursts))

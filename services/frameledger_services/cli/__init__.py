@@ -17,14 +17,18 @@ import typer
 
 from frameledger_services.cli import (
     bench,
+    calls,
+    chat,
     config,
     demo,
     dlq,
     doctor,
     fold,
+    infer,
     migrate,
     parked,
     publish,
+    request,
     run,
     show,
     sql,
@@ -56,14 +60,18 @@ def application() -> typer.Typer:
     )
     app.callback()(_options)
     app.add_typer(demo.commands)
+    app.add_typer(chat.commands)
     app.add_typer(fold.commands)
     app.add_typer(bench.commands)
     app.add_typer(up.commands)
     app.add_typer(run.commands, name="run")
+    app.add_typer(calls.commands, name="calls")
     app.add_typer(publish.commands)
     app.add_typer(show.commands)
     app.add_typer(tail.commands)
+    app.add_typer(request.commands)
     app.add_typer(transcript.commands)
+    app.add_typer(infer.commands)
     app.add_typer(sql.commands)
     app.add_typer(topics.commands)
     app.add_typer(migrate.commands)

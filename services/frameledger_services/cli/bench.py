@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,15 +17,29 @@ from frameledger_services.bench.report import Figure
 from frameledger_services.cli import output
 from frameledger_services.settings import SettingsError, load
 
+if TYPE_CHECKING:
+    from frameledger_services.bench.road.servers import Servers
+
 RECORDED = Path(__file__).parents[3] / "tests" / "histories"
 """The project's own histories, where this package runs from a checkout."""
 
 commands = typer.Typer(name="bench", no_args_is_help=True)
 
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME", help="Measure only this; may be given again. A wrong name says which there are."
+    ),
+]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="A little of everything: whether it works, not how well.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print a JSON list instead of a table.")]
+
 
 @commands.callback()
 def about() -> None:
-    """How fast the parts are. Every figure has a yardstick, measured in the same run, and a goal."""
+    """How fast the parts are. Every figure has a yardstick, measured in the same run, and most have a goal."""
 
 
 @commands.command()
@@ -41,7 +55,7 @@ def core(
     rounds: Annotated[
         int, typer.Option(min=1, help="How often everything is measured; the median counts.")
     ] = 60,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list instead of a table.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Decoding and folding, without any server.
 
@@ -65,21 +79,11 @@ def core(
     _tell(figures, as_json)
 
 
+# The others need aiokafka and psycopg, which are imported when they are asked for: whoever asks for help does not.
+
+
 @commands.command()
-def road(
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Measure only this; may be given again. "
-            "One of throughput, latency, flatness, sizes, memory, reading.",
-        ),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A little of everything: whether it works, not how well.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list instead of a table.")] = False,
-) -> None:
+def road(only: Only = None, quick: Quick = False, as_json: Json = False) -> None:
     """The road from publish to SQL, on a real Kafka and a real PostgreSQL.
 
     They are started in a temporary folder and are gone afterwards; with FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS and
@@ -88,20 +92,64 @@ def road(
 
     Example: `frameledger bench road --only throughput`
     """
-    # Imported here: this needs aiokafka and psycopg, and whoever asks for help does not.
-    from frameledger_services.bench.road import figures as road_bench
+    from frameledger_services.bench.road import figures as bench
+
+    scale = bench.QUICK if quick else bench.Scale()
+    _on_servers(bench.MEASURES, only, lambda ours, names: bench.measure(ours, names, scale), quick, as_json)
+
+
+@commands.command()
+def inference(only: Only = None, quick: Quick = False, as_json: Json = False) -> None:
+    """Answers of a model over the whole road, beside the official SDK in a bare loop.
+
+    The model is a server of this bench that writes 60 tokens a second. On servers as `frameledger bench road` has
+    them; takes about ten minutes on a quiet machine. Ends with exit code 1 if a goal is missed.
+
+    Example: `frameledger bench inference --only interruptions`
+    """
+    from frameledger_services.bench.inference import figures as bench
+
+    scale = bench.QUICK if quick else bench.Scale()
+    _on_servers(bench.MEASURES, only, lambda ours, names: bench.measure(ours, names, scale), quick, as_json)
+
+
+@commands.command()
+def functions(only: Only = None, quick: Quick = False, as_json: Json = False) -> None:
+    """Function calls over the whole road, beside the bare road, and the memory of a crowd of them.
+
+    On servers as `frameledger bench road` has them; takes some minutes. Ends with exit code 1 if a goal is missed.
+
+    Example: `frameledger bench functions --only latency`
+    """
+    from frameledger_services.bench.functions import figures as bench
+
+    scale = bench.QUICK if quick else bench.Scale()
+    _on_servers(bench.MEASURES, only, lambda ours, names: bench.measure(ours, names, scale), quick, as_json)
+
+
+def _on_servers(
+    known: Collection[str],
+    only: Sequence[str] | None,
+    measure: Callable[[Servers, Sequence[str]], Awaitable[Sequence[Figure]]],
+    quick: bool,
+    as_json: bool,
+) -> None:
+    """Measure what is asked for, all that is known if nothing is, and tell it."""
     from frameledger_services.bench.road.processes import BenchError
     from frameledger_services.bench.road.servers import servers
     from frameledger_services.embedded.program import EmbeddedError
 
-    names = only or list(road_bench.MEASURES)
+    names = only or list(known)
     for name in names:
-        if name not in road_bench.MEASURES:
-            raise typer.BadParameter(f"{name} is none of {', '.join(road_bench.MEASURES)}.")
-    scale = road_bench.QUICK if quick else road_bench.Scale()
+        if name not in known:
+            raise typer.BadParameter(f"{name} is none of {', '.join(known)}.")
+
+    async def measured() -> Sequence[Figure]:
+        return await measure(ours, names)
+
     try:
         with servers(load(os.environ, look_for_running=False).settings) as ours:
-            figures = asyncio.run(road_bench.measure(ours, names, scale))
+            figures = asyncio.run(measured())
     except EmbeddedError as error:
         output.refuse(error.problem, error.remedy)
     except SettingsError as error:

@@ -1,4 +1,4 @@
-"""`frameledger demo`: a recorded conversation on the real servers, watched in SQL while it happens."""
+"""`frameledger demo`: a conversation with a model and its functions on the real servers, watched in SQL as it grows."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 import os
 import secrets
 import shlex
-import statistics
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import psycopg
 import typer
@@ -21,167 +21,211 @@ from rich.text import Text
 
 from frameledger.ids import ContextId
 from frameledger_services import life
-from frameledger_services.cli import demo_page, failures, output
-from frameledger_services.cli.up import SERVICES, SETUP, DataDir
+from frameledger_services.cli import demo_closing, demo_page, failures, output
+from frameledger_services.cli.up import SERVICES as SERVICES_OF_UP
+from frameledger_services.cli.up import SETUP, DataDir
 from frameledger_services.client import Client
 from frameledger_services.client.connections import connect
 from frameledger_services.demo import playing, proof, recording
+from frameledger_services.demo.harbour import FILE, Harbour
 from frameledger_services.demo.playing import Played
+from frameledger_services.demo.recording import Stage
+from frameledger_services.demo.talk import NotSeenError
 from frameledger_services.demo.times import Times
 from frameledger_services.settings import PREFIX, Settings, load
+from frameledger_services.store.offers import tools_on_offer
 
 # The embedded servers are for Linux and macOS and imported inside the command: the command line is for all.
 if TYPE_CHECKING:
     from frameledger_services.demo.servers import Servers
+    from frameledger_services.embedded.record import Process
 
 _T = TypeVar("_T")
 
+TOOLS = "frameledger_services.demo.tools"
+
+Provider = Literal["scripted", "openai", "anthropic"]
+
 commands = typer.Typer()
+
+
+@dataclass(frozen=True, slots=True)
+class _Demo:
+    """One demo: its names are its own, so that no other service answers it, and it answers nobody else."""
+
+    settings: Settings
+    provider: Provider
+    wanted_model: str | None
+    speed: float
+    name: str
+
+    @property
+    def context_id(self) -> ContextId:
+        return ContextId(f"demo-{self.name}")
+
+    @property
+    def model(self) -> str:
+        """A real model has the name that it has; the scripted one answers to any."""
+        if self.wanted_model is not None:
+            return self.wanted_model
+        return f"night-owl-{self.name}" if self.provider == "scripted" else _default_model(self.provider)
+
+    @property
+    def workers(self) -> dict[str, tuple[str, ...]]:
+        """Who answers: the command of each service."""
+        inference, functions = f"{self.context_id}.inference", f"{self.context_id}.functions"
+        script = ("--script", str(recording.SCRIPT)) if self.provider == "scripted" else ()
+        model = ("--model", self.model, "--models", self.model)
+        return {
+            inference: (
+                *("run", "inference", "--service", inference),
+                *("--provider", self.provider, *model, *script),
+            ),
+            functions: ("run", "functions", "--service", functions, "--module", TOOLS),
+        }
 
 
 @commands.command()
 def demo(
     data_dir: DataDir = None,
+    provider: Annotated[
+        Provider,
+        typer.Option(help="Who answers: a script of ours, or a real model, whose API key is set."),
+    ] = "scripted",
+    model: Annotated[str | None, typer.Option(metavar="MODEL", help="The provider's model.")] = None,
     speed: Annotated[
-        float, typer.Option(min=0.1, max=1000, metavar="N", help="So many times as fast as it was recorded.")
+        float, typer.Option(min=0.1, max=1000, metavar="N", help="How many times as fast the people are.")
     ] = 1.0,
 ) -> None:
-    """Play a recorded conversation onto real servers, and show in SQL what becomes of it.
+    """Have a conversation on real servers, and show in SQL what becomes of it.
 
-    Starts Kafka, PostgreSQL and a projector, or uses those of a running `frameledger up`, and publishes two hundred
-    frames into a new context as they happened. Ends with exit code 0 only if `context_at` gives, at every version,
-    what the frames fold to. What it started is stopped at the end; the data stays.
+    Starts Kafka, PostgreSQL and the services, or uses those of a running `frameledger up`, and in any case a model
+    and functions of its own, which answer a recorded user. Ends with exit code 0 only if `context_at` gives, at every
+    version, what the frames on Kafka fold to, nothing is left open, and what was ordered was ordered once. What it
+    started is stopped at the end; the data stays.
 
-    Example: `frameledger demo --speed 3`
+    Example: `frameledger demo --provider anthropic`
     """
     from frameledger_services.embedded.program import EmbeddedError
 
     times, console = Times(), output.console()
-    expected = (*failures.EXPECTED, EmbeddedError, playing.NotSeenError, psycopg.Error)
+    expected = (*failures.EXPECTED, EmbeddedError, NotSeenError, psycopg.Error)
     with failures.said():
         settings = load(os.environ, look_for_running=False).settings
     if data_dir is not None:
         settings = settings.model_copy(update={"data_dir": data_dir})
+    _check_key(settings, provider)
+    this = _Demo(settings, provider, model, speed, secrets.token_hex(3))
     logs = settings.data_dir / "logs"
     try:
-        right = asyncio.run(_until_signal(_demo(settings, speed, console, times)))
+        right = asyncio.run(_until_signal(_demo(this, console, times)))
     except asyncio.CancelledError:
         output.refuse(
             "Stopped before its end; nothing that it started runs any more.", f"Where the time went: {times}."
         )
     except (*expected, ExceptionGroup) as error:
-        output.refuse(str(_first(error, expected)), f"Where the time went: {times}. Logs are in {logs}.")
-    if not right:
         output.refuse(
-            "SQL does not say what the frames fold to.", f"Where the time went: {times}. Logs are in {logs}."
+            str(failures.first(error, expected)), f"Where the time went: {times}. Logs are in {logs}."
+        )
+    if not right:
+        output.refuse("The proof failed: see above.", f"Where the time went: {times}. Logs are in {logs}.")
+
+
+def _check_key(settings: Settings, provider: Provider) -> None:
+    if provider == "scripted":
+        return
+    if getattr(settings, f"{provider}_api_key") is None and getattr(settings, f"{provider}_base_url") is None:
+        variable = f"{provider.upper()}_API_KEY"
+        output.refuse(
+            f"--provider {provider} needs a key, and {variable} is not set.",
+            f"Set {variable}, or leave --provider out: then a script of ours answers.",
         )
 
 
-async def _demo(settings: Settings, speed: float, console: Console, times: Times) -> bool:
-    """The whole demo; whether SQL was right."""
-    from frameledger_services.demo.servers import servers
+def _default_model(provider: Provider) -> str:
+    from frameledger_services.providers import plugins
+
+    found = plugins.create(provider, Settings()).default_model
+    assert found is not None
+    return found
+
+
+async def _demo(this: _Demo, console: Console, times: Times) -> bool:
+    """The whole demo; whether all is as it should be."""
+    from frameledger_services.demo.servers import answering, servers
     from frameledger_services.embedded.stack import Command
 
-    context_id = ContextId(f"demo-{secrets.token_hex(3)}")
     if not console.is_terminal:
         console.print("Starting the servers ...")
     async with AsyncExitStack() as running:
         with console.status("Starting the servers ...") as status, times.of("servers"):
+
+            def show(processes: Sequence[Process]) -> None:
+                status.update(Text(demo_page.starting(processes)))
+
             used = await running.enter_async_context(
                 servers(
-                    settings,
+                    this.settings,
                     setup=[Command(words[0], words) for words in SETUP],
-                    services=[Command(words[-1], words) for words in SERVICES],
-                    on_change=lambda record: status.update(Text(demo_page.starting(record))),
+                    services=[Command(words[-1], words) for words in SERVICES_OF_UP],
+                    on_change=show,
                 )
             )
-        played, right = await _shown(used, context_id, speed, console, times)
+            harbour = Harbour(used.settings.data_dir.resolve() / FILE)
+            harbour.prepare()
+            connection = await running.enter_async_context(await connect(used.settings))
+            await running.enter_async_context(answering(used, this.workers, connection, show))
+        played, right = await _shown(this, used, connection, harbour, console, times)
         with console.status("Stopping the servers ..."), times.of("stopping"):
             await running.aclose()
-    _print_next(console, settings, used, context_id, played)
+    _print_next(console, this, used, played)
     return right
 
 
 async def _shown(
-    used: Servers, context_id: ContextId, speed: float, console: Console, times: Times
+    this: _Demo,
+    used: Servers,
+    connection: AsyncConnection[Any],
+    harbour: Harbour,
+    console: Console,
+    times: Times,
 ) -> tuple[Played, bool]:
-    """Play the conversation, look back in it, and compare it with its fold; whether they are equal."""
-    cues = recording.cues(context_id)
+    """Have the conversation, look back in it, and prove what came of it."""
     since = f"started in {times['servers']:.1f} s" if used.ours else "of the running `frameledger up`"
     console.print(f"{demo_page.addresses(used.record)}: {since}", style="dim", markup=False)
+    who = "A scripted model answers" if this.provider == "scripted" else f"{this.model} answers"
     console.print(
         Text.assemble(
-            f"A phone call, recorded in {len(cues)} frames, goes to Kafka as it happened. What SQL has of ",
-            (context_id, "bold"),
-            ":",
+            "A phone call. ", who, ", with real functions. What SQL has of ", (this.context_id, "bold"), ":"
         )
     )
     console.print()
-    async with Client(used.settings) as client, await connect(used.settings) as connection:
-        with times.of("conversation"), demo_page.Conversation(console, len(cues)) as page:
-            played = await playing.play(client, connection, context_id, cues, speed=speed, show=page.show)
-        await _look_back(console, connection, context_id, played)
-        with times.of("comparison"):
-            stored = [seen.frame for seen in played.seen]
-            found = await proof.differences(connection, context_id, played.published, stored)
-    _print_verdict(console, played, found)
-    return played, not found
+    functions = next(service for service in this.workers if service.endswith(".functions"))
+    stage = Stage(this.model, await tools_on_offer(connection, [functions]))
+    async with Client(used.settings) as client:
+        lines = recording.lines()
+        with times.of("conversation"), demo_page.Conversation(console, len(lines)) as page:
+            played = await playing.play(
+                used.settings,
+                client,
+                connection,
+                this.context_id,
+                lines,
+                stage,
+                speed=this.speed,
+                show=page.show,
+            )
+    await demo_closing.look_back(console, connection, this.context_id, played)
+    with times.of("proof"):
+        found = await proof.proved(connection, this.context_id, played, harbour)
+    demo_closing.print_verdict(console, played, found)
+    return played, found.right
 
 
-async def _look_back(
-    console: Console, connection: AsyncConnection[Any], context_id: ContextId, played: Played
-) -> None:
-    cut = next(one.frame.version for one in played.seen if _is(one, "InterruptionFrame") and one.written)
-    new = next(one.frame.version for one in played.seen if _is(one, "LLMMessagesUpdateFrame"))
-    for title, sql in (
-        (
-            "Time travel: the context as it was just before the passenger cut in",
-            f"SELECT context_at('{context_id}', {cut - 1});",
-        ),
-        ("What cutting in did to it", f"SELECT context_diff('{context_id}', {cut - 1}, {cut});"),
-        (
-            "The end of the history that the summary replaced: nothing is lost",
-            f"SELECT position, role, text FROM messages_at('{context_id}', {new - 1}) ORDER BY position DESC LIMIT 3;",
-        ),
-    ):
-        console.print()
-        console.print(title, style="bold")
-        _print_sql(console, sql)
-        # What is executed is the text that is shown.
-        cursor = await connection.execute(sql.encode())
-        names = [column.name for column in cursor.description or ()]
-        console.print(demo_page.answer(names, await cursor.fetchall(), console.width))
-
-
-def _print_verdict(console: Console, played: Played, found: list[proof.Difference]) -> None:
-    console.print()
-    for one in found[:5]:
-        console.print(f"Version {one.version}, {one.about}", style="bold red")
-        console.print(f"  SQL   {one.stored}\n  fold  {one.folded}", markup=False)
-    if found:
-        console.print(f"{len(found)} differences between SQL and the fold", style="bold red")
-        return
-    delays = [1000 * one.delay for one in played.seen]
-    console.print(
-        Text.assemble(
-            ("Right. ", "bold green"),
-            f"At each of {len(played.seen) + 1} versions context_at() gives what the frames fold to.",
-        )
-    )
-    console.print(
-        f"{len(played.published)} frames were published, and the one that came twice is stored once. From the "
-        f"producer to SQL a frame took {statistics.median(delays):.0f} ms in the median, and 19 of 20 took "
-        f"{statistics.quantiles(delays, n=20)[-1]:.0f} ms at most.",
-        style="dim",
-    )
-
-
-def _print_next(
-    console: Console, settings: Settings, used: Servers, context_id: ContextId, played: Played
-) -> None:
+def _print_next(console: Console, this: _Demo, used: Servers, played: Played) -> None:
     program = _program()
-    middle = played.seen[len(played.seen) // 2].frame.logged_at
     console.print()
+    settings = this.settings
     if used.ours and settings.database_url is None:
         console.print(
             f"Nothing runs any more, and the data stays in {settings.data_dir}. To look around in it:",
@@ -193,24 +237,8 @@ def _print_next(
     else:
         console.print("To look around:")
     console.print(f"  {program} sql", style="bold", markup=False)
-    where = f"WHERE context_id = '{context_id}'"
-    for sql in (
-        f"SELECT * FROM transcript {where};",
-        f"SELECT * FROM timeline {where};",
-        f"SELECT * FROM turns {where};",
-        f"SELECT version, type, reason FROM frames {where} AND outcome <> 'applied';",
-        f"SELECT context_at_time('{context_id}', '{middle:%Y-%m-%d %H:%M:%S%z}');",
-    ):
-        _print_sql(console, sql)
-
-
-def _print_sql(console: Console, sql: str) -> None:
-    """As a person would type it; never broken, since it is there to be copied."""
-    console.print(f"  {sql}", style="cyan", soft_wrap=True, markup=False)
-
-
-def _is(seen: playing.Seen, frame_type: str) -> bool:
-    return seen.frame.type == frame_type
+    for sql in demo_closing.to_try(this.context_id, played):
+        demo_closing.print_sql(console, sql)
 
 
 def _program() -> str:
@@ -223,16 +251,3 @@ async def _until_signal(work: Coroutine[Any, Any, _T]) -> _T:
     """Do the work; the first Ctrl-C, SIGTERM or SIGHUP cancels it, a second one does not disturb its stopping."""
     life.cancel_on_signals()
     return await work
-
-
-def _first(error: Exception, expected: tuple[type[Exception], ...]) -> Exception:
-    """The failure in a group of failures that are no bugs; raises the group if there is one among them."""
-    if not isinstance(error, ExceptionGroup):
-        return error
-    _, bugs = error.split(expected)
-    if bugs is not None:
-        raise error
-    first: Exception = error
-    while isinstance(first, ExceptionGroup):
-        first = first.exceptions[0]
-    return first

@@ -13,10 +13,19 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from frameledger.frames import AnyFrame
+from frameledger.frames import (
+    AnyFrame,
+    ErrorFrame,
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    FunctionCallResultProperties,
+    FunctionCallsStartedFrame,
+    LLMFullResponseStartFrame,
+    Waiting,
+)
 from frameledger_services.cli import fold_words, frame_words
 from frameledger_services.demo.playing import Seen, Written
-from frameledger_services.embedded.record import Record, State
+from frameledger_services.embedded.record import Process, Record, State
 
 WHO = {"user": "bold cyan", "assistant": "green", "tool": "yellow", "thought": "magenta"}
 """Colours of what is said; all else is dim."""
@@ -32,6 +41,9 @@ SAYING = {
 }
 """Frames that carry what is being said, and by whom."""
 
+RECORDED = "frameledger/demo/"
+"""The beginning of the sources of those who are not services."""
+
 INDENT = 17
 """Columns before what is said: the version, and who says it."""
 
@@ -43,10 +55,11 @@ class Conversation:
     """
 
     def __init__(self, console: Console, total: int) -> None:
-        """`total`: how many frames will be shown."""
+        """`total`: how many lines its recording has."""
         self._console = console
         self._bar = ProgressBar(total=total, completed=0, width=24)
         self._saying = ("", "")
+        self._calls: dict[str, str] = {}
         self._live = Live(console=console, transient=True, refresh_per_second=15)
 
     def __enter__(self) -> Conversation:
@@ -60,14 +73,19 @@ class Conversation:
     def show(self, seen: Seen) -> None:
         """Show a frame that SQL has, and what it wrote."""
         stored, frame = seen.frame, seen.frame.frame
-        if seen.note:
-            self._print(Text(f"{'──':>9} "), Text(seen.note, "italic dim"))
+        if isinstance(frame, FunctionCallInProgressFrame):
+            self._calls[frame.tool_call_id] = frame.function_name
+        for note in filter(None, (seen.note, _remark(frame))):
+            self._print(Text(f"{'──':>9} "), Text(note, "italic dim"))
+        if isinstance(frame, ErrorFrame):
+            self._row(stored.version, "error", Text(frame_words.error(frame)), "red")
         if stored.outcome != "applied":
             self._row(stored.version, stored.outcome, Text(_refused(seen), "dim"), OUTCOMES[stored.outcome])
         for written in seen.written:
             self._message(stored.version, written)
         self._listen(frame, applied=stored.outcome == "applied", wrote=bool(seen.written))
-        self._bar.update((self._bar.completed or 0) + 1)
+        if (stored.source or "").startswith(RECORDED):
+            self._bar.update((self._bar.completed or 0) + 1)
         if self._live.is_started:
             self._live.update(self._below(seen))
 
@@ -76,6 +94,9 @@ class Conversation:
         if "role" not in written.message:
             who, text = "thought", text.removeprefix("thought: ")
         text = _report(written.message.get("content")) or text
+        for call, name in self._calls.items():
+            # Ids that nobody else has are long, and each of these functions is called once.
+            text = text.replace(f"{call} = ", "").replace(call, name)
         said = Text(text if who in ("user", "assistant", "thought") else frame_words.line(text))
         if written.rewritten:
             said.append("  was IN_PROGRESS", "dim")
@@ -130,11 +151,11 @@ class Conversation:
         return Group("", saying, line)
 
 
-def starting(record: Record) -> str:
+def starting(processes: Sequence[Process]) -> str:
     """What the servers are doing while they start, on one line."""
     doing = [
         f"{process.name} {process.word or process.state}"
-        for process in record.processes
+        for process in processes
         if process.state not in (State.WAITING, State.DONE)
     ]
     return f"Starting the servers: {', '.join(doing)}" if doing else "Starting the servers ..."
@@ -153,7 +174,7 @@ def answer(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> R
     for name in names:
         table.add_column(name, no_wrap=True, overflow="ellipsis", header_style="dim")
     for row in rows:
-        table.add_row(*(Text(frame_words.line(str(value))) for value in row))
+        table.add_row(*(Text("" if value is None else frame_words.line(str(value))) for value in row))
     return table
 
 
@@ -167,6 +188,25 @@ def _report(content: Any) -> str | None:
         return None
     result = f": {said['result']}" if "result" in said else ", and the conversation goes on"
     return f"{said['tool_call_id']} {said['status']}{result}"
+
+
+def _remark(frame: AnyFrame) -> str:
+    """What there is to say about a frame of a service, for those who do not know what it means."""
+    match frame:
+        case LLMFullResponseStartFrame(attempt=int(attempt)) if attempt > 1:
+            return f"The line to the model was lost. Attempt {attempt} begins anew; what was said before is gone."
+        case FunctionCallsStartedFrame(function_calls=calls) if len(calls) > 1:
+            return "Two functions at once." if len(calls) == 2 else f"{len(calls)} functions at once."
+        case FunctionCallInProgressFrame(waiting=Waiting(for_=whom)):
+            return f"{frame.function_name} waits for a person: {whom}. No process needs to live for that."
+        case FunctionCallResultFrame(settled_as="failed"):
+            return (
+                f"{frame.function_name} failed. The model is told only that; an ErrorFrame has the details."
+            )
+        case FunctionCallResultFrame(properties=FunctionCallResultProperties(is_final=False)):
+            return f"{frame.function_name} goes on in the background, and reports."
+        case _:
+            return ""
 
 
 def _refused(seen: Seen) -> str:

@@ -36,13 +36,32 @@ EXPECTED = (
 
 
 @contextmanager
-def said() -> Iterator[None]:
-    """End the command with exit code 1 for a failure that is no bug, with its words on standard error."""
+def said(*more: type[Exception]) -> Iterator[None]:
+    """End the command with exit code 1 for a failure that is no bug, with its words on standard error. Of a group
+    of them it is the first one.
+
+    `more` are failures that only this command knows.
+    """
+    expected: tuple[type[Exception], ...] = (*EXPECTED, *more)
+    caught: tuple[type[Exception], ...] = (*expected, ExceptionGroup)
     try:
         yield
-    except EXPECTED as error:
-        typer.echo(str(error), err=True)
+    except caught as error:
+        typer.echo(str(first(error, expected)), err=True)
         raise typer.Exit(1) from error
+
+
+def first(error: Exception, expected: tuple[type[Exception], ...]) -> Exception:
+    """The failure in a group of failures that are no bugs; raises the group if there is one among them."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    _, bugs = error.split(expected)
+    if bugs is not None:
+        raise error
+    found: Exception = error
+    while isinstance(found, ExceptionGroup):
+        found = found.exceptions[0]
+    return found
 
 
 def settings() -> Settings:

@@ -67,6 +67,7 @@ def open_parts(state: State) -> dict[str, Any]:
         "owed_to_turn": runs.owed_to_turn,
         "owed_to_bot": runs.owed_to_bot,
         "calls": [_call(call) for call in state.calls.open.values()],
+        "ambiguous_calls": [_plain(one) for one in state.calls.ambiguous],
     }
 
 
@@ -108,5 +109,6 @@ def _change(change: Change) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """A value with the values in it as objects. What is JSON already stays as it is."""
     if is_dataclass(value) and not isinstance(value, type | Mapping):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        # `for_` is `for`, which Python keeps for itself.
+        return {field.name.rstrip("_"): _plain(getattr(value, field.name)) for field in fields(value)}
     return value

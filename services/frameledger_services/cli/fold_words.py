@@ -9,7 +9,9 @@ from typing import Any, assert_never
 from frameledger.evolve.changes import (
     CallAnnounced,
     CallDispatched,
+    CallInterrupted,
     CallProgressed,
+    CallResolved,
     CallSettled,
     CallStarted,
     CallWaiting,
@@ -105,6 +107,11 @@ def terms_and_open(state: State) -> Iterator[tuple[str, str]]:
         yield "open thought", _so_far("the model thinks", trimmed(speech.thought.text))
     for call in state.calls.open.values():
         yield "open call", _call(call)
+    for one in state.calls.ambiguous:
+        yield (
+            "ambiguous call",
+            f"{one.tool_call_id}, of version {one.requested_version}: a person may resolve it",
+        )
     if runs.wanted is not None:
         yield "next run", f"{runs.wanted.run_id}, asked for at version {runs.wanted.asked_version}"
     if runs.owed_to_turn:
@@ -143,10 +150,14 @@ def _change(change: Change) -> str:
             return f"{call} started: {name}"
         case CallWaiting(tool_call_id=call):
             return f"{call} waits for a person"
+        case CallInterrupted(tool_call_id=call):
+            return f"{call} to be cancelled"
         case CallProgressed(tool_call_id=call):
             return f"{call} progressed"
         case CallSettled(tool_call_id=call, end=end):
             return f"{call} {end}"
+        case CallResolved(tool_call_id=call):
+            return f"{call} resolved"
         case _:
             assert_never(change)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frameledger.frames import AnyFrame, encode_frame
+from frameledger.frames import AnyFrame, ErrorFrame, encode_frame
 from frameledger.media import without_media
 from frameledger_services.cli.fold_words import said
 
@@ -17,6 +17,12 @@ def words(frame: AnyFrame) -> str:
     """The text, the last message, the call and its result ...; empty for a frame whose type says it all."""
     # As JSON, since a frame of an unknown type has anything under any name.
     return line(_words(json.loads(encode_frame(frame))))
+
+
+def error(frame: ErrorFrame) -> str:
+    """What went wrong, in one line: the last one, since a traceback ends with it."""
+    lines = (frame.message or frame.code or "").strip().splitlines()
+    return line(lines[-1]) if lines else "an error without a word"
 
 
 def line(text: str) -> str:

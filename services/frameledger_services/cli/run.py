@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
 from frameledger_services import life
-from frameledger_services.cli import failures
+from frameledger_services.cli import failures, output
 
 commands = typer.Typer(no_args_is_help=True, help="Run one service in this process, until SIGTERM or Ctrl-C.")
 
@@ -23,3 +26,126 @@ def projector() -> None:
     with failures.said():
         settings = failures.settings()
         life.live(lambda stopping: service.serve(settings, stopping))
+
+
+@commands.command()
+def timekeeper() -> None:
+    """Settle what is overdue: runs and calls that nobody takes or ends, and speakers whose stop never comes.
+
+    One is enough, and a second one does no harm: they act once. The limits are settings, FRAMELEDGER_TIMEKEEPER_...
+    `frameledger up` runs one.
+
+    Example: `frameledger run timekeeper`
+    """
+    from frameledger_services.timekeeper import service
+
+    with failures.said():
+        settings = failures.settings()
+        life.live(lambda stopping: service.serve(settings, stopping))
+
+
+@commands.command()
+def inference(
+    provider: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Who answers. Instead of FRAMELEDGER_INFERENCE_PROVIDER."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="The model, where a context names none.")
+    ] = None,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST", help="Models, separated by commas: contexts that name another are not ours."
+        ),
+    ] = None,
+    service: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Services of one name share their work, and serve the same models."
+        ),
+    ] = None,
+    slots: Annotated[int | None, typer.Option(min=1, metavar="N", help="Runs at once.")] = None,
+    script: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What the provider `scripted` says.")
+    ] = None,
+) -> None:
+    """Answer the runs that conversations ask for, with a model.
+
+    Run as many as there is work for: they share the runs, and take over what one of them leaves. SIGTERM lets it
+    finish what it is saying, within a deadline. `frameledger up` runs one if a provider is set.
+
+    Example: `frameledger run inference --provider scripted`
+    """
+    from frameledger_services.inference.service import InferenceService
+    from frameledger_services.providers import plugins
+    from frameledger_services.providers.errors import ProviderError
+    from frameledger_services.providers.script import ScriptError
+
+    given = {
+        "inference_provider": provider,
+        "inference_model": model,
+        "inference_models": models,
+        "inference_service": service,
+        "inference_script": script,
+    }
+    with failures.said(plugins.NoSuchProviderError, ProviderError, ScriptError):
+        settings = failures.settings()
+        settings = settings.model_copy(
+            update={name: word for name, word in given.items() if word is not None}
+        )
+        if settings.inference_provider is None:
+            output.refuse(
+                "It is not said who answers.",
+                f"Set FRAMELEDGER_INFERENCE_PROVIDER or --provider to one of: {', '.join(plugins.known())}.",
+            )
+        answering = InferenceService(
+            settings,
+            plugins.create(settings.inference_provider, settings),
+            service=settings.inference_service,
+            models=[one.strip() for one in (settings.inference_models or "").split(",") if one.strip()],
+            slots=slots,
+        )
+        life.live(answering.run)
+
+
+@commands.command()
+def functions(
+    module: Annotated[
+        str, typer.Option(metavar="MODULE", help="Where the functions are: importable, or in this folder.")
+    ],
+    service: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Services of one name share their calls, and serve the same functions. Not given: the module's name.",
+        ),
+    ] = None,
+    slots: Annotated[int | None, typer.Option(min=1, metavar="N", help="Calls at once.")] = None,
+) -> None:
+    """Run the functions that models call, from a Python module.
+
+    The module has a `FunctionRegistry` named `registry`, and may have `app_resources`, which every handler is given.
+    Run as many as there is work for: they share the calls. SIGTERM lets functions finish, within a deadline. Handlers
+    can ask the model that FRAMELEDGER_INFERENCE_PROVIDER names, if it is set.
+
+    Example: `frameledger run functions --module my_tools`
+    """
+    from frameledger_services.functions import FunctionService
+    from frameledger_services.functions.loading import ModuleError, loaded
+    from frameledger_services.providers import plugins
+    from frameledger_services.providers.errors import ProviderError
+
+    with failures.said(ModuleError, plugins.NoSuchProviderError, ProviderError):
+        settings = failures.settings()
+        found = loaded(module)
+        provider = settings.inference_provider
+        running = FunctionService(
+            settings,
+            found.registry,
+            service=service or module,
+            app_resources=found.app_resources,
+            llm=None if provider is None else plugins.create(provider, settings),
+            slots=slots,
+        )
+        life.live(running.run)

@@ -27,7 +27,8 @@ def sql(context: typer.Context) -> None:
 
     The address goes through psql's environment, so that no password is seen in a list of processes. For the embedded
     database it is the psql that came with it, for any other the one on PATH. The exit code is psql's. Views to begin
-    with: conversations, transcript, timeline, turns, interruptions, parked, lag.
+    with: conversations, transcript, timeline, turns, interruptions, run_history, latency, token_usage,
+    tool_call_history, waiting, ambiguous_calls, tools_on_offer, services, parked, lag.
 
     Example: `frameledger sql -c "SELECT * FROM transcript WHERE context_id = 'ctx-1'"`
     """

@@ -23,8 +23,15 @@ from frameledger_services.settings import Settings, SettingsError, load
 SETUP: tuple[tuple[str, ...], ...] = (("migrate",), ("topics", "--create"))
 """Commands that `up` runs once, in this order, when the servers are ready."""
 
-SERVICES: tuple[tuple[str, ...], ...] = (("run", "projector"),)
+SERVICES: tuple[tuple[str, ...], ...] = (("run", "projector"), ("run", "timekeeper"))
 """Commands that `up` keeps running, each in a process of its own."""
+
+ANSWERING = ("run", "inference")
+"""And this one too, if the settings name a provider."""
+
+NOBODY_ANSWERS = (
+    "No model answers here: FRAMELEDGER_INFERENCE_PROVIDER is not set (scripted, openai, anthropic)."
+)
 
 DOWN_WITHIN = 90.0
 POLL = 0.05
@@ -47,14 +54,16 @@ def up(
     """Start Kafka, PostgreSQL and all services, and keep them running.
 
     The servers are real ones, from packages, in one data directory; the first start fetches the broker's jars. With
-    FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS or FRAMELEDGER_DATABASE_URL set it uses those instead. Ctrl-C stops everything;
-    the data stays.
+    FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS or FRAMELEDGER_DATABASE_URL set it uses those instead. A model answers if
+    FRAMELEDGER_INFERENCE_PROVIDER names whose. Ctrl-C stops everything; the data stays.
 
     Example: `frameledger up --detach`
     """
     from frameledger_services.embedded.program import EmbeddedError
 
     settings = _settings(data_dir, look_for_running=False)
+    if settings.inference_provider is None:
+        typer.echo(NOBODY_ANSWERS)
     try:
         ready = _start_detached(settings) if detach else asyncio.run(_run(settings))
     except EmbeddedError as error:
@@ -124,6 +133,10 @@ def status(
         raise typer.Exit(1)
 
 
+def _services(settings: Settings) -> tuple[tuple[str, ...], ...]:
+    return SERVICES if settings.inference_provider is None else (*SERVICES, ANSWERING)
+
+
 async def _run(settings: Settings) -> bool:
     """Run everything in this process until a signal comes; returns whether everything ran."""
     from frameledger_services.embedded import stack
@@ -134,7 +147,7 @@ async def _run(settings: Settings) -> bool:
             await stack.up(
                 settings,
                 setup=[stack.Command(words[0], words) for words in SETUP],
-                services=[stack.Command(words[-1], words) for words in SERVICES],
+                services=[stack.Command(words[-1], words) for words in _services(settings)],
                 on_change=progress.show,
             )
         except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""A recorded conversation, played onto the real road: published as it happened, and read back from SQL.
+"""A conversation on the real road: recorded people talk, services answer, SQL shows it, and the log proves it.
 
-What it looks like is `cli/demo_page.py`; `cli/demo.py` puts the two together.
+What it looks like is `cli/demo_page.py`; `cli/demo.py` puts the two together. Start reading with `recording`.
 """

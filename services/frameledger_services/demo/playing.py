@@ -1,4 +1,4 @@
-"""Playing: frames are published when they are due, and meanwhile read from SQL as they become visible there."""
+"""Playing: people publish when it is their turn, services answer, and meanwhile SQL is read as it grows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -14,15 +15,18 @@ from psycopg import AsyncConnection
 from frameledger.evolve.changes import Message
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
+from frameledger.record import Place, Record
 from frameledger_services.client import Client, StoredFrame, completed
-from frameledger_services.demo.recording import Cue
+from frameledger_services.client.reading import newest_version, next_offset
+from frameledger_services.demo import people
+from frameledger_services.demo.recording import Line, Stage
+from frameledger_services.demo.talk import NotSeenError, Talk
+from frameledger_services.event_log import browse
+from frameledger_services.settings import Settings
 
+LOOK_AGAIN_SECONDS = 0.05
 PATIENCE = 30.0
-"""Seconds that the last frame has to become visible."""
-
-
-class NotSeenError(Exception):
-    """Not everything that was published became visible in time."""
+"""Seconds that all services have to come to an end once nothing is left to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,90 +50,120 @@ class Seen:
 
     note: str
     delay: float
-    """Seconds since it was given to the producer."""
+    """Seconds since it was made, by the clock of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """All frames that were published, repetitions too, and all that were seen."""
+    """The conversation on the log, read back from it when nothing went on any more, and what was seen of it in SQL."""
 
-    published: tuple[AnyFrame, ...]
+    log: tuple[Record, ...]
     seen: tuple[Seen, ...]
+    left_out: int
+    """Lines of the recording for which there was no occasion."""
 
 
 async def play(
+    settings: Settings,
     client: Client,
     connection: AsyncConnection[Any],
     context_id: ContextId,
-    cues: Sequence[Cue],
+    lines: Sequence[Line],
+    stage: Stage,
     *,
     speed: float,
     show: Callable[[Seen], None],
 ) -> Played:
-    """Publish the cues as they are due, `speed` times as fast as recorded, and return when SQL has shown all of them.
+    """Have the recorded conversation with whoever answers; returns when all of it is visible and nobody works for it.
 
-    `show` is called with each frame as soon as it is visible, in order. `connection` is one for reading. Raises
-    `NotSeenError`, alone or in a group, and what `client` raises.
+    `speed`: how many times as fast as recorded the people are. `show` is called with each frame as soon as it is
+    visible, in order. `connection` is one for reading. Raises `NotSeenError`, alone or in a group, and what `client`
+    raises.
     """
-    stage = _Stage(asyncio.get_running_loop().time)
-    expected = len({cue.frame.id for cue in cues})
+    talk = Talk(context_id)
+    stand = _Stand(client, talk)
     seen: list[Seen] = []
-    within = sum(cue.after for cue in cues) / speed + PATIENCE
+
+    async def watch() -> None:
+        async with aclosing(client.follow(context_id)) as frames:
+            async for frame in frames:
+                seen.append(await _seen(connection, frame, stand.notes.get(frame.frame_id, "")))
+                show(seen[-1])
+                await talk.take(frame)
+
+    async with asyncio.TaskGroup() as tasks:
+        others = [
+            tasks.create_task(watch()),
+            tasks.create_task(people.speak(talk, stand.publish, speed=speed)),
+            tasks.create_task(people.confirm(talk, stand.publish, speed=speed)),
+        ]
+        left_out = await people.follow_the_recording(talk, lines, stage, stand.publish, speed=speed)
+        await talk.until("it has ended", lambda: talk.ended)
+        assert stand.first is not None
+        log = await _read_back(settings, connection, talk, stand.first)
+        for one in others:
+            one.cancel()
+    return Played(tuple(log), tuple(seen), left_out)
+
+
+class _Stand:
+    """Where everybody publishes."""
+
+    def __init__(self, client: Client, talk: Talk) -> None:
+        self.first: Place | None = None
+        self.notes: dict[UUID, str] = {}
+        self._client = client
+        self._talk = talk
+        self._sent: dict[UUID, AnyFrame] = {}
+
+    async def publish(self, frame: AnyFrame, source: str, note: str) -> None:
+        frame = completed(frame)
+        frame_id = UUID(frame.id)
+        if frame_id in self._sent:
+            # As it happens when an acknowledgement is lost: the same bytes once more.
+            frame = self._sent[frame_id]
+        else:
+            self._sent[frame_id] = frame
+            self.notes[frame_id] = note
+            self._talk.published(frame_id)
+        # The first waits for connections, and for a projector that has just begun to take its partitions over.
+        places = await self._client.publish(
+            self._talk.context_id, frame, source=source, wait=self.first is None
+        )
+        self.first = self.first or places[0]
+
+
+async def _seen(connection: AsyncConnection[Any], frame: StoredFrame, note: str) -> Seen:
+    at = {"id": frame.context_id, "version": frame.version}
+    written = await (await connection.execute(_WRITTEN, at)).fetchall()
+    [(messages, tools)] = await (await connection.execute(_COUNTS, at)).fetchall()
+    delay = (datetime.now(UTC) - (frame.produced_at or frame.logged_at)).total_seconds()
+    return Seen(frame, tuple(Written(*row) for row in written), messages, tools, note, delay)
+
+
+async def _read_back(
+    settings: Settings, connection: AsyncConnection[Any], talk: Talk, first: Place
+) -> list[Record]:
+    """Wait until no worker has anything to do here any more, and all that they said is seen; the whole log of it."""
+    log: list[Record] = []
     try:
-        async with asyncio.timeout(within), asyncio.TaskGroup() as tasks:
-            tasks.create_task(stage.publish(client, context_id, cues, speed))
-            async with aclosing(client.follow(context_id)) as frames:
-                while len(seen) < expected:
-                    frame = await anext(frames)
-                    cue, delay = stage.recognise(frame)
-                    at = {"id": context_id, "version": frame.version}
-                    written = await (await connection.execute(_WRITTEN, at)).fetchall()
-                    [(messages, tools)] = await (await connection.execute(_COUNTS, at)).fetchall()
-                    messages_written = tuple(Written(*row) for row in written)
-                    seen.append(Seen(frame, messages_written, messages, tools, cue.note, delay))
-                    show(seen[-1])
+        async with asyncio.timeout(PATIENCE):
+            while (await (await connection.execute(_WORKING, (talk.context_id,))).fetchall()) != [(0,)]:
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            log = await browse.records_from(settings, first)
+            while (await next_offset(connection, first.topic, first.partition) or 0) <= log[-1].offset:
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            while talk.version < await newest_version(connection, talk.context_id):
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
     except TimeoutError:
         raise NotSeenError(
-            f"Of {expected} frames {len(stage.published)} were published and {len(seen)} seen in SQL, "
-            f"{within:.0f} s after the first."
+            f'{PATIENCE:.0f} s after its end not all is done with {talk.context_id}: `frameledger sql "SELECT * FROM '
+            f"claims WHERE context_id = '{talk.context_id}'\"` says who is busy."
         ) from None
-    return Played(tuple(stage.published), tuple(seen))
+    return [record for record in log if record.key == talk.context_id.encode()]
 
 
-class _Stage:
-    """What was published, and when."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self.published: list[AnyFrame] = []
-        self._clock = clock
-        self._sent: dict[UUID, tuple[Cue, AnyFrame, float]] = {}
-
-    async def publish(self, client: Client, context_id: ContextId, cues: Sequence[Cue], speed: float) -> None:
-        due = self._clock()
-        for cue in cues:
-            due += cue.after / speed
-            await asyncio.sleep(max(0.0, due - self._clock()))
-            frame_id = UUID(cue.frame.id)
-            if frame_id in self._sent:
-                # As it happens when an acknowledgement is lost: the same bytes once more.
-                frame = self._sent[frame_id][1]
-            else:
-                frame = completed(cue.frame)
-                self._sent[frame_id] = cue, frame, self._clock()
-            self.published.append(frame)
-            first = len(self.published) == 1
-            await client.publish(context_id, frame, source=cue.by, wait=first)
-            if first:
-                # It waits for connections, and for a projector that has just begun to take its partitions over.
-                due = self._clock()
-
-    def recognise(self, frame: StoredFrame) -> tuple[Cue, float]:
-        """The cue that became visible, and how long that took."""
-        if frame.frame_id not in self._sent:
-            raise NotSeenError(f"SQL shows a frame that nobody has published: {frame.frame_id}.")
-        cue, _, at = self._sent[frame.frame_id]
-        return cue, self._clock() - at
-
+_WORKING = "SELECT count(*) FROM claims WHERE context_id = %s AND finished_at IS NULL"
 
 _WRITTEN = """
     SELECT position, message, EXISTS (

@@ -1,26 +1,54 @@
-"""The recording: the frames of one conversation, each with the pause before it and who published it.
+"""The recording: what people and their programs publish in the demo's conversation, and what each of it waits for.
 
-`conversation.jsonl` has one line for each frame. A `run_id` in it says at which version of the context the run was
-asked for, because the id itself follows from the context that the conversation is played in. A line with the `id` of
-an earlier one is that frame once more.
+`conversation.jsonl` has one line for each frame, in their order. What only the conversation itself can say stands in a
+frame as an object with the key `$`, and is filled in when its turn comes:
+
+    {"$": "model"}                    the model of this demo
+    {"$": "tools", "of": [names]}     these functions as live workers offer them
+    {"$": "run"}, {"$": "attempt"}    of the answer that is being given
+    {"$": "call", "of": name}         the id of the open call of a function
+    {"$": "heard", "words": 16}       the first words of the answer that is being spoken
+
+A line that needs an answer or a call where there is none is left out, and so is one with `only` if what it waited for
+did not happen: a model need not do what was expected of it.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from frameledger.derived import run_id
 from frameledger.frames import AnyFrame
-from frameledger.ids import ContextId, Version
 from frameledger.record import decode
 
 CONVERSATION = Path(__file__).with_name("conversation.jsonl")
+SCRIPT = Path(__file__).with_name("script.json")
+"""What the model `scripted` says in it."""
+
+
+class When(BaseModel):
+    """What a line waits for; for nothing if nothing is set. If all comes to rest before that, it waits no longer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    quiet: bool = False
+    """Nobody speaks or is about to."""
+
+    words: int | None = Field(None, ge=1)
+    """The answer that is being given or spoken has so many words."""
+
+    reported: str | None = None
+    """A call of this function has sent a result in between."""
+
+
+NOTHING = When()
 
 
 class Line(BaseModel):
@@ -28,8 +56,13 @@ class Line(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    after: float = Field(ge=0)
-    """Seconds after the frame before it."""
+    when: When = NOTHING
+
+    after: float = Field(0.0, ge=0)
+    """Seconds after that, or after the line before it."""
+
+    only: bool = False
+    """It is left out if what it, or the last line before it that waited, waited for did not happen."""
 
     by: str
     """Who publishes it."""
@@ -39,32 +72,74 @@ class Line(BaseModel):
 
     frame: dict[str, Any]
 
+    @property
+    def source(self) -> str:
+        return f"frameledger/demo/{self.by}"
+
+
+class Conversation(Protocol):
+    """What lines are filled in from. Each is null where there is no such thing."""
+
+    @property
+    def run(self) -> str | None: ...
+    @property
+    def attempt(self) -> int | None: ...
+    def call(self, function_name: str) -> str | None: ...
+    def heard(self, words: int) -> str | None: ...
+
 
 @dataclass(frozen=True, slots=True)
-class Cue:
-    """A frame that is to be published, with an id; how long after the one before it, in seconds; and by whom."""
+class Stage:
+    """What the demo was started with."""
 
-    after: float
-    by: str
-    note: str
-    frame: AnyFrame
+    model: str
+    tools: Mapping[str, Mapping[str, Any]]
+    """The tools on offer, by name."""
 
 
+class _MissingError(Exception):
+    """What a line needs is not there."""
+
+
+@cache
 def lines() -> tuple[Line, ...]:
     """The recording as it lies in the file."""
     return tuple(Line.model_validate_json(line) for line in CONVERSATION.read_bytes().splitlines())
 
 
-def cues(context_id: ContextId) -> tuple[Cue, ...]:
-    """The recording as a conversation of this context. Frames that have no id get a new one each time."""
-    return tuple(
-        Cue(line.after, f"frameledger/demo/{line.by}", line.note, _frame(line.frame, context_id))
-        for line in lines()
-    )
+def frame_of(line: Line, stage: Stage, conversation: Conversation) -> AnyFrame | None:
+    """The frame of a line, with an id; null if it is to be left out."""
+    try:
+        value = _filled(line.frame, stage, conversation)
+    except _MissingError:
+        return None
+    return decode(json.dumps({"id": str(uuid4())} | value).encode())
 
 
-def _frame(recorded: dict[str, Any], context_id: ContextId) -> AnyFrame:
-    value = {"id": str(uuid4()), **recorded}
-    if "run_id" in value:
-        value["run_id"] = run_id(context_id, Version(value["run_id"]["asked_at"]))
-    return decode(json.dumps(value).encode())
+def _filled(value: Any, stage: Stage, conversation: Conversation) -> Any:
+    match value:
+        case {"$": "model"}:
+            return stage.model
+        case {"$": "tools", "of": names}:
+            return [stage.tools[name] for name in names]
+        case {"$": "run"}:
+            return _there(conversation.run)
+        case {"$": "attempt"}:
+            return _there(conversation.attempt)
+        case {"$": "call", "of": name}:
+            return _there(conversation.call(name))
+        case {"$": "heard", "words": words}:
+            # Who is interrupted before the first word was not heard; that can be said.
+            return conversation.heard(words)
+        case dict():
+            return {key: _filled(one, stage, conversation) for key, one in value.items()}
+        case list():
+            return [_filled(one, stage, conversation) for one in value]
+        case _:
+            return value
+
+
+def _there(value: Any) -> Any:
+    if value is None:
+        raise _MissingError
+    return value

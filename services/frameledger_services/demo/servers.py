@@ -1,17 +1,28 @@
-"""The servers that the demo uses: those of a running `frameledger up`, or its own for as long as it lasts."""
+"""The servers that the demo uses, those of a running `frameledger up` or its own for as long as it lasts; and who
+answers in it, always its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from psycopg import AsyncConnection
 
 from frameledger_services.embedded import stack
 from frameledger_services.embedded.directory import is_claimed
-from frameledger_services.embedded.program import EmbeddedError
-from frameledger_services.embedded.record import Phase, Record, read_record
-from frameledger_services.settings import Settings, read_running
+from frameledger_services.embedded.program import EmbeddedError, Program, failed
+from frameledger_services.embedded.record import Phase, Process, Record, read_record
+from frameledger_services.embedded.supervisor import Supervisor
+from frameledger_services.settings import PREFIX, Settings, read_running
+
+WORKERS_WITHIN = 60.0
+LOOK_AGAIN_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +40,9 @@ async def servers(
     *,
     setup: Sequence[stack.Command],
     services: Sequence[stack.Command],
-    on_change: Callable[[Record], None],
+    on_change: Callable[[Sequence[Process]], None],
 ) -> AsyncIterator[Servers]:
-    """Everything that `up` runs, ready, for as long as the block lasts; an `up` that runs already is used and left
+    """Servers and these services, ready, for as long as the block lasts; an `up` that runs already is used and left
     alone.
 
     `settings` without the addresses of a running `up`; those in `Servers` have them. Raises `EmbeddedError`, alone or
@@ -51,7 +62,7 @@ async def servers(
     ready: asyncio.Future[Record] = asyncio.get_running_loop().create_future()
 
     def changed(record: Record) -> None:
-        on_change(record)
+        on_change(record.processes)
         if record.phase is Phase.READY and not ready.done():
             ready.set_result(record)
 
@@ -64,6 +75,58 @@ async def servers(
             yield Servers(_with_addresses(settings), record, ours=True)
         finally:
             running.cancel()
+
+
+@asynccontextmanager
+async def answering(
+    used: Servers,
+    commands: Mapping[str, Sequence[str]],
+    connection: AsyncConnection[Any],
+    on_change: Callable[[Sequence[Process]], None],
+) -> AsyncIterator[None]:
+    """Workers, each in a process of its own: the command of each service's name. They have registered when the block
+    begins, and are gone when it has ended.
+
+    Raises `EmbeddedError`, alone or in a group.
+    """
+    directory = used.settings.data_dir.resolve()
+    environment = {f"{PREFIX}{name.upper()}": value for name, value in read_running(directory).items()}
+    # A provider that somebody set for `up` is not the demo's.
+    environment |= {f"{PREFIX}DATA_DIR": str(directory), f"{PREFIX}INFERENCE_PROVIDER": ""}
+    logs = directory / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    programs = {
+        service: Program(
+            name=f"demo-{words[1]}",
+            argv=(sys.executable, "-m", "frameledger_services", *words),
+            directory=Path.cwd(),
+            log=logs / f"demo-{words[1]}.log",
+            environment=environment,
+        )
+        for service, words in commands.items()
+    }
+    async with asyncio.TaskGroup() as tasks:
+        supervisor = Supervisor(tasks, on_change)
+        try:
+            await supervisor.keep(*programs.values())
+            await _until_they_registered(connection, programs)
+            yield
+        finally:
+            await supervisor.stop_all()
+
+
+async def _until_they_registered(connection: AsyncConnection[Any], programs: Mapping[str, Program]) -> None:
+    missing = set(programs)
+    try:
+        async with asyncio.timeout(WORKERS_WITHIN):
+            while missing:
+                found = await (await connection.execute("SELECT service FROM live_workers()")).fetchall()
+                missing = set(programs) - {service for (service,) in found}
+                if missing:
+                    await asyncio.sleep(LOOK_AGAIN_SECONDS)
+    except TimeoutError:
+        program = programs[min(missing)]
+        raise failed(program.name, f"has not begun after {WORKERS_WITHIN:.0f} s", program.log) from None
 
 
 def _with_addresses(settings: Settings) -> Settings:

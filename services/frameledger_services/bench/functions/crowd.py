@@ -1,0 +1,79 @@
+"""What slow calls weigh: many at once in one worker, which must settle all of them and keep its memory flat.
+
+The resident memory of the worker at its highest, with the whole crowd against a tenth of it; and of a second crowd
+against the first, which says whether something is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import psutil
+
+from frameledger_services.bench.functions.asking import CALLING, asking
+from frameledger_services.bench.functions.tools import SLOW_SECS
+from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road.processes import BenchError
+from frameledger_services.bench.road.servers import Servers
+from frameledger_services.bench.scene import Scene, scene
+
+LOOK_SECONDS = 0.25
+WITHIN = 300.0
+TENTH = 10
+
+
+async def measure(servers: Servers, *, calls: int) -> list[Figure]:
+    """Megabytes of one worker with so many calls at once."""
+    async with scene(servers, [CALLING], "functions", work_slots=calls) as here:
+        await _crowd(here, "warm", 2)
+        few = await _crowd(here, "few", max(1, calls // TENTH))
+        many = await _crowd(here, "many", calls)
+        again = await _crowd(here, "again", calls)
+    return [
+        _figure(f"memory with {calls:,} slow calls at once / {max(1, calls // TENTH):,}", many, few, 1.5),
+        _figure(f"memory with {calls:,} more / the first {calls:,}", again, many, 1.1),
+    ]
+
+
+def _figure(name: str, value: float, yardstick: float, goal: float) -> Figure:
+    return Figure(name, value, "MB", yardstick, value / yardstick, goal, "at most")
+
+
+async def _crowd(here: Scene, name: str, calls: int) -> float:
+    """Begin so many calls and see them all settled; the worker's memory at its highest meanwhile, in megabytes."""
+    worker = psutil.Process(here.workers[0].pid)
+    contexts = [f"{name}-{number}" for number in range(calls)]
+    highest = [0.0]
+
+    async def watch() -> None:
+        while True:
+            highest.append(worker.memory_info().rss / 1e6)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async with asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(watch())
+        await here.publish({context_id: asking(context_id, "slow") for context_id in contexts})
+        await here.until(_SETTLED, calls, contexts, within=WITHIN, pause=LOOK_SECONDS)
+        watching.cancel()
+    ((done, at_once),) = await here.rows(_TOLD, contexts, SLOW_SECS)
+    if done != calls:
+        raise BenchError(f"Of {calls} calls {done} are done, and the others ended in another way.")
+    if at_once != calls:
+        raise BenchError(f"Only {at_once} of {calls} calls had begun when the first one ended.")
+    return max(highest)
+
+
+_SETTLED = "SELECT count(*) = %s FROM tool_calls WHERE context_id = ANY(%s) AND settled_version IS NOT NULL"
+
+_TOLD = """
+    WITH crowd AS (
+        SELECT claims.claimed_at, tool_calls.status
+        FROM tool_calls
+        INNER JOIN claims USING (context_id, requested_version, ordinal)
+        WHERE tool_calls.context_id = ANY(%s)
+    )
+    SELECT
+        count(*) FILTER (WHERE status = 'done'),
+        count(*) FILTER (WHERE claimed_at < (SELECT min(claimed_at) FROM crowd) + make_interval(secs => %s))
+    FROM crowd
+"""

@@ -1,0 +1,26 @@
+"""An inference worker that hears no cancellation, as if `llm.cancellations` were lost. Run as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from frameledger_services import life
+from frameledger_services.inference.service import InferenceService
+from frameledger_services.providers import plugins
+from frameledger_services.settings import load
+from frameledger_services.work import living
+
+
+async def _hear_nothing(_settings: Any, _topic: str, _tell: Any, following: asyncio.Event) -> None:
+    following.set()
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    # Nothing in the product turns it off.
+    vars(living).update(follow=_hear_nothing)
+    settings = load(os.environ, look_for_running=False).settings
+    model = plugins.create(settings.inference_provider or "openai", settings)
+    life.live(InferenceService(settings, model, service=settings.inference_service).run)

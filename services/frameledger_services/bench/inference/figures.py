@@ -1,0 +1,55 @@
+"""All figures of inference, in the order in which they are measured, and how much is done for each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from frameledger_services.bench.inference import first_token, interruptions, throughput
+from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road.servers import Servers
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is measured."""
+
+    rounds: int = 3
+    loads: Sequence[throughput.Load] = throughput.LOADS
+    tokens: int = 450
+    turn_rounds: int = 5
+    turns: int = 40
+    interruptions: int = 200
+    lost: int = 50
+
+
+QUICK = Scale(
+    rounds=1,
+    loads=(throughput.Load(2, 2, 0.9),),
+    tokens=20,
+    turn_rounds=1,
+    turns=5,
+    interruptions=10,
+    lost=10,
+)
+"""Enough to see that everything works, and too little to say how well."""
+
+Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
+
+MEASURES: dict[str, Measure] = {
+    "throughput": lambda servers, scale: throughput.measure(
+        servers, tokens=scale.tokens, rounds=scale.rounds, loads=scale.loads
+    ),
+    "first-token": lambda servers, scale: first_token.measure(
+        servers, turns=scale.turns, rounds=scale.turn_rounds
+    ),
+    "interruptions": lambda servers, scale: interruptions.measure(
+        servers, interruptions=scale.interruptions, lost=scale.lost
+    ),
+}
+"""By the name with which one is asked for."""
+
+
+async def measure(servers: Servers, names: Sequence[str], scale: Scale) -> list[Figure]:
+    """The figures of these names. Raises `BenchError` when something that is measured does not work at all."""
+    return [figure for name in names for figure in await MEASURES[name](servers, scale)]

@@ -1,0 +1,114 @@
+"""Time to the first token in SQL, on top of what the bare SDK needs; the bare road is the yardstick.
+
+Both sides count from the arrival of the request at the model server: the SDK to its first token in hand, we to the
+COMMIT that makes the first text visible to everybody. The difference is what the road adds, and one way over the bare
+road is the least that it could be. What comes before, from the publish of the user's turn to the request, is told
+without a goal: it is a way over the road too, and claiming and reading the context besides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from frameledger_services.bench.inference.answers import words
+from frameledger_services.bench.inference.model_server import ModelServer, serving
+from frameledger_services.bench.inference.workers import ANSWERING, settings_for
+from frameledger_services.bench.inference.yardstick import bare
+from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road import latency
+from frameledger_services.bench.road.rounds import in_turns
+from frameledger_services.bench.road.servers import Servers
+from frameledger_services.bench.scene import Scene, monotonic_offset, scene, turn
+
+TOKENS = 4
+PACE = 60
+FIRST_TOKEN_SECS = 0.1
+"""A quick model. The frame that says that an attempt has begun is out of the way by then, as with real ones."""
+WARM_UP = 5
+"""Turns at the beginning that do not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Firsts:
+    """Milliseconds, each a median of a round."""
+
+    bare_road: float = 0.0
+    added: float = 0.0
+    """From the request's arrival to the first text in SQL, less what the SDK needs for its first token."""
+
+    asked: float = 0.0
+    """From the turn's publish to the request's arrival."""
+
+    whole: float = 0.0
+    """From the turn's publish to the first text in SQL."""
+
+
+async def measure(servers: Servers, *, turns: int, rounds: int) -> list[Figure]:
+    """So many turns in each round, one at a time."""
+
+    async def ours() -> Firsts:
+        return await _round(servers, turns)
+
+    async def yardstick() -> Firsts:
+        return Firsts(bare_road=(await latency.bare(servers, turns, 0)).p50)
+
+    measured = await in_turns(ours, yardstick, rounds)
+    both = type(measured)(
+        measured.ours,
+        [Firsts(*[road.bare_road] * 4) for road in measured.yardstick],
+    )
+    return [
+        both.figure(
+            "first token in SQL, on top of the bare SDK, p50 / bare road", "ms", lambda one: one.added, 1.5
+        ),
+        both.figure("turn published to request at the model, p50", "ms", lambda one: one.asked, None),
+        both.figure("turn published to first token in SQL, p50", "ms", lambda one: one.whole, None),
+    ]
+
+
+async def _round(servers: Servers, turns: int) -> Firsts:
+    offset = monotonic_offset()
+    async with serving(words(TOKENS, pace=PACE, first_byte_secs=FIRST_TOKEN_SECS)) as server:
+        sdk = await _of_the_sdk(server, turns, offset)
+        async with scene(servers, [ANSWERING], "inference", **settings_for(server.openai_base_url)) as here:
+            server.received.clear()
+            published = await _talk(here, turns)
+            rows = await here.rows(_FIRST_TEXTS)
+            committed = await here.committed()
+    arrived = [offset + one.arrived_at for one in server.received]
+    visible = [committed.of(at) for (at,) in rows]
+    steps = list(zip(published, arrived, visible, strict=True))[WARM_UP:]
+    return Firsts(
+        added=1e3 * median(seen - came for _, came, seen in steps) - sdk,
+        asked=1e3 * median(came - said for said, came, _ in steps),
+        whole=1e3 * median(seen - said for said, _, seen in steps),
+    )
+
+
+async def _talk(here: Scene, turns: int) -> Sequence[float]:
+    """Take turns, each in a conversation of its own, and hear each answer to its end; when each was published."""
+    published = []
+    for number in range(turns + WARM_UP):
+        published.append(time.time())
+        await here.publish({f"turn-{number:05}": turn("Talk to me.")})
+        await here.until(
+            "SELECT count(*) = 1 FROM runs WHERE context_id = %s AND status <> 'open'", f"turn-{number:05}"
+        )
+    return published
+
+
+async def _of_the_sdk(server: ModelServer, turns: int, offset: float) -> float:
+    """Milliseconds from the arrival of a request to its first token in the hands of the bare loop, the median."""
+    (told,) = await bare(server.openai_base_url, [turns], "one-by-one")
+    # The first request was to be warm.
+    arrived = [offset + one.arrived_at for one in server.received[1:]]
+    return 1e3 * median(first - came for (_, first), came in zip(told.firsts, arrived, strict=True))
+
+
+_FIRST_TEXTS = """
+    SELECT extract(epoch FROM min(recorded_at))::float8
+    FROM frames WHERE type = 'LLMTextFrame' GROUP BY context_id ORDER BY context_id
+"""

@@ -1,0 +1,144 @@
+"""The road with workers at its end, as their commands run them: a projector, workers, and turns that give them work."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from asyncio.subprocess import Process
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from statistics import quantiles
+from typing import Any
+
+import psutil
+from psycopg import AsyncConnection
+
+from frameledger.frames import (
+    AnyFrame,
+    TranscriptionFrame,
+    UserStartedSpeakingFrame,
+    UserStoppedSpeakingFrame,
+)
+from frameledger_services import access
+from frameledger_services.bench.road.processes import WATCHED, BenchError, running
+from frameledger_services.bench.road.servers import Servers
+from frameledger_services.client import Client
+from frameledger_services.settings import Settings
+from frameledger_services.store.projections import CHANNEL
+
+LOOK_AGAIN_SECONDS = 0.25
+WITHIN = 120.0
+
+Row = tuple[Any, ...]
+
+
+class Scene:
+    """A projector and workers that are up, on topics and in a database of their own."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: Client,
+        connection: AsyncConnection[Any],
+        projector: Process,
+        workers: Sequence[Process],
+    ) -> None:
+        self.settings = settings
+        self.client = client
+        self.workers = workers
+        self.projector = projector
+        self._connection = connection
+
+    async def publish(self, frames: Mapping[str, Iterable[AnyFrame]]) -> None:
+        """Publish the frames of many conversations at once; returns when they are on the log."""
+        async with asyncio.TaskGroup() as tasks:
+            for context_id, some in frames.items():
+                tasks.create_task(self.client.publish(context_id, *some))
+
+    async def rows(self, query: str, *parameters: Any) -> list[Row]:
+        return await (await self._connection.execute(query, parameters)).fetchall()
+
+    async def until(self, query: str, *parameters: Any, within: float = WITHIN, pause: float = 0.0) -> None:
+        """Return when the query says true, asked again at every batch of the projector, but not within `pause` seconds.
+
+        Raises `BenchError` when that takes too long, or when a process has ended.
+        """
+        try:
+            async with asyncio.timeout(within):
+                while not (await self.rows(query, *parameters))[0][0]:
+                    for process in (self.projector, *self.workers):
+                        if process.returncode is not None:
+                            raise BenchError(f"A process ended with exit code {process.returncode}.")
+                    if pause:
+                        await asyncio.sleep(pause)
+                    async for _ in self._connection.notifies(timeout=LOOK_AGAIN_SECONDS, stop_after=1):
+                        pass
+        except TimeoutError:
+            raise BenchError(f"It took more than {within:.0f} s until: {' '.join(query.split())}") from None
+
+    async def committed(self) -> Committed:
+        """End the projector, which then says when its transactions were committed."""
+        self.projector.terminate()
+        told, _ = await self.projector.communicate()
+        return Committed(json.loads(told))
+
+
+class Committed:
+    """When the projector's transactions were committed: what a row says is a moment before that."""
+
+    def __init__(self, times: Sequence[float]) -> None:
+        """`times` in seconds since 1970, ascending."""
+        self._times = times
+
+    def of(self, recorded_at: float) -> float:
+        """When a row became visible, whose `recorded_at` is given in seconds since 1970."""
+        return self._times[bisect_left(self._times, recorded_at)]
+
+
+@asynccontextmanager
+async def scene(
+    servers: Servers, workers: Sequence[Sequence[str]], kind: str, **changes: Any
+) -> AsyncIterator[Scene]:
+    """One with these workers of a kind, each a module and its arguments; `changes` are of the settings.
+
+    It begins when all workers have registered and been given their partitions.
+    """
+    async with AsyncExitStack() as stack:
+        settings = stack.enter_context(servers.database()).model_copy(update=changes)
+        settings = await servers.make_topics(settings)
+        stack.push_async_callback(servers.delete_topics, settings)
+        address = access.database_address(settings, application_name="frameledger-bench")
+        connection = await stack.enter_async_context(await AsyncConnection.connect(address, autocommit=True))
+        await connection.execute(f"LISTEN {CHANNEL}")
+        client = await stack.enter_async_context(Client(settings))
+        projector = await stack.enter_async_context(running(settings, *WATCHED))
+        processes = [await stack.enter_async_context(running(settings, *worker)) for worker in workers]
+        here = Scene(settings, client, connection, projector, processes)
+        # The projector is there when this is stored.
+        await client.publish("first", UserStartedSpeakingFrame(), wait=True, within=WITHIN)
+        await here.until(
+            "SELECT count(*) = %s FROM workers WHERE kind = %s AND stopped_at IS NULL", len(workers), kind
+        )
+        yield here
+
+
+def turn(text: str) -> list[AnyFrame]:
+    """What a user says, whole: a model has to answer it."""
+    return [UserStartedSpeakingFrame(), TranscriptionFrame(text=text), UserStoppedSpeakingFrame()]
+
+
+def cpu_seconds(processes: Iterable[Process]) -> float:
+    """What these processes have used of the processor so far."""
+    times = [psutil.Process(process.pid).cpu_times() for process in processes]
+    return sum(one.user + one.system for one in times)
+
+
+def monotonic_offset() -> float:
+    """What has to be added to `time.monotonic` to get seconds since 1970."""
+    return time.time() - time.monotonic()
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    return quantiles(values, n=100, method="inclusive")[percent - 1]

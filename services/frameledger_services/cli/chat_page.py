@@ -1,0 +1,118 @@
+"""What `frameledger chat` shows: an answer while it comes, functions in a dim line each, and what went wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from frameledger.async_tool_messages import CANCELLED
+from frameledger.frames import (
+    AnyFrame,
+    ErrorFrame,
+    FunctionCallCancelFrame,
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    FunctionCallsStartedFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMTextFrame,
+    TextFrame,
+)
+from frameledger.media import without_media
+from frameledger_services.cli import frame_words
+
+PROMPT = "> "
+
+UNUSUAL_ENDS = {
+    "length": "It was cut off: it had no more tokens.",
+    "content_filter": "It was cut off: the provider let no more of it through.",
+}
+
+
+class Page:
+    """A conversation on a terminal, from top to bottom."""
+
+    def __init__(self, console: Console) -> None:
+        self.heard = ""
+        """What was printed of the answer that is being given, or was given last."""
+
+        self._console = console
+        self._within_line = False
+
+    def prompt(self) -> None:
+        """Ask for the next line."""
+        self._fresh_line()
+        self._console.print(Text(PROMPT, "bold cyan"), end="")
+        self._within_line = True
+
+    def typed(self, line: str) -> None:
+        """What came without anybody having seen it typed."""
+        self._fresh_line()
+        self._console.print(Text.assemble((PROMPT, "bold cyan"), _safe(line)))
+
+    def entered(self) -> None:
+        """The terminal has shown a typed line, and its end."""
+        self._within_line = False
+
+    def say(self, text: str, style: str = "dim") -> None:
+        """A line of ours."""
+        self._fresh_line()
+        self._console.print(Text(text, style))
+
+    def show(self, frame: AnyFrame) -> None:
+        """A frame of the conversation that counts."""
+        match frame:
+            case LLMFullResponseStartFrame():
+                if self.heard and (frame.attempt or 1) > 1:
+                    self.say(f"Attempt {frame.attempt} begins anew:")
+                self.heard = ""
+                self._fresh_line()
+            case LLMTextFrame() | TextFrame(type="TextFrame"):
+                self._speak(frame.text)
+            case LLMFullResponseEndFrame(finish_reason=reason):
+                self._fresh_line()
+                if reason in UNUSUAL_ENDS:
+                    self.say(UNUSUAL_ENDS[reason], "yellow")
+            case FunctionCallsStartedFrame():
+                for call in frame.function_calls:
+                    self.say(f"  {call.function_name} {_json(call.arguments)}")
+            case FunctionCallInProgressFrame(waiting=waiting) if waiting is not None:
+                self.say(
+                    f"  {frame.function_name} waits for {frame_words.line(waiting.for_)}: frameledger calls answer "
+                    f"CONTEXT {frame_words.line(frame.tool_call_id)} --result JSON"
+                )
+            case FunctionCallResultFrame():
+                self.say(f"  {frame.function_name} = {_json(frame.result)}")
+            case FunctionCallCancelFrame():
+                self.say(f"  {frame.function_name} = {CANCELLED}")
+            case ErrorFrame():
+                self.say(frame_words.error(frame), "red")
+            case _:
+                pass
+
+    def _speak(self, piece: str) -> None:
+        if not self.heard:
+            self._fresh_line()
+            piece = piece.lstrip()
+        if piece:
+            self.heard += piece
+            self._console.print(_safe(piece), end="", soft_wrap=True, markup=False)
+            self._within_line = not piece.endswith("\n")
+
+    def _fresh_line(self) -> None:
+        if self._within_line:
+            self._console.print()
+            self._within_line = False
+
+
+def _safe(text: str) -> str:
+    """Text without anything that a terminal would obey, but for the ends of lines."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _json(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(without_media(value), ensure_ascii=False)
+    return frame_words.line(text)

@@ -1,0 +1,108 @@
+"""`frameledger infer`: ask a model out of band, about a conversation or about messages of one's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+from psycopg import AsyncConnection
+
+from frameledger.context import LLMContext
+from frameledger_services.cli import asking, failures, moment
+from frameledger_services.providers.errors import ProviderError
+from frameledger_services.providers.out_of_band import OutOfBand
+from frameledger_services.providers.plugins import NoSuchProviderError
+from frameledger_services.providers.script import ScriptError
+from frameledger_services.providers.settings import LLMSettings
+from frameledger_services.store import contexts
+
+commands = typer.Typer()
+
+
+@commands.command()
+def infer(
+    text: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TEXT]", help="What the user says, behind everything else.", show_default=False
+        ),
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(metavar="CONTEXT", help="The conversation to ask about.", show_default=False)
+    ] = None,
+    at: moment.Option = None,
+    provider: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Who answers. Not given: as it is set.", show_default=False),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The model, where the conversation names none.", show_default=False
+        ),
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Tokens of the answer at most.", show_default=False)
+    ] = None,
+    system: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="A system instruction instead of every other.", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Ask a model and print what it says. Nothing is published, and the conversation does not change.
+
+    Without --context and TEXT the messages are read from standard input: a JSON array of messages, a JSON object with
+    `messages`, `tools`, `tool_choice` and `settings`, or plain text.
+
+    Example: `frameledger infer "Sum this up in a sentence." --context ctx-1 --at 12`
+    """
+    if context is None and at is not None:
+        raise typer.BadParameter("it needs a conversation (--context)", param_hint="--at")
+    given = None if context is not None else LLMContext() if text is not None else _read(sys.stdin.read())
+    with failures.said(ProviderError, NoSuchProviderError, ScriptError):
+        settings = failures.settings()
+        if given is None:
+            assert context is not None
+            given = asyncio.run(asking.ask(settings, _stored, context, at))
+        if text is not None:
+            given = given.add_message({"role": "user", "content": text})
+        asked = OutOfBand(settings, provider=provider, over=LLMSettings(model=model))
+        answer = asyncio.run(_ask(asked, given, max_tokens, system))
+    if as_json:
+        typer.echo(json.dumps({"provider": asked.service.provider, "text": answer}, ensure_ascii=False))
+    elif answer is not None:
+        typer.echo(answer)
+
+
+async def _ask(asked: OutOfBand, given: LLMContext, max_tokens: int | None, system: str | None) -> str | None:
+    try:
+        return await asked.run_inference(given, max_tokens, system)
+    finally:
+        await asked.close()
+
+
+async def _stored(connection: AsyncConnection[Any], context_id: str, at: moment.At | None) -> LLMContext:
+    found = await moment.find(connection, context_id, at)
+    return (await contexts.context(connection, context_id, found.version)).context
+
+
+def _read(words: str) -> LLMContext:
+    try:
+        found = json.loads(words)
+    except ValueError:
+        found = words
+    try:
+        match found:
+            case list():
+                return LLMContext(found)
+            case {"messages": list()}:
+                return LLMContext.from_wire(found)
+            case str() if found.strip():
+                return LLMContext([{"role": "user", "content": found.strip()}])
+    except TypeError as error:
+        raise typer.BadParameter(f"no context: {error}", param_hint="standard input") from None
+    raise typer.BadParameter("there is nothing to ask: no message, no text", param_hint="standard input")

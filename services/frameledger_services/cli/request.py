@@ -1,0 +1,54 @@
+"""`frameledger request`: what a run asked its model, made again from the log and compared with what was sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from frameledger_services.cli import asking, failures, output
+
+commands = typer.Typer()
+
+
+@commands.command()
+def request(
+    context: Annotated[str, typer.Argument(metavar="CONTEXT", help="The conversation.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
+    attempt: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Which attempt of it. Not given: the latest.")
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print the bytes as they went over the wire, and nothing else.")
+    ] = False,
+) -> None:
+    """Show the request that a run sent to its model, made again from the log.
+
+    It is made of the context at the version that the run saw and of how its worker was set up, and compared with the
+    hash that the run's start frame carries. Ends with exit code 1, and says so, when it is not the same.
+
+    Example: `frameledger request ctx-1 5f0c6b0a-6a43-5b7e-9c11-0d8e4b1f2a33`
+    """
+    from frameledger_services.inference import rendering
+    from frameledger_services.providers import plugins
+    from frameledger_services.providers.errors import ProviderError
+
+    with failures.said(rendering.NoRequestError, plugins.NoSuchProviderError, ProviderError):
+        settings = failures.settings()
+        asked = asyncio.run(asking.ask(settings, rendering.asked, context, run, attempt))
+        made = rendering.rendered(
+            asked, lambda provider: plugins.create(provider, plugins.unspoken(settings))
+        )
+    if raw:
+        sys.stdout.buffer.write(made.content)
+    else:
+        typer.echo(json.dumps(made.body, indent=2, ensure_ascii=False))
+    if made.sha256 != asked.start.request_sha256:
+        output.refuse(
+            f"This is not what was sent: its hash is {made.sha256}, and the start frame of attempt "
+            f"{asked.start.attempt or 1} says {asked.start.request_sha256}.",
+            "The service was set up otherwise then, or another release of it made the request.",
+        )

@@ -1,0 +1,92 @@
+"""Who takes part in the demo's conversation: the passenger and the client as they are recorded, the voice that speaks
+the answers, and the kitchen, which confirms orders. Each is a task that waits for what it answers to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from frameledger.evolve.state import Call
+from frameledger.frames import (
+    AnyFrame,
+    BotStartedSpeakingFrame,
+    BotStoppedSpeakingFrame,
+    FunctionCallResultFrame,
+)
+from frameledger_services.demo import recording
+from frameledger_services.demo.recording import Line, Stage
+from frameledger_services.demo.talk import Talk
+
+Publish = Callable[[AnyFrame, str, str], Awaitable[None]]
+"""Publishes a frame, for a source, with a note for those who watch; returns when it is on the log."""
+
+WORD_SECONDS = 0.09
+"""How long the voice takes for a word. It is in a hurry."""
+
+LOOK_UP_SECONDS = 1.0
+"""How long the kitchen takes."""
+
+VOICE = "frameledger/demo/voice"
+KITCHEN = "frameledger/demo/kitchen"
+
+
+async def follow_the_recording(
+    talk: Talk, lines: Sequence[Line], stage: Stage, publish: Publish, *, speed: float
+) -> int:
+    """Publish what is recorded, each line when its turn comes; how many lines were left out."""
+    left_out, happened = 0, True
+    for line in lines:
+        await talk.until(f"{line.frame['type']} has its turn", partial(talk.ready, line.when))
+        if line.when != recording.NOTHING:
+            happened = talk.met(line.when)
+        if line.only and not happened:
+            left_out += 1
+            continue
+        await asyncio.sleep(line.after / speed)
+        frame = recording.frame_of(line, stage, talk)
+        if frame is None:
+            left_out += 1
+        else:
+            await publish(frame, line.source, line.note)
+    return left_out
+
+
+async def speak(talk: Talk, publish: Publish, *, speed: float) -> None:
+    """Speak each answer, from its first words on until it would be said, or until it is cut short; for ever."""
+    while True:
+        await talk.until("somebody says something", lambda: talk.spoken < talk.utterances, within=None)
+        await publish(BotStartedSpeakingFrame(), VOICE, "")
+        # The answer may be over before it is seen that we speak.
+        await talk.until("it is seen that the voice speaks", lambda: talk.up_to_date)
+        await talk.until("the answer is over", lambda: not talk.answering)
+        # Another attempt may have begun to say it anew meanwhile: that was the same speech.
+        speaking = talk.utterances
+        # As long as it takes to say it, unless somebody cuts in.
+        await talk.happens(lambda: talk.cut_in or talk.ended, within=talk.said * WORD_SECONDS / speed)
+        if talk.bot_speaks:
+            await publish(BotStoppedSpeakingFrame(), VOICE, "")
+        talk.spoken = speaking
+        await talk.changed()
+
+
+async def confirm(talk: Talk, publish: Publish, *, speed: float) -> None:
+    """Answer whatever waits for a person, as `frameledger calls answer` does; for ever."""
+    answered: set[tuple[int, int]] = set()
+
+    def asked() -> list[Call]:
+        return [one for one in talk.waiting() if (one.requested_version, one.ordinal) not in answered]
+
+    while True:
+        await talk.until("a call waits for a person", lambda: bool(asked()), within=None)
+        await asyncio.sleep(LOOK_UP_SECONDS / speed)
+        for call in asked():
+            answered.add((call.requested_version, call.ordinal))
+            result = FunctionCallResultFrame(
+                function_name=call.function_name,
+                tool_call_id=call.tool_call_id,
+                result={"confirmed_by": "the kitchen", "dish": "porridge"},
+                opened_version=call.requested_version,
+            )
+            await publish(result, KITCHEN, "The kitchen confirms what waited for it.")

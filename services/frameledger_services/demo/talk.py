@@ -1,0 +1,183 @@
+"""A conversation as those who take part in it know it: folded from the frames that SQL shows, as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from uuid import UUID
+
+from frameledger.evolve.state import Call
+from frameledger.fold import Conversation, Folding
+from frameledger.frames import FunctionCallResultFrame, LLMFullResponseStartFrame, LLMTextFrame
+from frameledger.ids import ContextId
+from frameledger_services.client import StoredFrame
+from frameledger_services.demo.recording import When
+
+PATIENCE = 90.0
+"""Seconds that anything in the conversation may take."""
+
+
+class NotSeenError(Exception):
+    """What the demo waited for did not happen in time."""
+
+
+class Talk:
+    """What is said, who speaks, and what goes on. One writer, who calls `take`; others wait with `until`."""
+
+    def __init__(self, context_id: ContextId) -> None:
+        self.context_id = context_id
+        self.utterances = 0
+        """How many answers have begun to say something."""
+
+        self.spoken = 0
+        """How many of them the voice is through with."""
+
+        self._folding = Folding(Conversation.new(context_id))
+        self._text = ""
+        self._reported: set[str] = set()
+        self._unseen: set[UUID] = set()
+        self._changed = asyncio.Condition()
+
+    def published(self, frame_id: UUID) -> None:
+        """One of us publishes this frame: nobody goes on before it is seen."""
+        self._unseen.add(frame_id)
+
+    async def take(self, stored: StoredFrame) -> None:
+        """A frame is in SQL, the next one of the conversation."""
+        frame = stored.frame
+        self._unseen.discard(stored.frame_id)
+        self._folding.step(frame)
+        if stored.outcome == "applied":
+            match frame:
+                case LLMFullResponseStartFrame():
+                    self._text = ""
+                case LLMTextFrame():
+                    self.utterances += not self._text
+                    self._text += frame.text
+                case FunctionCallResultFrame() if frame.properties and not frame.properties.is_final:
+                    self._reported.add(frame.function_name)
+        await self.changed()
+
+    async def changed(self) -> None:
+        """Let those who wait look again."""
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def until(
+        self, what: str, happened: Callable[[], bool], *, within: float | None = PATIENCE
+    ) -> None:
+        """Wait until it has happened. Raises `NotSeenError`, which says what, if it takes longer."""
+        if not await self.happens(happened, within):
+            raise NotSeenError(
+                f"In {self.context_id} it was waited for {within:.0f} s until {what}. At version {self.version} "
+                f"{self.doing}. `frameledger tail {self.context_id}` shows how it came to that."
+            )
+
+    async def happens(self, happened: Callable[[], bool], within: float | None) -> bool:
+        """Wait until it has happened, or for so many seconds; whether it has."""
+        try:
+            async with asyncio.timeout(within), self._changed:
+                await self._changed.wait_for(happened)
+        except TimeoutError:
+            return False
+        return True
+
+    @property
+    def version(self) -> int:
+        return self._folding.state.version
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether everything that we published is seen."""
+        return not self._unseen
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was ended, and everything that we published is seen."""
+        return self._folding.state.terms.ended and self.up_to_date
+
+    @property
+    def answering(self) -> bool:
+        """Whether an answer is being given, and has not ended."""
+        return self._folding.state.speech.response is not None
+
+    @property
+    def bot_speaks(self) -> bool:
+        return self._folding.state.speech.bot_since is not None
+
+    @property
+    def cut_in(self) -> bool:
+        """Whether the user speaks, or has said something that is not answered yet."""
+        turn = self._folding.state.turn
+        return turn is not None and turn.holds_floor
+
+    @property
+    def quiet(self) -> bool:
+        """Nobody says anything or is about to, unless a call that goes on in the background reports."""
+        state = self._folding.state
+        runs = state.runs
+        asked = runs.open is not None or runs.wanted is not None or runs.owed_to_turn or runs.owed_to_bot
+        speaking = self.bot_speaks or self.spoken < self.utterances or self.cut_in
+        calls = any(call.running is None or call.running.synchronous for call in self._calls())
+        return not (self._unseen or asked or speaking or calls)
+
+    @property
+    def resting(self) -> bool:
+        """Nothing goes on, not in the background either."""
+        return self.quiet and not self._calls()
+
+    @property
+    def words(self) -> int:
+        """How many words the answer has that is being given or spoken; 0 if none is."""
+        return self.said if self.answering or self.spoken < self.utterances else 0
+
+    @property
+    def said(self) -> int:
+        """How many words the last answer has, whether it is over or not."""
+        return len(self._text.split())
+
+    @property
+    def run(self) -> str | None:
+        run = self._folding.state.runs.open
+        return run.run_id if run is not None and self.answering else None
+
+    @property
+    def attempt(self) -> int | None:
+        run = self._folding.state.runs.open
+        return run.attempt if run is not None else None
+
+    def call(self, function_name: str) -> str | None:
+        """The id of the open call of a function."""
+        return next((one.tool_call_id for one in self._calls() if one.function_name == function_name), None)
+
+    def heard(self, words: int) -> str | None:
+        """The first words of the answer that is being given or spoken; null if none is."""
+        return " ".join(self._text.split()[:words]) or None if self.words else None
+
+    def waiting(self) -> list[Call]:
+        """The calls that wait for a person."""
+        return [one for one in self._calls() if one.running is not None and one.running.waiting]
+
+    def ready(self, when: When) -> bool:
+        """Whether a line of the recording has its turn: what it waits for has happened, or will not."""
+        return self.met(when) or (self.quiet if when.reported is None else self.resting)
+
+    def met(self, when: When) -> bool:
+        """Whether what a line waits for has happened."""
+        if when.quiet:
+            return self.quiet
+        if when.words is not None:
+            return self.words >= when.words
+        return when.reported is None or when.reported in self._reported
+
+    @property
+    def doing(self) -> str:
+        """What goes on, for people."""
+        state = self._folding.state
+        calls = ", ".join(f"{one.function_name} is {one.stage}" for one in self._calls())
+        run = "a run is open" if state.runs.open is not None else "no run is open"
+        run += ", the bot speaks" if self.bot_speaks else ""
+        return f"{run}, {calls}" if calls else f"{run}, no call is"
+
+    def _calls(self) -> list[Call]:
+        return list(self._folding.state.calls.open.values())

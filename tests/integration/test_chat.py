@@ -1,0 +1,282 @@
+"""`frameledger chat` in a terminal, with the real services: what it shows, and the context that comes of it."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+from tests.integration import databases
+from tests.integration.killable import projector
+from tests.integration.road import made
+
+from frameledger.context import LLMContext
+from frameledger_services.providers.pairing import paired
+
+DEADLINE = 60.0
+SCRIPT = {
+    "pace": 30,
+    "replies": [
+        {"when": {"user": "count"}, "say": [{"text": " ".join(f"number-{n}" for n in range(1, 400))}]},
+        {"when": {"user": "late"}, "say": [{"text": "I look."}, {"call": "train_position"}]},
+        {"when": {"result_of": "train_position"}, "say": [{"text": "By twenty-five minutes."}]},
+        {"when": {"user": "hold"}, "say": [{"call": "hold_ferry", "arguments": {"leaves": "06:40"}}]},
+        {"when": {"result_of": "hold_ferry"}, "say": [{"text": "He is being asked."}]},
+        {"when": {"user": "bell"}, "say": [{"text": "Ring \u0007\u001b[2J it."}]},
+        {"when": {"user": "break"}, "say": [{"fail": "refused_context", "message": "That is too much."}]},
+        {"say": [{"text": "Yes, of course."}]},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def stage(kafka, database_server, migrated_template, tmp_path_factory):
+    """The environment of commands, with a projector, and a model and functions in processes of their own."""
+    folder = tmp_path_factory.mktemp("chat")
+    script = folder / "script.json"
+    script.write_text(json.dumps(SCRIPT))
+    with (
+        databases.made(database_server, template=migrated_template) as (_, address),
+        made(kafka.bootstrap_servers, address, None) as road,
+        projector(road.settings),
+    ):
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FRAMELEDGER_")}
+        environment = inherited | {
+            "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+            "FRAMELEDGER_DATABASE_URL": address,
+            "FRAMELEDGER_TOPIC_PREFIX": road.settings.topic_prefix,
+            "FRAMELEDGER_DATA_DIR": str(folder),
+            "TERM": "xterm",
+        }
+        inference = ("run", "inference", "--provider", "scripted", "--script", str(script), "--models", "owl")
+        functions = ("run", "functions", "--module", "frameledger_services.demo.tools")
+        with service(environment, *inference), service(environment, *functions):
+            until_alive(address, 2)
+            yield environment
+
+
+@contextmanager
+def service(environment, *words):
+    running = subprocess.Popen(command(*words), env=environment, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        # A captain is still being asked, and nobody wants to know what he says.
+        running.kill()
+        running.wait(DEADLINE)
+
+
+def until_alive(address, count):
+    until = time.monotonic() + DEADLINE
+    with psycopg.connect(address, autocommit=True) as connection:
+        while connection.execute("SELECT count(*) FROM live_workers()").fetchone()[0] < count:
+            assert time.monotonic() < until, "the services do not begin"
+
+
+def command(*words):
+    return [sys.executable, "-m", "frameledger_services", *words]
+
+
+class Terminal:
+    """A chat in a terminal of 100 columns."""
+
+    def __init__(self, environment, *words):
+        self.shown = ""
+        self._read = 0
+        self._file, inner = pty.openpty()
+        fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        self._process = subprocess.Popen(
+            command("chat", *words),
+            env=environment,
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            # So that its Ctrl-C is this terminal's.
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(inner)
+
+    def type(self, text):
+        os.write(self._file, text.encode())
+
+    def until(self, words):
+        """Wait until these words are shown, after those that were waited for last; what was shown up to them."""
+        until = time.monotonic() + DEADLINE
+        while (found := plain(self.shown).find(words, self._read)) < 0:
+            assert time.monotonic() < until, (words, self.shown)
+            self._more()
+        before, self._read = self._read, found + len(words)
+        return plain(self.shown)[before : self._read]
+
+    def ended(self):
+        """Wait for its end; its exit code."""
+        until = time.monotonic() + DEADLINE
+        while self._process.poll() is None:
+            assert time.monotonic() < until, self.shown
+            self._more()
+        self._more()
+        os.close(self._file)
+        return self._process.returncode
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
+    def _more(self):
+        ready, _, _ = select.select([self._file], [], [], 0.2)
+        if ready:
+            try:
+                self.shown += os.read(self._file, 65536).decode(errors="replace")
+            except OSError:
+                # Its other end is closed.
+                return
+
+
+@pytest.fixture
+def chat(stage):
+    """Begin chats; none of them outlives the test."""
+    begun = []
+
+    def begin(*words):
+        begun.append(Terminal(stage, *words))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.kill()
+
+
+def plain(shown):
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown).replace("\r\n", "\n")
+
+
+def context(stage, context_id):
+    with psycopg.connect(stage["FRAMELEDGER_DATABASE_URL"]) as connection:
+        query = "SELECT context_at(%s, version) FROM contexts WHERE context_id = %s"
+        return connection.execute(query, (context_id, context_id)).fetchone()[0]
+
+
+def said(stage, context_id):
+    return [(one["role"], one.get("content")) for one in context(stage, context_id)["messages"]]
+
+
+def test_a_line_is_a_turn_and_its_answer_is_printed_as_it_comes(stage, chat):
+    talk = chat("plain", "--system", "Be brief.", "--model", "owl", "--no-tools")
+    talk.until("a new conversation")
+    talk.until("> ")
+    talk.type("Is anybody there?\n")
+    talk.until("Yes, of course.\n> ")
+    talk.type("\x04")
+    assert talk.ended() == 0
+    assert said(stage, "plain") == [("user", "Is anybody there?"), ("assistant", "Yes, of course.")]
+    assert context(stage, "plain")["settings"] == {"system_instruction": "Be brief.", "model": "owl"}
+
+    again = chat("plain")
+    assert "new" not in again.until("> ")
+    again.type("\x03")
+    assert again.ended() == 0
+
+
+def test_ctrl_c_during_an_answer_keeps_what_was_printed_and_the_chat_goes_on(stage, chat):
+    talk = chat("cut", "--no-tools")
+    talk.until("> ")
+    talk.type("Please count.\n")
+    talk.until("number-1 number-2 number-3")
+    talk.type("\x03")
+    shown = talk.until("> ")
+    printed = ("number-1 number-2 number-3" + shown).replace("^C", "").replace("> ", "").strip()
+    talk.type("Thanks.\n")
+    talk.until("Yes, of course.\n> ")
+    talk.type("\x03")
+    assert talk.ended() == 0
+
+    messages = context(stage, "cut")["messages"]
+    assert messages[1] == {"role": "assistant", "content": printed}
+    assert "number-399" not in printed
+    assert [one["role"] for one in messages] == ["user", "assistant", "user", "assistant"]
+    assert list(paired(LLMContext.from_wire(context(stage, "cut")).to_wire()["messages"])) == messages
+    with psycopg.connect(stage["FRAMELEDGER_DATABASE_URL"]) as connection:
+        runs = "SELECT status FROM runs WHERE context_id = 'cut' ORDER BY requested_version"
+        assert connection.execute(runs).fetchall() == [("interrupted",), ("ended",)]
+
+
+def test_functions_are_announced_and_their_results_shown_in_a_line_each(stage, chat):
+    talk = chat("functions")
+    assert "train_position" in talk.until("> ")
+    talk.type("Are we late?\n")
+    shown = talk.until("By twenty-five minutes.\n> ")
+    lines = [line for line in shown.splitlines() if "train_position" in line]
+    assert lines == ["  train_position {}", '  train_position = {"late_minutes": 25, "arrival": "06:31"}']
+    assert shown.index("I look.") < shown.index(lines[0])
+
+    # One that goes on in the background: the prompt comes back, and what it reports is said when it comes.
+    talk.type("Let them hold the ferry.\n")
+    talk.until("  hold_ferry = ")
+    talk.until("He is being asked.\n> ")
+    talk.type("\x04")
+    assert talk.ended() == 0
+
+
+def test_what_goes_wrong_is_said_and_nothing_reaches_the_terminal_that_it_would_obey(stage, chat):
+    talk = chat("wrong", "--no-tools")
+    talk.until("> ")
+    talk.type("Will you break?\n")
+    talk.until("That is too much.\n> ")
+    talk.type("Ring the bell.\n")
+    talk.until("Ring \ufffd\ufffd[2J it.\n> ")
+    talk.type("\x04")
+    assert talk.ended() == 0
+    assert "\x1b[2J" not in talk.shown
+    assert "\x07" not in talk.shown
+
+
+def test_that_nobody_answers_is_said_and_ctrl_c_gives_up(stage, chat):
+    talk = chat("nobody", "--model", "dodo", "--no-tools")
+    talk.until("> ")
+    talk.type("Hello?\n")
+    shown = talk.until("Ctrl-C gives up.\n")
+    assert "none of them serves the model dodo" in shown
+    talk.type("\x03")
+    talk.until("> ")
+    talk.type("\x03")
+    assert talk.ended() == 0
+    assert said(stage, "nobody") == [("user", "Hello?")]
+
+
+def test_input_may_be_a_pipe_and_what_comes_during_an_answer_is_said_after_it(stage):
+    done = subprocess.run(
+        command("chat", "pipe", "--no-tools"),
+        input="One?\n\nTwo?",
+        env=stage,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "> One?\nYes, of course.\n> Two?\nYes, of course.\n" in done.stdout
+    assert [who for who, _ in said(stage, "pipe")] == ["user", "assistant", "user", "assistant"]
+
+
+def test_without_a_database_one_sentence_says_so(stage):
+    environment = stage | {"FRAMELEDGER_DATABASE_URL": "postgresql://127.0.0.1:1/nothing"}
+    done = subprocess.run(
+        command("chat"),
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert done.returncode == 1
+    assert "127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr
