@@ -29,7 +29,8 @@ class Wire:
         assert self._ready.wait(DEADLINE), "the wire does not begin"
 
     def end(self) -> None:
-        self._in_loop(self._over.set)
+        # Its loop may be closed a moment later, so there is no answer to wait for but its thread's end.
+        self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(DEADLINE)
         assert not self._thread.is_alive(), "the wire does not end"
 
