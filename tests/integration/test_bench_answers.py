@@ -56,7 +56,9 @@ def test_every_figure_is_taken_on_servers_that_exist(part, kafka, postgres):
     figures = json.loads(done.stdout)
     assert {figure["name"]: figure["goal"] for figure in figures} == GOALS[part]
     for figure in figures:
-        assert min(figure["value"], figure["yardstick"]) > 0, figure
+        assert figure["yardstick"] > 0, figure
+        # What is added to the bare road is a difference, and below zero where a busy machine was slow with the other.
+        assert figure["value"] > 0 or "on top of" in figure["name"], figure
 
 
 @pytest.mark.parametrize(("part", "there_is"), [("inference", "interruptions"), ("functions", "crowd")])

@@ -1,12 +1,27 @@
 """What stays as it was when a call began, and what does not: terms, order, handlers, and the life of the service."""
 
 import asyncio
+import json
 
 import pytest
+from tests.integration.answerers import answering
 from tests.integration.toolbench import CONNECTIONS_LEFT_OPEN, called, play, serving, stage, talking
 
-from frameledger.frames import FunctionCallCancelFrame, FunctionCallResultProperties, InterruptionFrame
-from frameledger_services.functions import FunctionRegistry, FunctionService, NotRunningError
+from frameledger.frames import (
+    FunctionCallCancelFrame,
+    FunctionCallResultProperties,
+    InterruptionFrame,
+    LLMMessagesAppendFrame,
+)
+from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, FunctionSchema
+from frameledger_services.functions import (
+    FunctionRegistry,
+    FunctionService,
+    NotRunningError,
+    ReservedNameError,
+)
+from frameledger_services.providers.script import Script
+from frameledger_services.providers.scripted import ScriptedLLMService
 
 pytestmark = CONNECTIONS_LEFT_OPEN
 
@@ -149,6 +164,162 @@ def test_who_takes_over_an_interrupted_call_ends_it_and_asks_for_nothing(setting
             assert await talk.open_runs() == []
 
     asyncio.run(run())
+
+
+def test_an_advertised_handler_that_was_removed_by_hand_stays_away_while_its_tool_is_advertised(settings):
+    async def search():
+        return "found"
+
+    async def look():
+        return "seen"
+
+    async def instead(params):
+        await params.result_callback("nobody else was there")
+
+    async def scenario(service, talk):
+        async def outcomes(start):
+            calls = [called("search"), called("look")]
+            await start(calls)
+            ids = [call.tool_call_id for call in calls]
+            return await talk.settled(*ids), [await talk.told(one) for one in ids]
+
+        async def run_here(calls):
+            await service.run_function_calls(talk.context_id, calls)
+
+        async def of_the_model(calls):
+            await talk.call(*calls)
+
+        await service.set_tools(talk.context_id, [search, look])
+        assert await outcomes(of_the_model) == (["done"] * 2, ["found", "seen"])
+        service.unregister_function("search")
+        service.unregister_direct_function(look)
+        missing = [
+            MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE.format(function_name=one) for one in ("search", "look")
+        ]
+        assert await outcomes(run_here) == (["failed"] * 2, missing)
+        # It is named again, and was advertised all the time.
+        await service.set_tools(talk.context_id, [search, look])
+        assert await outcomes(run_here) == (["failed"] * 2, missing)
+        service.register_function(None, instead)
+        assert await outcomes(of_the_model) == (["done"] * 2, ["nobody else was there"] * 2)
+        [*_, in_force] = await talk.payloads("LLMSetToolsFrame")
+        assert [tool["function"]["name"] for tool in in_force["tools"]] == ["search", "look"]
+        # Once it has left the list, it comes as any other.
+        await service.set_tools(talk.context_id, [])
+        await service.set_tools(talk.context_id, [search, look])
+        assert await outcomes(of_the_model) == (["done"] * 2, ["found", "seen"])
+
+    play(settings, FunctionRegistry(), scenario)
+
+
+# With a model that calls by itself: which of the tools `cancel_search` it is offered is for the services to settle.
+
+
+@pytest.fixture(name="answered")
+def a_stage_with_a_model(kafka, database_server, migrated_template):
+    """A stage of the test's own: elsewhere here runs are left open, and this model would answer them."""
+    replies = [
+        {"when": {"user": "Search"}, "say": [{"call": "search"}]},
+        {"when": {"user": "Stop"}, "say": [{"call": "cancel_search"}]},
+        {"when": {"result_of": "cancel_search"}, "say": [{"text": "So it is."}]},
+        # Of a call that was cancelled the model is told last, behind the result of the cancel tool.
+        {"when": {"result_of": "search", "result": "CANCELLED"}, "say": [{"text": "So it is."}]},
+    ]
+    script = Script.model_validate_json(json.dumps({"replies": replies}))
+    with (
+        stage(kafka, database_server, migrated_template) as settings,
+        answering(settings, lambda _: ScriptedLLMService(script=script)),
+    ):
+        yield settings
+
+
+async def say(talk, text):
+    await talk.publish(LLMMessagesAppendFrame(messages=({"role": "user", "content": text},), run_llm=True))
+
+
+async def call_of(talk, function_name):
+    """Wait until the model has called this function; its call's id."""
+
+    async def made():
+        query = "SELECT tool_call_id FROM tool_calls WHERE context_id = %s AND function_name = %s"
+        return next((call for (call,) in await talk.rows(query, function_name)), None)
+
+    return await talk.until(made)
+
+
+async def until_told(talk, text):
+    """Wait until the model has said this, in a run that somebody asked for."""
+
+    async def said():
+        last = (await talk.messages())[-1]
+        return True if (last["role"], last.get("content")) == ("assistant", text) else None
+
+    await talk.until(said)
+
+
+async def offered_cancel_tools(talk):
+    """The functions whose cancel tools the model was offered, request by request."""
+    starts = await talk.payloads("LLMFullResponseStartFrame")
+    return [(start.get("metadata") or {}).get("cancel_tools", []) for start in starts]
+
+
+def test_an_applications_own_function_wins_over_the_cancel_tool_of_that_name(answered):
+    registry = FunctionRegistry()
+    handler, leave, entered = held()
+
+    @registry.register_direct_function
+    def cancel_search():
+        return "the application was asked"
+
+    schema = FunctionSchema(name="search", description="Searches.")
+    registry.register_function(
+        "search", handler, cancel_on_interruption=False, cancellable_by_llm=True, schema=schema
+    )
+
+    async def scenario(service, talk):
+        await service.set_tools(talk.context_id, registry.schemas())
+        await say(talk, "Search.")
+        search = await asyncio.wait_for(entered.get(), 20)
+        await talk.until_running(search)
+        await say(talk, "Stop.")
+        cancel = await call_of(talk, "cancel_search")
+        assert await talk.settled(cancel) == ["done"]
+        assert await talk.told(cancel) == "the application was asked"
+        assert (await talk.call_row(cancel))["builtin"] is False
+        assert (await talk.call_row(search))["status"] == "running"
+        await until_told(talk, "So it is.")
+        assert not any(await offered_cancel_tools(talk))
+        leave.set()
+        assert await talk.settled(search) == ["done"]
+
+    play(answered, registry, scenario)
+
+
+def test_the_switch_of_the_service_lets_the_model_cancel_whatever_is_asynchronous(answered):
+    registry = FunctionRegistry()
+    handler, _, entered = held()
+    for name, waits in (("search", False), ("book", True)):
+        schema = FunctionSchema(name=name, description="Takes long.")
+        registry.register_function(name, handler, cancel_on_interruption=waits, schema=schema)
+
+    async def scenario(service, talk):
+        await service.set_tools(talk.context_id, registry.schemas())
+        with pytest.raises(ReservedNameError, match="cancel_search"):
+            service.register_function("cancel_search", handler)
+        service.register_function("cancel_book", handler)
+        await say(talk, "Search.")
+        search = await asyncio.wait_for(entered.get(), 20)
+        await talk.until_running(search)
+        await say(talk, "Stop.")
+        cancel = await call_of(talk, "cancel_search")
+        assert await talk.settled(cancel, search) == ["done", "cancelled"]
+        assert "was cancelled" in await talk.told(cancel)
+        assert (await talk.call_row(cancel))["builtin"] is True
+        await until_told(talk, "So it is.")
+        assert await offered_cancel_tools(talk) == [["search"]] * 3
+        assert entered.empty()
+
+    play(answered, registry, scenario, enable_async_tool_cancellation=True)
 
 
 def test_a_service_may_be_started_and_stopped_again_and_again(settings):
