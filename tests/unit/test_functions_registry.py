@@ -160,6 +160,21 @@ def test_an_applications_own_tool_of_that_name_wins():
     assert handler(registry, "cancel_search") is two
 
 
+def test_an_applications_own_tool_of_that_name_may_be_advertised_again_and_elsewhere():
+    @tool_options(cancel_on_interruption=False, cancellable_by_llm=True)
+    async def look(what: str):
+        """Looks."""
+
+    async def cancel_look():
+        """The application's own."""
+
+    registry = FunctionRegistry()
+    for context_id in ("one", "one", "another"):
+        registry.advertise(context_id, [cancel_look, look])
+    assert registry.cancellable() == {"look"}
+    assert registry.cancels("cancel_look") is None
+
+
 def test_the_switch_of_the_service_opts_every_asynchronous_function_in():
     registry = FunctionRegistry(enable_async_tool_cancellation=True)
     registry.register_function("slow", one, cancel_on_interruption=False)

@@ -176,7 +176,8 @@ class FunctionRegistry:
     def cancels(self, name: str) -> str | None:
         """The function whose calls the built-in tool of this name cancels; null if it is none."""
         function_name = cancelled_by(name)
-        if name.startswith(PREFIX) and name not in self._by_hand and function_name in self.cancellable():
+        its_own = name in self._by_hand or name in self._advertised
+        if name.startswith(PREFIX) and not its_own and function_name in self.cancellable():
             return function_name
         return None
 

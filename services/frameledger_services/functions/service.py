@@ -239,8 +239,8 @@ class FunctionService(Hooks):
             for one in functions
         ]
         frame = LLMSetToolsFrame(id=str(uuid4()), tools=tuple(_advertised(one) for one in tools))
-        running.advertised.publishing(context_id)
         self.registry.advertise(context_id, [one for one in tools if isinstance(one, DirectFunction)])
+        running.advertised.publishing(context_id)
         await self._offer_again()
         advertising = running.tails.start(self._until_advertised(running, context_id, str(frame.id)))
         try:
