@@ -7,7 +7,6 @@ still arrive.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
 from typing import Protocol
 
 from tests.laws.simulation.world import LEASE, Claim, LeaseLostError, World
@@ -78,7 +77,6 @@ class Worker:
         self._stops: set[str] = set()
         self._renewed_at = world.now
         self._jobs: list[Steps] = []
-        self._ids = count()
         world.register(name)
         world.say(name, "begins")
         self._intake = self._take()
@@ -100,10 +98,6 @@ class Worker:
 
     def _perform(self, claim: Claim) -> Steps:
         raise NotImplementedError
-
-    @property
-    def idle(self) -> bool:
-        return not self._jobs
 
     def may_publish(self) -> bool:
         return self._world.now - self._renewed_at < LEASE
