@@ -3,14 +3,13 @@
 import asyncio
 import signal
 from contextlib import ExitStack
-from types import SimpleNamespace
 
 import psycopg
 import pytest
-from aiokafka import TopicPartition
 from tests.integration.killable import EACH_BY_ITSELF, Plan, projector
 from tests.integration.road import PARTITIONS, Raw, die, histories, made, mixed, road_of_its_own  # noqa: F401  # a fixture
 from tests.integration.test_batches import TOPIC, TOPICS, Log, value_of
+from tests.log_in_memory import Feed, Group
 
 from frameledger_services.embedded import kafka as embedded_kafka
 from frameledger_services.embedded import postgres as embedded_postgres
@@ -242,58 +241,28 @@ async def project_in_memory(database, log, passing, *, looks):
         await psycopg.AsyncConnection.connect(database, autocommit=True) as relaying,
     ):
         copying.prepare(connection)
-        client = Consumer(log.records)
+        group, feed = Group(TOPIC, PARTITIONS), Feed(log.records)
         relay = Relay(relaying, TOPICS.frames, send, passing)
-        projector = service._Projector(client, connection, relay, client, TOPICS, passing)
-        await projector.on_partitions_assigned(client.assignment())
+        projector = service._Projector(group, feed, connection, relay, Looked(log.records), TOPICS, passing)
+        await projector.on_partitions_assigned(group.assignment())
         await projector._take_over()
         for _ in range(looks):
-            await projector._ahead.look()
-            await projector._store(projector._ahead.take(service.MAX_RECORDS))
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(projector._ahead.receive(feed.answer()))
+                await asyncio.sleep(0)
+                look = projector._ahead.take(service.MAX_RECORDS)
+            await projector._store(look)
             await projector._take_over()
 
 
-class Consumer:
-    """What the projector needs of a consumer, over a log in memory: each look brings all that there is."""
+class Looked:
+    """What is looked at of a log when a partition is taken over."""
 
     def __init__(self, records):
         self._records = records
-        self._positions = {TopicPartition(TOPIC, partition): None for partition in range(PARTITIONS)}
-
-    def assignment(self):
-        return set(self._positions)
-
-    def pause(self, *places):
-        """Partitions are read once they have a position."""
-        for place in places:
-            self._positions[place] = None
-
-    def resume(self, place):
-        assert self._positions[place] is not None
-
-    def seek(self, place, offset):
-        self._positions[place] = offset
-
-    async def position(self, place):
-        return self._positions[place]
-
-    def highwater(self, place):
-        return sum(record.partition == place.partition for record in self._records)
-
-    async def getmany(self, **_):
-        found: dict[TopicPartition, list[SimpleNamespace]] = {}
-        for record in self._records:
-            place = TopicPartition(record.topic, record.partition)
-            position = self._positions[place]
-            if position is not None and record.offset >= position:
-                names = ("topic", "partition", "offset", "key", "value", "headers")
-                received = {name: getattr(record, name) for name in names}
-                found.setdefault(place, []).append(SimpleNamespace(**received, timestamp=record.timestamp_ms))
-                self._positions[place] = record.offset + 1
-        return found
 
     async def offsets(self, partition):
-        return 0, self.highwater(TopicPartition(TOPIC, partition))
+        return 0, sum(record.partition == partition for record in self._records)
 
     async def record_at(self, partition, offset):
         return next(one for one in self._records if (one.partition, one.offset) == (partition, offset))

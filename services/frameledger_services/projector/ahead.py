@@ -1,19 +1,17 @@
-"""Reading ahead: what is on the log is fetched and decoded while the batch before is being stored.
+"""Reading ahead: what the broker hands out is decoded while the batch before is being stored.
 
-Without it aiokafka asks the broker for more only when all that it has was taken from it, so that what comes during a
-batch would wait for two. Nothing here is promised to anybody: what was read and not stored is read again by the
-partition's next owner.
+Nothing here is promised to anybody: what was read and not stored is read again by the partition's next owner.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Protocol
 
-from frameledger_services.event_log.consumer import NoOffsetForPartitionError, TopicPartition, to_record
+from frameledger.record import Record
 from frameledger_services.projector.batches import Owned
 from frameledger_services.projector.deadline import deadline
 from frameledger_services.projector.folding import Found, decoded
@@ -22,10 +20,19 @@ AT_ONCE = 200
 """Records of one look; the decoding of more would keep the batch under way from going on when it is answered."""
 
 AHEAD_BYTES = 8 * 1024 * 1024
-"""What may wait here. A look begins only when there is less, and takes what the consumer has: some more megabytes."""
+"""What may wait here decoded; a look that was begun when there was less is finished."""
 
-QUIET_MS = 500
-"""How long one look takes when there is nothing new; the first record that comes ends it."""
+
+class Fetched(Protocol):
+    """What an answer of the broker has of one partition: `event_log.feed`."""
+
+    partition: int
+    end: int
+
+    @property
+    def offset(self) -> int: ...
+
+    def some(self, at_most: int) -> Sequence[Record] | None: ...
 
 
 @dataclass(slots=True)
@@ -43,54 +50,35 @@ class Ahead:
     What lies in a partition that needs care is not decoded here: it may be what kills.
     """
 
-    def __init__(self, client: Any, topic: str, owned: Mapping[int, Owned], careful: Container[int]) -> None:
-        self._client = client
-        self._topic = topic
+    def __init__(self, owned: Mapping[int, Owned], careful: Container[int]) -> None:
         self._owned = owned
         self._careful = careful
         self._looks: deque[Look] = deque()
         self._size = 0
-        self._changed = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._taken = asyncio.Event()
 
-    async def run(self) -> None:
-        """Look until cancelled. Raises what the consumer raises."""
-        while True:
-            while self._size >= AHEAD_BYTES:
-                self._changed.clear()
-                await self._changed.wait()
-            await self.look()
+    async def receive(self, fetched: Sequence[Fetched]) -> None:
+        """Take an answer in. Returns when the batch that has the last of it is on its way to the database.
 
-    async def look(self) -> None:
-        """Take in what there is, or else what comes first within a while."""
-        try:
-            found = await self._client.getmany(timeout_ms=QUIET_MS, max_records=AT_ONCE)
-        except NoOffsetForPartitionError:
-            # Said of a partition that was assigned a moment ago; it gets its offset when it is taken over, by the one
-            # who may be waiting here.
-            self._changed.set()
-            return
-        # From here on nothing waits: what was found belongs to who owns the partitions now.
-        records = [
-            to_record(received)
-            for place, some in found.items()
-            if place.partition in self._owned
-            for received in some
-        ]
-        with deadline():
-            read: list[Found] = [
-                (one, None) if one.partition in self._careful else decoded(one) for one in records
-            ]
-        look = Look(read, await self._positions(), sum(len(one.value or b"") for one in records))
-        if look.found or look.ends:
+        Asking for more takes as long as the fold, and what comes in the meantime comes with the next answer. So the
+        batch goes first, and the broker is asked while the database is busy.
+        """
+        for look in self._read(fetched):
             self._looks.append(look)
             self._size += look.size
-        self._changed.set()
+            self._arrived.set()
+            await asyncio.sleep(0)
+            while self._size >= AHEAD_BYTES:
+                await self._until_taken()
+        while self._looks:
+            await self._until_taken()
 
     async def some(self) -> None:
-        """Return when something was read, when a look found nothing, or when this is woken."""
+        """Return when there is something that was read, or when this is woken."""
         if not self._looks:
-            self._changed.clear()
-            await self._changed.wait()
+            self._arrived.clear()
+            await self._arrived.wait()
 
     def take(self, at_most: int) -> Look:
         """All that was read by now, in order, ended by the look that brings it to `at_most` records."""
@@ -101,12 +89,12 @@ class Ahead:
             taken.ends |= look.ends
             taken.size += look.size
         self._size -= taken.size
-        self._changed.set()
+        self._taken.set()
         return taken
 
     def wake(self) -> None:
         """Have who waits for a look go on: there is something else to be done."""
-        self._changed.set()
+        self._arrived.set()
 
     def forget(self, partition: int) -> None:
         """Drop what was read of a partition: somebody else owns it, or it is read anew."""
@@ -114,16 +102,31 @@ class Ahead:
             look.found = [one for one in look.found if one[0].partition != partition]
             look.ends.pop(partition, None)
 
-    async def _positions(self) -> dict[int, int]:
-        """Where the consumer stands on the partitions that moved. It knows, so this does not wait."""
-        positions = {}
-        # Asked for once: it is put together anew each time.
-        assigned = self._client.assignment()
-        for partition, owned in self._owned.items():
-            place = TopicPartition(self._topic, partition)
-            if place in assigned:
-                position = await self._client.position(place)
-                owned.end_offset = self._client.highwater(place) or owned.end_offset
-                if position > owned.next_offset:
-                    positions[partition] = position
-        return positions
+    def _read(self, fetched: Sequence[Fetched]) -> Iterator[Look]:
+        """An answer as looks of bounded size. What is not ours by now is left out."""
+        look = Look()
+        for one in fetched:
+            while (owned := self._owned.get(one.partition)) is not None:
+                room = AT_ONCE - len(look.found)
+                records = one.some(room)
+                if records is None:
+                    break
+                self._add(look, records)
+                owned.end_offset = one.end
+                if one.offset > owned.next_offset:
+                    look.ends[one.partition] = one.offset
+                if len(records) < room:
+                    break
+                yield look
+                look = Look()
+        if look.ends:
+            yield look
+
+    def _add(self, look: Look, records: Sequence[Record]) -> None:
+        with deadline():
+            look.found += [(one, None) if one.partition in self._careful else decoded(one) for one in records]
+        look.size += sum(len(one.value or b"") for one in records)
+
+    async def _until_taken(self) -> None:
+        self._taken.clear()
+        await self._taken.wait()

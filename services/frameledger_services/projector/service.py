@@ -27,6 +27,7 @@ from frameledger_services.event_log.consumer import (
     TopicPartition,
     consumer,
 )
+from frameledger_services.event_log.feed import Feed
 from frameledger_services.event_log.looking import looking
 from frameledger_services.event_log.producer import Producer, PublishError
 from frameledger_services.event_log.topics import Topics as TopicNames
@@ -51,6 +52,9 @@ PARK_AFTER = 5
 """So many lives ended at one offset, the last ones over one record: it is what kills, and is parked."""
 
 DRAIN_SECONDS = 10.0
+
+QUIET_MS = 500
+"""How long we wait at most before we look whether we are to stop."""
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 """Seconds between two tries to work; short again after one that lasted longer than the longest."""
@@ -147,7 +151,8 @@ async def _project(settings: Settings, stopping: asyncio.Event, passing: Step) -
         )
         client = consumer(settings, group=f"{settings.topic_prefix}projector", name="frameledger-projector")
         relay = Relay(relay_connection, names.frames, sending(producer), passing)
-        projector = _Projector(client, batches_connection, relay, log, topics, passing)
+        feed = Feed(client, names.frames)
+        projector = _Projector(client, feed, batches_connection, relay, log, topics, passing)
         client.subscribe([names.frames], listener=projector)
         await client.start()
         stack.push_async_callback(client.stop)
@@ -175,6 +180,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     def __init__(
         self,
         client: Any,
+        feed: Feed,
         connection: AsyncConnection[Any],
         relay: Relay,
         log: partitions.Log,
@@ -182,6 +188,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         passing: Step,
     ) -> None:
         self._client = client
+        self._feed = feed
         self._connection = connection
         self._relay = relay
         self._log = log
@@ -191,14 +198,17 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         self._owner = f"{socket.gethostname()}/{os.getpid()}"
         self._owned: dict[int, Owned] = {}
         self._careful: dict[int, int] = {}
-        self._ahead = Ahead(client, topics.frames, self._owned, self._careful)
+        self._ahead = Ahead(self._owned, self._careful)
         self._to_take: set[int] = set()
         self._was_fenced = False
         self._between_batches = asyncio.Lock()
 
     async def run(self, stopping: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as tasks:
-            reading = tasks.create_task(self._ahead.run())
+            beside = [
+                tasks.create_task(self._feed.run(self._ahead.receive)),
+                tasks.create_task(self._belong()),
+            ]
             while not stopping.is_set():
                 if self._was_fenced:
                     # Two who both believe that they own a partition would fence each other in step, for ever.
@@ -210,7 +220,8 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
                 await self._ahead.some()
                 async with self._between_batches:
                     await self._store(self._ahead.take(MAX_RECORDS))
-            reading.cancel()
+            for task in beside:
+                task.cancel()
 
     async def leave(self, _: object, error: BaseException | None, __: object) -> None:
         """We end, or begin anew, for a reason that is no record: that is not to look as if we had died of one."""
@@ -220,6 +231,13 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
                     await projections.rest(
                         self._connection, self._topics.frames, owned.partition, owned.epoch
                     )
+
+    async def _belong(self) -> None:
+        """Be a member of the group. A consumer says what its coordinator says, and believes that it is alive, while it
+        is asked for records. It has none: all is paused, and read by the feed."""
+        while True:
+            await self._client.getmany(timeout_ms=QUIET_MS)
+            self._ahead.wake()
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         """Called by the consumer before others get them: a batch under way is finished first."""
@@ -231,6 +249,9 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     async def on_partitions_assigned(self, assigned: Any) -> None:
         if assigned:
             self._client.pause(*assigned)
+            for place in assigned:
+                # A place without a position would be looked for.
+                self._client.seek(place, 0)
         self._to_take = {place.partition for place in assigned}
         self._ahead.wake()
 
@@ -248,9 +269,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
                 _log.warning(
                     "careful", partition=partition, offset=taken.owned.next_offset, lives=taken.lives
                 )
-            place = TopicPartition(self._topics.frames, partition)
-            self._client.seek(place, taken.owned.next_offset)
-            self._client.resume(place)
+            self._feed.follow(partition, taken.owned.next_offset)
             left = await left_behind(self._connection, self._topics.frames, [partition])
             if left:
                 self._relay.hand_over(left)
@@ -285,13 +304,12 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         self._cache.clear()
         for partition in moved:
             self._let_go(partition)
-            place = TopicPartition(self._topics.frames, partition)
-            if place in self._client.assignment():
-                self._client.pause(place)
+            if TopicPartition(self._topics.frames, partition) in self._client.assignment():
                 self._to_take.add(partition)
 
     def _let_go(self, partition: int) -> None:
         self._owned.pop(partition, None)
+        self._feed.leave(partition)
         self._ahead.forget(partition)
         self._to_take.discard(partition)
         self._careful.pop(partition, None)
