@@ -103,8 +103,8 @@ class Feed:
             while True:
                 self._changed.clear()
                 leaders = {self._leader(partition) for partition in self._followed}
-                for node in leaders - {None}:
-                    if node not in reading or reading[node].done():
+                for node in leaders:
+                    if node is not None and (node not in reading or reading[node].done()):
                         reading[node] = tasks.create_task(self._read(node, receive))
                 if None in leaders:
                     await self._look_for_leaders()
