@@ -178,7 +178,7 @@ class Settings(BaseModel):
         4, ge=0, le=100, description="How often a request is sent again while nothing of its answer came."
     )
     inference_merge_ms: int = Field(
-        40, ge=0, le=1_000, description="For how long pieces of an answer are gathered into one frame."
+        50, ge=0, le=1_000, description="For how long pieces of an answer are gathered into one frame."
     )
     inference_service: str | None = Field(
         None,

@@ -180,6 +180,9 @@ class _Attempt:
             if calls := [call for call in frame.function_calls if not call.builtin]:
                 await self._model.notify("on_function_calls_started", calls)
         self._add(frame)
+        if self._merging.is_urgent:
+            # It is sent before the provider's client goes on to what else it was given.
+            await asyncio.sleep(0)
 
     async def _push(self, frame: AnyFrame) -> None:
         """What a provider says by itself, with `push_frame` or `run_function_calls`."""

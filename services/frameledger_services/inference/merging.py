@@ -1,7 +1,7 @@
 """Merging: pieces of an answer become few frames on their way to the log, and nobody waits for any of them.
 
 The first piece goes out at once. Later ones are gathered for a few tens of milliseconds, so that a model that writes
-60 tokens a second makes 25 frames of them, which the log, the fold and every subscriber pay for. One send is on its
+60 tokens a second makes 20 frames of them, which the log, the fold and every subscriber pay for. One send is on its
 way at a time; what comes meanwhile is gathered too, so a slow broker makes larger frames and not a longer queue.
 """
 
@@ -37,6 +37,11 @@ class Merging:
         self._urgent = False
         self._ended = False
         self._streaming: type[_Piece] | None = None
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether something was added that is to be sent at once, and `run` has not begun to."""
+        return self._urgent
 
     def add(self, frame: AnyFrame) -> None:
         """Take a frame. It is sent at once, with all that was gathered before it, unless it goes on with a stream of

@@ -4,12 +4,16 @@ Both sides count from the arrival of the request at the model server: the SDK to
 COMMIT that makes the first text visible to everybody. The difference is what the road adds, and one way over the bare
 road is the least that it could be. What comes before, from the publish of the user's turn to the request, is told
 without a goal: it is a way over the road too, and claiming and reading the context besides.
+
+A first token comes alone, when all had been quiet for as long as the model thought. So the bare road carries its values
+at that pace too: a value that comes right behind the one before finds processors awake and caches warm, and takes about
+half as long. That ratio is told as well.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -19,7 +23,7 @@ from frameledger_services.bench.inference.workers import ANSWERING, settings_for
 from frameledger_services.bench.inference.yardstick import bare
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road import latency
-from frameledger_services.bench.road.rounds import in_turns
+from frameledger_services.bench.road.rounds import Rounds, in_turns
 from frameledger_services.bench.road.servers import Servers
 from frameledger_services.bench.scene import Scene, monotonic_offset, scene, turn
 
@@ -29,13 +33,20 @@ FIRST_TOKEN_SECS = 0.1
 """A quick model. The frame that says that an attempt has begun is out of the way by then, as with real ones."""
 WARM_UP = 5
 """Turns at the beginning that do not count."""
+PAUSES = 5
+"""Values a second on the bare road, as many as there are turns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Firsts:
     """Milliseconds, each a median of a round."""
 
-    bare_road: float = 0.0
+    alone: float = 0.0
+    """The bare road, of a value that comes after a pause."""
+
+    in_a_row: float = 0.0
+    """The same, of one that comes right behind the one before."""
+
     added: float = 0.0
     """From the request's arrival to the first text in SQL, less what the SDK needs for its first token."""
 
@@ -53,19 +64,29 @@ async def measure(servers: Servers, *, turns: int, rounds: int) -> list[Figure]:
         return await _round(servers, turns)
 
     async def yardstick() -> Firsts:
-        return Firsts(bare_road=(await latency.bare(servers, turns, 0)).p50)
+        return Firsts(
+            alone=(await latency.bare(servers, turns, PAUSES, WARM_UP)).p50,
+            in_a_row=(await latency.bare(servers, turns, 0)).p50,
+        )
 
     measured = await in_turns(ours, yardstick, rounds)
-    both = type(measured)(
-        measured.ours,
-        [Firsts(*[road.bare_road] * 4) for road in measured.yardstick],
-    )
+
+    def figure(
+        name: str, ours: Callable[[Firsts], float], road: Callable[[Firsts], float], goal: float | None = None
+    ) -> Figure:
+        pairs = Rounds([ours(one) for one in measured.ours], [road(one) for one in measured.yardstick])
+        return pairs.figure(name, "ms", float, goal)
+
+    added = "first token in SQL, on top of the bare SDK, p50"
     return [
-        both.figure(
-            "first token in SQL, on top of the bare SDK, p50 / bare road", "ms", lambda one: one.added, 1.5
+        figure(f"{added} / bare road at that pace", lambda one: one.added, lambda one: one.alone, 1.5),
+        figure(
+            f"{added} / bare road, one value right behind another",
+            lambda one: one.added,
+            lambda one: one.in_a_row,
         ),
-        both.figure("turn published to request at the model, p50", "ms", lambda one: one.asked, None),
-        both.figure("turn published to first token in SQL, p50", "ms", lambda one: one.whole, None),
+        figure("turn published to request at the model, p50", lambda one: one.asked, lambda one: one.alone),
+        figure("turn published to first token in SQL, p50", lambda one: one.whole, lambda one: one.alone),
     ]
 
 

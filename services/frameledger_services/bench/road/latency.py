@@ -84,15 +84,16 @@ async def _ours(servers: Servers, count: int, rate: int) -> Latencies:
             await servers.delete_topics(settings)
 
 
-async def bare(servers: Servers, count: int, rate: int) -> Latencies:
+async def bare(servers: Servers, count: int, rate: int, warm_up: int = WARM_UP) -> Latencies:
+    """So many values over the bare road, `rate` a second or (0) one at a time, after `warm_up` that do not count."""
     with servers.database() as settings:
         settings = await servers.make_topics(settings)
-        arguments = map(str, (count + WARM_UP, rate, FRAME_BYTES))
+        arguments = map(str, (count + warm_up, rate, FRAME_BYTES))
         try:
             told = json.loads(await said(settings, *BARE_ROAD, *arguments, within=WITHIN))
         finally:
             await servers.delete_topics(settings)
-    return Latencies([1e3 * seconds for seconds in told[WARM_UP:]])
+    return Latencies([1e3 * seconds for seconds in told[warm_up:]])
 
 
 async def _published(settings: Settings, frames: Sequence[tuple[str, AnyFrame]], rate: int) -> Latencies:
