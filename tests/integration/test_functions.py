@@ -28,7 +28,7 @@ from frameledger_services.functions import (
     FunctionCallParams,
     FunctionRegistry,
     ResultRefusedError,
-    calling,
+    call_handler,
     tool_options,
 )
 
@@ -675,7 +675,7 @@ def test_a_read_that_has_become_old_is_no_leave_to_begin(settings, monkeypatch):
         await gate()
 
     registry.register_function("pay", pay)
-    monkeypatch.setattr(calling, "monotonic", lambda: time.monotonic() + behind)
+    monkeypatch.setattr(call_handler, "monotonic", lambda: time.monotonic() + behind)
 
     async def scenario(_, talk):
         call = called("pay")

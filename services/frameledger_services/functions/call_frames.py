@@ -3,6 +3,7 @@ says, so that publishing one again says nothing twice."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID, uuid5
@@ -66,6 +67,15 @@ class Call:
             arguments=self.arguments,
             builtin=self.builtin,
         )
+
+    def names(self) -> Mapping[str, Any]:
+        """Which call it is, for log lines."""
+        return {
+            "context_id": self.context_id,
+            "tool_call_id": self.tool_call_id,
+            "function_name": self.function_name,
+            "attempt": self.attempt,
+        }
 
     def frame_id(self, says: str) -> str:
         return str(uuid5(FRAMES, f"{self.scope}:{self.attempt or 0}:{says}"))

@@ -19,7 +19,7 @@ from psycopg import AsyncConnection
 from frameledger.frames import AnyFrame, FunctionCallCancelFrame, FunctionCallFromLLM
 from frameledger.ids import Version
 from frameledger_services.functions.call_frames import FRAMES, Call
-from frameledger_services.functions.ledger import Ledger
+from frameledger_services.functions.ledger import FOLDED_SECONDS, Ledger
 from frameledger_services.store.connections import Connections
 from frameledger_services.store.contexts import loads
 
@@ -27,7 +27,6 @@ MOST_LISTED = 20
 """Calls that a refusal lists, and characters of each one's arguments that it shows: the model pays for them."""
 
 MOST_CHARACTERS = 300
-FOLDED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)

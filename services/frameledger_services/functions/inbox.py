@@ -25,7 +25,7 @@ class Inbox:
     def __init__(self, refusal: Callable[[], ResultRefusedError]) -> None:
         """`refusal` says why a message does not count, once the inbox is closed."""
         self.told: Why | None = None
-        """Why the call is to stop; whoever acts on it sets it back."""
+        """Why the call is to stop, until somebody acts on it."""
 
         self.ended: Ended | None = None
         """How the handler ended; null while it goes on."""
@@ -36,10 +36,20 @@ class Inbox:
         self._news = asyncio.Event()
         self._closed = False
 
+    def begin(self) -> None:
+        """A handler is about to begin. What is left of one that did not begin is not of this one."""
+        self.ended, self.unreachable = None, False
+        self._events.clear()
+
     def tell(self, why: Why) -> None:
         """The call is to stop."""
         self.told = why
         self._news.set()
+
+    def take_told(self) -> Why | None:
+        """Why the call is to stop, for whoever acts on it now."""
+        told, self.told = self.told, None
+        return told
 
     def put(self, event: Event) -> None:
         """Take an event; refuse it, if it is a message and the inbox is closed."""

@@ -23,6 +23,9 @@ from frameledger_services.store.projections import CHANNEL
 from frameledger_services.store.schema import SchemaError
 
 NAME = "frameledger-functions"
+FOLDED_SECONDS = 60.0
+"""How long the projector may take to fold a frame of ours, before whoever waits for that gives up."""
+
 LOOK_AGAIN_SECONDS = 0.25
 """What a lost notification costs."""
 
@@ -44,7 +47,6 @@ class Standing:
     """Of the frame; null if it is not stored yet."""
 
     outcome: str | None = None
-    reason: str | None = None
     status: str | None = None
     """Of the call; null if the ledger does not have it."""
 
@@ -80,12 +82,18 @@ class Standing:
 Enough = Callable[[Standing], bool]
 
 
-@dataclass(eq=False, slots=True)
-class _Question:
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """A frame, and the call beside which it is looked at, if any."""
+
     context_id: str
     frame_id: str
-    requested_version: int | None
-    ordinal: int | None
+    call: Call | None
+
+
+@dataclass(eq=False, slots=True)
+class _Question:
+    about: _Subject
     enough: Enough
     answer: asyncio.Future[Standing]
 
@@ -101,15 +109,8 @@ class Ledger:
 
     async def standing(self, call: Call) -> Standing:
         """How a call stands now. Raises `DatabaseError`."""
-        asked = _Question(
-            call.context_id,
-            call.frame_id("in progress"),
-            call.requested_version,
-            call.ordinal,
-            _any,
-            _never(),
-        )
-        return (await self._reading.read(_ask, [asked]))[0]
+        about = _Subject(call.context_id, call.frame_id("in progress"), call)
+        return (await self._reading.read(_ask, [about]))[0]
 
     @asynccontextmanager
     async def folding(
@@ -117,14 +118,8 @@ class Ledger:
     ) -> AsyncIterator[asyncio.Future[Standing]]:
         """A future that has the standing once the frame is folded, or once `enough` says so. Enter before publishing
         the frame, so that its notification cannot come too early. Leaving gives the question up."""
-        asked = _Question(
-            context_id,
-            frame_id,
-            None if call is None else call.requested_version,
-            None if call is None else call.ordinal,
-            enough or _folded,
-            asyncio.get_running_loop().create_future(),
-        )
+        about = _Subject(context_id, frame_id, call)
+        asked = _Question(about, enough or _folded, asyncio.get_running_loop().create_future())
         self._questions.add(asked)
         try:
             yield asked.answer
@@ -144,7 +139,7 @@ class Ledger:
             asked = list(self._questions)
             if asked:
                 try:
-                    answers = await self._reading.read(_ask, asked)
+                    answers = await self._reading.read(_ask, [question.about for question in asked])
                 except DatabaseError as error:
                     _log.warning("cannot ask how calls stand", error=str(error), calls=len(asked))
                     answers = []
@@ -167,15 +162,15 @@ class Ledger:
             await asyncio.sleep(CONNECT_AGAIN_SECONDS)
 
 
-async def _ask(connection: psycopg.AsyncConnection[Any], asked: Sequence[_Question]) -> list[Standing]:
+async def _ask(connection: psycopg.AsyncConnection[Any], asked: Sequence[_Subject]) -> list[Standing]:
     asked_at = monotonic()
     cursor = await connection.execute(
         _STANDINGS,
         (
             [one.context_id for one in asked],
             [one.frame_id for one in asked],
-            [one.requested_version for one in asked],
-            [one.ordinal for one in asked],
+            [one.call and one.call.requested_version for one in asked],
+            [one.call and one.call.ordinal for one in asked],
         ),
     )
     return [Standing(asked_at, *row) for row in await cursor.fetchall()]
@@ -185,17 +180,9 @@ def _folded(standing: Standing) -> bool:
     return standing.folded
 
 
-def _any(_: Standing) -> bool:
-    return True
-
-
-def _never() -> asyncio.Future[Standing]:
-    return asyncio.get_running_loop().create_future()
-
-
 _STANDINGS = """
     SELECT
-        stored.version, stored.outcome, stored.reason,
+        stored.version, stored.outcome,
         call.status, call.worker, call.attempt, call.safe_to_retry, call.interrupted_version,
         EXISTS (SELECT FROM workers WHERE workers.worker_id = call.worker AND workers.kind = 'timekeeper')
     FROM unnest(%s::text[], %s::uuid[], %s::bigint[], %s::integer[])

@@ -16,13 +16,10 @@ from frameledger.ids import ContextId, Version
 from frameledger_services import work
 from frameledger_services.functions.call_frames import Call
 from frameledger_services.functions.calling import Calling
-from frameledger_services.functions.ledger import Standing
+from frameledger_services.functions.ledger import FOLDED_SECONDS, Standing
 from frameledger_services.functions.planning import Plan
 from frameledger_services.functions.surroundings import LifeHands, Surroundings
 from frameledger_services.work import Passing
-
-FOLDED_SECONDS = 60.0
-"""How long the projector may take to fold the announcement."""
 
 
 class OwnCalls:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -13,19 +12,16 @@ from frameledger.frames import AnyFrame, FunctionCallResultProperties
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.consumer import KafkaError
 from frameledger_services.event_log.producer import PublishError, RefusedError, TooLargeError
-from frameledger_services.functions import words
+from frameledger_services.functions import context_updated, words
 from frameledger_services.functions.call_frames import Call, SettledAs
 from frameledger_services.functions.params import ResultRefusedError
 from frameledger_services.functions.planning import Plan
-from frameledger_services.functions.reporting import Said, Waits
+from frameledger_services.functions.reporting import Message, Said, Waits
 from frameledger_services.functions.surroundings import Hands, Surroundings
 from frameledger_services.work import Passing
 
 AGAIN_SECONDS = 0.5
 """Before a frame that the broker did not take is published again."""
-
-UPDATED_SECONDS = 60.0
-"""How long `on_context_updated` waits until the result is folded."""
 
 UNFIT = (RefusedError, ValueError, TypeError, RuntimeError, LookupError, AttributeError)
 """What is raised for words of a handler that cannot be published. They may be any objects, which raise what they like
@@ -66,7 +62,7 @@ class Speaker:
             except RefusedError:
                 raise
             except (PublishError, BrokerError, KafkaError) as error:
-                _log.warning("a frame was not published yet", **self.names(), error=str(error))
+                _log.warning("a frame was not published yet", **self.call.names(), error=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def answer(
@@ -82,7 +78,7 @@ class Speaker:
         await self._after_start()
         try:
             frame = self.call.result(result, properties, run_llm)
-            self._watch_update(properties, frame.id)
+            context_updated.watch(self._around, self.call, properties, frame)
             await self.publish(frame)
         except UNFIT as error:
             message, why = self._unfit(error)
@@ -111,12 +107,10 @@ class Speaker:
         await self._after_start()
         try:
             frame = self.call.intermediate(self._between, said.result, said.properties)
-            self._watch_update(said.properties, frame.id)
+            context_updated.watch(self._around, self.call, said.properties, frame)
             await self._hands.publish(self.call.context_id, frame)
         except (PublishError, BrokerError, *UNFIT) as error:
-            refused = ResultRefusedError(f"The result in between was not published: {error}")
-            refused.__cause__ = error
-            said.answer.set_exception(refused)
+            _not_taken(said, f"The result in between was not published: {error}", error)
         else:
             said.answer.set_result(None)
         await self._passing("said between")
@@ -128,9 +122,7 @@ class Speaker:
             frame = self.call.in_progress(self._plan.options, self._plan.timeout_secs, waiting=waits.waiting)
             await self.publish(frame)
         except UNFIT as error:
-            refused = ResultRefusedError(f"The call does not wait, since that was not published: {error}")
-            refused.__cause__ = error
-            waits.answer.set_exception(refused)
+            _not_taken(waits, f"The call does not wait, since that was not published: {error}", error)
             return
         self.waiting = True
         waits.answer.set_result(None)
@@ -138,16 +130,20 @@ class Speaker:
 
     async def failed(self, summary: str, details: str | None = None, message: str | None = None) -> None:
         """Settle the call as failed: the details are for people, the message is for the model."""
-        _log.error("a function failed", **self.names(), error=summary, details=details)
+        _log.error("a function failed", **self.call.names(), error=summary, details=details)
         await self._after_start()
         settled = self.call.settled("failed", message or words.failed(self._name))
         await self.publish(self.call.error(details or summary), settled)
 
     async def settle(self, settled_as: SettledAs, message: str, *, run_llm: bool | None = None) -> None:
         """Settle the call without a result of its own."""
-        _log.warning("a call is settled without a result", **self.names(), settled_as=settled_as)
+        _log.warning("a call is settled without a result", **self.call.names(), settled_as=settled_as)
         await self._after_start()
         await self.publish(self.call.settled(settled_as, message, run_llm=run_llm))
+
+    async def ambiguous(self, *, run_llm: bool | None = None) -> None:
+        """Settle the call as one of which nobody knows what it did."""
+        await self.settle("ambiguous", words.ambiguous(self._name), run_llm=run_llm)
 
     async def cancel_late(self) -> None:
         """Its time is over."""
@@ -171,15 +167,6 @@ class Speaker:
             f"The call {self.call.tool_call_id} of {self._name} is settled, or no longer this worker's."
         )
 
-    def names(self) -> Mapping[str, Any]:
-        """The call, for log lines."""
-        return {
-            "context_id": self.call.context_id,
-            "tool_call_id": self.call.tool_call_id,
-            "function_name": self._name,
-            "attempt": self.call.attempt,
-        }
-
     async def _after_start(self) -> None:
         if self._in_progress is not None:
             # Shielded: whoever gives up waiting must not keep the frame from the log.
@@ -196,24 +183,9 @@ class Speaker:
             return words.failed(self._name), "its result was not taken"
         return words.no_json(self._name), "its result is no JSON"
 
-    def _watch_update(self, properties: FunctionCallResultProperties | None, frame_id: str | None) -> None:
-        if properties is not None and properties.on_context_updated is not None and frame_id is not None:
-            self._around.tails.start(self._tell_update(properties, frame_id))
 
-    async def _tell_update(self, properties: FunctionCallResultProperties, frame_id: str) -> None:
-        """Call `on_context_updated` once the result is folded as applied."""
-        ledger = self._around.ledger
-        try:
-            async with (
-                asyncio.timeout(UPDATED_SECONDS),
-                ledger.folding(self.call.context_id, frame_id) as folded,
-            ):
-                standing = await folded
-        except TimeoutError:
-            _log.warning("a result is not folded yet; on_context_updated is not called", **self.names())
-            return
-        if standing.outcome == "applied" and properties.on_context_updated is not None:
-            try:
-                await properties.on_context_updated()
-            except Exception:
-                _log.exception("on_context_updated failed", **self.names())
+def _not_taken(message: Message, why: str, error: Exception) -> None:
+    """Tell the handler that what it said is not on the log, and that its call goes on."""
+    refused = ResultRefusedError(why)
+    refused.__cause__ = error
+    message.answer.set_exception(refused)
