@@ -26,50 +26,57 @@ class Group:
         assert place in self._places
 
 
+class Followed:
+    """A partition, and the offset that is read next."""
+
+    def __init__(self, partition: int, offset: int) -> None:
+        self.partition = partition
+        self.offset = offset
+
+
 class Feed:
-    """Answers with all that the log has of the partitions that are followed."""
+    """Answers with all that the log has of the partitions that are followed.
+
+    It is held to what `event_log.feed` does by tests/unit/test_feed.py.
+    """
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records
-        self._followed: dict[int, int] = {}
+        self._followed: dict[int, Followed] = {}
 
     def follow(self, partition: int, offset: int) -> None:
-        self._followed[partition] = offset
+        self._followed[partition] = Followed(partition, offset)
 
     def leave(self, partition: int) -> None:
         self._followed.pop(partition, None)
 
+    def follows(self, followed: Followed) -> bool:
+        return self._followed.get(followed.partition) is followed
+
     def answer(self) -> list[Fetched]:
         """What a broker would answer now."""
-        return [Fetched(self, partition) for partition in self._followed]
-
-    def end(self, partition: int) -> int:
-        return sum(record.partition == partition for record in self._records)
-
-    def read(self, partition: int, at_most: int) -> list[Record] | None:
-        offset = self._followed.get(partition)
-        if offset is None:
-            return None
-        left = (one for one in self._records if one.partition == partition and one.offset >= offset)
-        found = list(islice(left, at_most))
-        self._followed[partition] += len(found)
-        return found
-
-    def position(self, partition: int) -> int:
-        return self._followed[partition]
+        return [Fetched(self, followed, self._records) for followed in self._followed.values()]
 
 
 class Fetched:
     """What an answer has of one partition."""
 
-    def __init__(self, feed: Feed, partition: int) -> None:
-        self.partition = partition
-        self.end = feed.end(partition)
+    def __init__(self, feed: Feed, followed: Followed, records: Sequence[Record]) -> None:
+        self.partition = followed.partition
+        here = [one for one in records if one.partition == followed.partition]
+        self.end = here[-1].offset + 1 if here else 0
         self._feed = feed
+        self._followed = followed
+        self._left = iter([one for one in here if one.offset >= followed.offset])
 
     @property
     def offset(self) -> int:
-        return self._feed.position(self.partition)
+        return self._followed.offset
 
     def some(self, at_most: int) -> list[Record] | None:
-        return self._feed.read(self.partition, at_most)
+        if not self._feed.follows(self._followed):
+            return None
+        found = list(islice(self._left, at_most))
+        if found:
+            self._followed.offset = found[-1].offset + 1
+        return found

@@ -26,8 +26,12 @@ ENCRYPTION = "enc"
 has it is refused, because its value would be mistaken for a broken frame."""
 
 FORWARDED_FROM = "fl_forwarded_from"
-"""On a copy that was made because a record lay in a foreign partition: `topic:generation:partition:offset`
-of the record that a publisher wrote."""
+"""On a copy, made because a record lay in a foreign partition or because the log lost it:
+`topic:generation:partition:offset` of the record that a publisher wrote."""
+
+FRAME_ID = "fl_frame_id"
+"""On a copy of a frame that came without an id, where the id that it got does not follow from the place that the
+copy names: the id, a uuid."""
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 # Version 00 ends after the flags, later ones may go on, and ff is none. Zeros mean that there is no trace.
@@ -35,13 +39,14 @@ _TRACEPARENT = re.compile(
     rb"(?!ff|00.{53}.)[0-9a-f]{2}-(?!0{32})(?P<trace_id>[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?",
     re.DOTALL,
 )
+_UUID = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PLACE = re.compile(rb"([a-zA-Z0-9._-]{1,249}):(\d{1,9}):(\d{1,9}):(\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a record lies. `generation` counts the times that the topic was replaced by one with more
-    partitions; each has a name of its own."""
+    """Where a record lies. A `generation` of a topic lasts as long as its offsets count on: when the log lost
+    records or was made anew, the next one begins (`frameledger recover`), and offsets come again in it."""
 
     topic: str
     partition: int
@@ -103,3 +108,10 @@ def forwarded_from(headers: Named) -> Place | None:
         return None
     topic, generation, partition, offset = match.groups()
     return Place(topic.decode(), int(partition), int(offset), int(generation))
+
+
+def frame_id_of(headers: Named) -> str | None:
+    """The id that was given to a frame that came without one; null unless the header is a uuid."""
+    value = headers.get(FRAME_ID)
+    match = None if value is None else _UUID.fullmatch(value)
+    return None if match is None else match[0].decode()

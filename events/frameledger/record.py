@@ -16,6 +16,7 @@ from frameledger.headers import (
     Headers,
     Place,
     forwarded_from,
+    frame_id_of,
     headers_for,
     source_of,
     trace_id_of,
@@ -34,6 +35,7 @@ __all__ = [
     "derived_id",
     "forward",
     "outgoing",
+    "place_of",
     "read",
 ]
 
@@ -54,6 +56,8 @@ class Record:
     value: bytes | None
     headers: Headers = ()
     timestamp_ms: int | None = None
+    generation: int = 1
+    """The topic's generation, by the account of whoever reads it: see `Place`. The broker does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +66,10 @@ class LoggedFrame:
 
     context_id: ContextId
     frame_id: FrameId
-    """The frame's own id, or the one derived from `place`."""
+    """The frame's own id, or the one derived from `place`, unless a header of a copy says it."""
 
     has_own_id: bool
-    """False if the id was derived: such a frame is never a repetition of another."""
+    """False if the id was derived: only a copy of such a frame is a repetition of it."""
 
     frame: AnyFrame
     source: str | None
@@ -104,10 +108,10 @@ def read(record: Record) -> LoggedFrame:
     if record.value is None:
         raise DecodeError("empty", "the record has no value; nothing is deleted from this log")
     frame = decode(record.value)
-    place = forwarded_from(headers) or Place(record.topic, record.partition, record.offset)
+    place = forwarded_from(headers) or place_of(record)
     return LoggedFrame(
         context_id=context_id,
-        frame_id=derived_id(place) if frame.id is None else FrameId(frame.id),
+        frame_id=FrameId(frame.id or frame_id_of(headers) or derived_id(place)),
         has_own_id=frame.id is not None,
         frame=frame,
         source=source_of(headers),
@@ -119,8 +123,16 @@ def read(record: Record) -> LoggedFrame:
 
 def derived_id(place: Place) -> FrameId:
     """The id of a frame that came without one: a uuid5 of `topic:partition:offset` of the record that its
-    publisher wrote. A forwarded copy has the id of its original."""
-    return FrameId(str(uuid5(DERIVED_IDS, f"{place.topic}:{place.partition}:{place.offset}")))
+    publisher wrote, with the generation behind the topic if it is not the first: an offset that comes again is
+    another place. A copy has the id of its original."""
+    where = f"{place.partition}:{place.offset}"
+    topic = place.topic if place.generation == 1 else f"{place.topic}:{place.generation}"
+    return FrameId(str(uuid5(DERIVED_IDS, f"{topic}:{where}")))
+
+
+def place_of(record: Record) -> Place:
+    """Where this very record lies, whatever it is a copy of."""
+    return Place(record.topic, record.partition, record.offset, record.generation)
 
 
 def outgoing(
@@ -153,7 +165,7 @@ def forward(record: Record) -> Outgoing:
     """
     if record.key is None or record.value is None:
         raise ValueError("only a record with key and value can be forwarded")
-    original = forwarded_from(dict(record.headers)) or Place(record.topic, record.partition, record.offset)
+    original = forwarded_from(dict(record.headers)) or place_of(record)
     others = tuple(pair for pair in record.headers if pair[0] != FORWARDED_FROM)
     return Outgoing(record.key, record.value, (*others, (FORWARDED_FROM, str(original).encode())))
 

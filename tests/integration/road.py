@@ -183,7 +183,8 @@ class Road:
     def _is_idle(self, connection: Any) -> bool:
         ends = self.ends()
         query = (
-            "SELECT json_object_agg(partition, next_offset), (SELECT count(*) FROM outbox) FROM projections"
+            "SELECT json_object_agg(partition, next_offset), (SELECT count(*) FROM outbox) FROM projections "
+            "WHERE sealed_at IS NULL"
         )
         reached, waiting = connection.execute(query).fetchone()
         # A copy that was forwarded between the two looks would be on the topic now.

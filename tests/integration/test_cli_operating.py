@@ -8,12 +8,14 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from tests.integration.test_batches import value_of
 from tests.integration.test_projector import make_topics, projecting, settings, until_projected  # noqa: F401
+from tests.integration.test_timekeeper_unstarted import calls
 from typer.testing import CliRunner
 
 from frameledger.evolve import evolve
-from frameledger.frames import LLMMessagesAppendFrame, LLMRunFrame, encode_frame
+from frameledger.frames import LLMMessagesAppendFrame, LLMRunFrame, LLMUpdateSettingsFrame, encode_frame
 from frameledger.partition import partition_for
 from frameledger.record import Outgoing, Place
+from frameledger_services.claims import untaken
 from frameledger_services.cli import application, doctor_checks
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import Topics
@@ -63,7 +65,7 @@ def test_doctor_is_content_with_a_road_that_works(settings, command):  # noqa: F
     found = states(asyncio.run(run()))
     assert set(found) == {
         *("settings", "broker", "topics", "database", "schema", "projector", "gap", "parked", "dead letters"),
-        *("outbox", "forwarding"),
+        *("outbox", "runs", "calls", "timekeeper", "forwarding"),
     }
     assert set(found.values()) == {"ok"}
 
@@ -93,6 +95,35 @@ def test_doctor_says_what_is_set_aside_forwarded_and_not_read(settings, command,
     page = command("doctor")
     assert "murmur2_random" in page.stdout
     assert "frameledger run projector" in " ".join(page.stdout.split())
+
+
+def test_doctor_says_what_nobody_takes_and_how_to_have_it_taken(settings, command, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(untaken, "AFTER_SECS", 0.0)
+
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            places = await publish(
+                settings,
+                encode_frame(LLMUpdateSettingsFrame(settings={"model": "m1"})),
+                encode_frame(LLMRunFrame()),
+            )
+            places += await publish(settings, *map(encode_frame, calls("book", of="calling")), key=b"calling")
+            await until_projected(settings, places)
+            return await asyncio.to_thread(command, "doctor", "--json")
+
+    found = {one["check"]: one for one in lines(asyncio.run(run()), exit_code=1) if one["state"] != "ok"}
+    assert {check: one["state"] for check, one in found.items()} == {
+        "runs": "fail",
+        "calls": "fail",
+        "timekeeper": "warn",
+    }
+    assert " for the model m1," in found["runs"]["found"]
+    assert "`frameledger run inference`" in found["runs"]["remedy"]
+    assert " for the function book," in found["calls"]["found"]
+    assert "`frameledger run functions --module " in found["calls"]["remedy"]
+    assert "open are: 1 run, 1 call." in found["timekeeper"]["found"]
+    assert "`frameledger run timekeeper`" in found["timekeeper"]["remedy"]
 
 
 def test_doctor_goes_on_without_a_broker_or_a_database(settings, command, monkeypatch):  # noqa: F811

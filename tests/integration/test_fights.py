@@ -10,6 +10,7 @@ from tests.integration.killable import EACH_BY_ITSELF, Plan, projector
 from tests.integration.road import PARTITIONS, Raw, die, histories, made, mixed, road_of_its_own  # noqa: F401  # a fixture
 from tests.integration.test_batches import TOPIC, TOPICS, Log, value_of
 from tests.log_in_memory import Feed, Group
+from tests.turns import turns
 
 from frameledger_services.embedded import kafka as embedded_kafka
 from frameledger_services.embedded import postgres as embedded_postgres
@@ -249,7 +250,7 @@ async def project_in_memory(database, log, passing, *, looks):
         for _ in range(looks):
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(projector._ahead.receive(feed.answer()))
-                await asyncio.sleep(0)
+                await turns(1)
                 look = projector._ahead.take(service.MAX_RECORDS)
             await projector._store(look)
             await projector._take_over()

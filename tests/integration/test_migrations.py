@@ -121,6 +121,25 @@ def test_a_database_of_the_release_before_keeps_what_is_in_it(empty_database, mo
         assert connection.execute("SELECT count(*) FROM ambiguous_calls").fetchone() == (1,)
 
 
+def test_what_was_projected_before_there_were_generations_is_of_the_first(empty_database, monkeypatch):
+    with monkeypatch.context() as before:
+        before.setattr(schema, "REVISION", "0002")
+        schema.migrate(empty_database)
+    with psycopg.connect(empty_database) as connection:
+        connection.execute(
+            "INSERT INTO projections (projection, topic, partition, next_offset) VALUES ('contexts', 't', 3, 8)"
+        )
+        connection.execute(
+            'INSERT INTO outbox (topic, partition, "offset", ordinal, kind, to_topic, headers) '
+            "VALUES ('t', 3, 7, 0, 'effect', 'u', '[]')"
+        )
+    assert schema.migrate(empty_database).before == "0002"
+    with psycopg.connect(empty_database) as connection:
+        assert connection.execute("SELECT generation FROM outbox").fetchall() == [(1,)]
+        assert connection.execute("SELECT generation, sealed_at FROM projections").fetchall() == [(1, None)]
+        assert connection.execute("SELECT partition, next_offset FROM lag").fetchall() == [(3, 8)]
+
+
 def test_of_two_migrations_at_once_one_does_it_and_the_other_finds_it_done(empty_database):
     with ThreadPoolExecutor(2) as threads:
         done = list(threads.map(schema.migrate, [empty_database] * 2))

@@ -122,6 +122,10 @@ async def grow(settings, name, partitions):
         await admin.create_partitions({name: NewPartitions(partitions)})
     finally:
         await admin.close()
+    # The controller has done it; the broker that is asked hears of it in a moment.
+    async with asyncio.timeout(30), broker.connect(settings) as brokers:
+        while (await brokers.describe([name]))[name].partitions != partitions:
+            pass
 
 
 def test_a_topic_that_was_deleted_and_made_again_is_refused(log, database):

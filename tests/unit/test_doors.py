@@ -114,6 +114,7 @@ ROOMS = {
     },
     "cli": {
         "bench",
+        "claims",
         "client",
         "demo",
         "embedded",

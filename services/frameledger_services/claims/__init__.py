@@ -8,6 +8,7 @@ from frameledger_services.claims.claiming import claim_calls, claim_runs
 from frameledger_services.claims.keeping import finish, forget, next_attempt, release, release_all_but
 from frameledger_services.claims.missed import missed_calls, missed_runs
 from frameledger_services.claims.taking_over import finish_over, take_over_calls, take_over_runs
+from frameledger_services.claims.untaken import OpenWork, Untaken, open_work, untaken_calls, untaken_runs
 from frameledger_services.claims.values import (
     Claimed,
     ClaimedCall,
@@ -30,6 +31,8 @@ __all__ = [
     "Heartbeat",
     "Kind",
     "Offer",
+    "OpenWork",
+    "Untaken",
     "WorkerDeadError",
     "bury",
     "claim_calls",
@@ -43,10 +46,13 @@ __all__ = [
     "missed_runs",
     "next_attempt",
     "offer_again",
+    "open_work",
     "reconnected",
     "register",
     "release",
     "release_all_but",
     "take_over_calls",
     "take_over_runs",
+    "untaken_calls",
+    "untaken_runs",
 ]

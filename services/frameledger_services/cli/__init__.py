@@ -28,6 +28,7 @@ from frameledger_services.cli import (
     migrate,
     parked,
     publish,
+    recover,
     request,
     run,
     show,
@@ -76,6 +77,7 @@ def application() -> typer.Typer:
     app.add_typer(topics.commands)
     app.add_typer(migrate.commands)
     app.add_typer(parked.commands)
+    app.add_typer(recover.commands)
     app.add_typer(dlq.commands)
     app.add_typer(doctor.commands)
     app.add_typer(config.commands)

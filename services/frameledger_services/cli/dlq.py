@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from base64 import b64encode
 from collections.abc import Sequence
@@ -26,6 +27,9 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import reading, retrying, schema
 from frameledger_services.store.batch import headers_from_json
 from frameledger_services.store.reading import Rejected
+
+FIRST_GENERATION = 1
+_WHERE = re.compile(r"(?:(\d{1,10}):)?(\d{1,10}):(\d{1,19})", re.ASCII)
 
 commands = typer.Typer(name="dlq", no_args_is_help=True)
 
@@ -70,7 +74,7 @@ def list_(
     table.add_column("error", overflow="fold")
     for one in found:
         table.add_row(
-            f"{one.partition}:{one.offset}",
+            _where(one),
             f"{one.recorded_at.astimezone(UTC):%m-%d %H:%M:%S}",
             context_page.text(one.context_id or "-"),
             "-" if one.value is None else str(len(one.value)),
@@ -138,9 +142,9 @@ def retry(
         except psycopg.Error as error:
             raise DatabaseError(f"The database does not do it: {str(error).strip()}") from error
     for one, place in done.published:
-        typer.echo(f"{one.partition}:{one.offset} is published again at {place.partition}:{place.offset}.")
+        typer.echo(f"{_where(one)} is published again at {place.partition}:{place.offset}.")
     for one, why in done.left:
-        typer.echo(f"{one.partition}:{one.offset} is not: {why}", err=True)
+        typer.echo(f"{_where(one)} is not: {why}", err=True)
     if not done.published and not done.left:
         typer.echo("There is nothing to retry.")
     if done.left:
@@ -163,7 +167,7 @@ async def _retry(settings: Settings, places: Sequence[Place], *, again: bool) ->
         if places:
             found = await reading.rejected_at(connection, places)
             for place in places:
-                if not any((one.partition, one.offset) == (place.partition, place.offset) for one in found):
+                if place not in map(_place_of, found):
                     _refuse_missing(place)
         else:
             found = await reading.rejected_not_retried(connection, _topic(settings))
@@ -177,7 +181,7 @@ async def _retry(settings: Settings, places: Sequence[Place], *, again: bool) ->
                     why = str(error)
                 else:
                     # Noted after it is on the log: who dies in between has it there twice, and nobody loses it.
-                    await retrying.note_retried(connection, one.topic, one.partition, one.offset)
+                    await retrying.note_retried(connection, _place_of(one))
                     published.append((one, place))
             if why is not None:
                 left.append((one, why))
@@ -205,28 +209,41 @@ def _topic(settings: Settings) -> str:
 
 
 def _place(settings: Settings, written: str) -> Place:
-    partition, _, offset = written.partition(":")
-    if not (partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
+    """A place as `_where` writes it."""
+    match = _WHERE.fullmatch(written)
+    if match is None:
         raise typer.BadParameter(
             f"{written!r} is not PARTITION:OFFSET, like 3:118", param_hint="PARTITION:OFFSET"
         )
-    if int(partition) >= 2**31 or int(offset) >= 2**63:
+    generation, partition, offset = (int(number or FIRST_GENERATION) for number in match.groups())
+    if max(generation, partition) >= 2**31 or offset >= 2**63:
         raise typer.BadParameter(f"{written!r} is no place on a topic", param_hint="PARTITION:OFFSET")
-    return Place(_topic(settings), int(partition), int(offset))
+    return Place(_topic(settings), partition, offset, generation)
+
+
+def _where(place: Place | Rejected) -> str:
+    """Where a record lies, for people; with the topic's generation if it is not the first."""
+    where = f"{place.partition}:{place.offset}"
+    return where if place.generation == FIRST_GENERATION else f"{place.generation}:{where}"
+
+
+def _place_of(one: Rejected) -> Place:
+    return Place(one.topic, one.partition, one.offset, one.generation)
 
 
 def _refuse_missing(place: Place) -> NoReturn:
     output.refuse(
-        f"No dead letter lies at {place.partition}:{place.offset} of {place.topic}.",
+        f"No dead letter lies at {_where(place)} of {place.topic}.",
         "`frameledger dlq list` lists them.",
     )
 
 
 def _summary(one: Rejected) -> dict[str, Any]:
     return {
-        "where": f"{one.partition}:{one.offset}",
+        "where": _where(one),
         "topic": one.topic,
         "partition": one.partition,
+        "generation": one.generation,
         "offset": one.offset,
         "context_id": one.context_id,
         "logged_at": None if one.logged_at is None else one.logged_at.isoformat(),

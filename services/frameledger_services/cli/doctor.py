@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from frameledger_services.cli import context_page, doctor_checks, output
-from frameledger_services.cli.doctor_checks import Finding
+from frameledger_services.cli.doctor_finding import Finding
 from frameledger_services.settings import Settings, SettingsError, load
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -33,8 +33,9 @@ def doctor(
     """Look at everything, and say what is wrong, what it means and what to do.
 
     Looked at are the settings, the broker and its topics, the database and its tables, whether projectors read every
-    partition and get on, what is parked or was set aside, and how clients partition. It changes nothing. Ends with
-    exit code 1 if anything fails; a warning is no failure.
+    partition and get on, what is parked or was set aside, whether somebody takes the runs and calls that are open and
+    ends what is overdue, and how clients partition. It changes nothing. Ends with exit code 1 if anything fails; a
+    warning is no failure.
 
     Example: `frameledger doctor --json`
     """

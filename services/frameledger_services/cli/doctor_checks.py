@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection
 
 from frameledger.partition import partition_for
 from frameledger_services import access
+from frameledger_services.cli import doctor_work
+from frameledger_services.cli.doctor_finding import Finding
 from frameledger_services.event_log import broker, identity
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.browse import last_records
+from frameledger_services.event_log.consumer import KafkaError
 from frameledger_services.event_log.looking import looking
 from frameledger_services.event_log.topics import Found, Topics, problems, wanted
+from frameledger_services.projector import partitions
 from frameledger_services.settings import Settings, SettingsError
-from frameledger_services.store import reading, schema
+from frameledger_services.store import reading, recovering, schema
 from frameledger_services.store.reading import Reach
 
 SAMPLE = 200
@@ -32,19 +35,7 @@ OLD_OUTBOX_SECONDS = 30.0
 
 CONNECT_SECONDS = 5
 
-State = Literal["ok", "warn", "fail"]
-
 Connection = AsyncConnection[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found. `remedy` is empty if there is nothing to be done."""
-
-    check: str
-    state: State
-    found: str
-    remedy: str = ""
 
 
 async def findings(settings: Settings) -> AsyncIterator[Finding]:
@@ -109,6 +100,8 @@ async def _of_database(
         if changed is not None:
             yield Finding("same topic", "fail", changed, "Services refuse to read it.")
             return
+        async for finding in _of_log(settings, connection, frames):
+            yield finding
     topic = Topics(settings.topic_prefix).frames
     reach = await reading.reach(connection, topic)
     yield _owners(reach, frames)
@@ -118,11 +111,25 @@ async def _of_database(
     yield _counted("parked", "Parked conversations", left.parked, "`frameledger parked` says why.")
     yield _counted("dead letters", "Records set aside", left.rejected, "`frameledger dlq list` says why.")
     yield _outbox(left)
+    async for finding in doctor_work.findings(connection):
+        yield finding
 
 
 def _where(connection: Connection) -> str:
     info = connection.info
     return f"{info.host}:{info.port}/{info.dbname}"
+
+
+async def _of_log(settings: Settings, connection: Connection, frames: Found) -> AsyncIterator[Finding]:
+    """Partitions whose log is not the one that was stored; nothing is said of others."""
+    try:
+        async with looking(settings, frames.name) as log:
+            for stored in await recovering.positions(connection, frames.name):
+                said = partitions.difference(frames.name, stored, await partitions.on_log(log, stored))
+                if said is not None:
+                    yield Finding("same log", "fail", said, partitions.REMEDY)
+    except (BrokerError, KafkaError, TimeoutError) as error:
+        yield Finding("same log", "warn", f"The log could not be compared: {error}", "Look again.")
 
 
 def _owners(reach: Sequence[Reach], frames: Found | None) -> Finding:

@@ -16,7 +16,8 @@ BYTES_A_LINE = 16
 
 def lines(one: Rejected) -> Iterator[str]:
     """Line by line; nothing of it can control a terminal."""
-    yield f"where     {one.topic}, partition {one.partition}, offset {one.offset}"
+    generation = "" if one.generation == 1 else f", generation {one.generation}"
+    yield f"where     {one.topic}, partition {one.partition}, offset {one.offset}{generation}"
     yield f"logged    {_time(one.logged_at) or 'unknown'}"
     yield f"set aside {_time(one.recorded_at)}"
     if one.retried_at is not None:

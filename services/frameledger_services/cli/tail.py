@@ -125,6 +125,7 @@ def _frame_as_json(frame: StoredFrame) -> dict[str, Any]:
         "logged_at": frame.logged_at.isoformat(),
         "source": frame.source,
         "partition": frame.partition,
+        "generation": frame.generation,
         "offset": frame.offset,
         "frame": json.loads(frame.payload),
     }

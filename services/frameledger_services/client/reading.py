@@ -53,6 +53,7 @@ class StoredFrame:
     run_id: str | None
     tool_call_id: str | None
     partition: int
+    generation: int
     offset: int
     payload: bytes
     """The value of the record, byte for byte."""
@@ -82,7 +83,7 @@ async def newest_version(connection: Connection, context_id: str) -> int:
 async def next_offset(connection: Connection, topic: str, partition: int) -> int | None:
     """Up to which offset a partition is in the tables; None if no projector has ever had it."""
     cursor = await connection.execute(
-        "SELECT next_offset FROM projections WHERE projection = %s AND topic = %s AND generation = 1 "
+        "SELECT next_offset FROM projections WHERE projection = %s AND topic = %s AND sealed_at IS NULL "
         "AND partition = %s",
         (PROJECTION, topic, partition),
     )
@@ -93,7 +94,7 @@ async def next_offset(connection: Connection, topic: str, partition: int) -> int
 _FRAMES = """
     SELECT
         context_id, version, frame_id, type, outcome, reason, logged_at, produced_at, source, run_id, tool_call_id,
-        partition, "offset", convert_to(payload::text, 'UTF8') AS payload
+        partition, generation, "offset", convert_to(payload::text, 'UTF8') AS payload
     FROM frames
     WHERE context_id = %(id)s AND version > %(version)s
     ORDER BY version

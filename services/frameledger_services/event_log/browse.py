@@ -50,21 +50,30 @@ async def records_from(settings: Settings, place: Place) -> list[Record]:
 
     Raises `BrokerError` when the broker does not give them.
     """
+    return [record async for record in records_between(settings, place, None)]
+
+
+async def records_between(settings: Settings, place: Place, end: int | None) -> AsyncGenerator[Record, None]:
+    """The records of a partition from this place on and below an offset, in order; its present end if none is given.
+
+    Raises `BrokerError` when the broker does not give them.
+    """
     partition = TopicPartition(place.topic, place.partition)
     reader = consumer(settings, name="frameledger-browse")
-    found: list[Record] = []
     try:
         await reader.start()
         reader.assign([partition])
-        end = (await reader.end_offsets([partition]))[partition]
+        if end is None:
+            end = int((await reader.end_offsets([partition]))[partition])
         reader.seek(partition, place.offset)
         while await reader.position(partition) < end:
-            found += await _next(reader)
+            for record in await _next(reader):
+                if record.offset < end:
+                    yield record
     except KafkaError as error:
         raise BrokerError(f"{place.topic} cannot be read: {error!r}") from error
     finally:
         await reader.stop()
-    return [record for record in found if record.offset < end]
 
 
 async def _read(

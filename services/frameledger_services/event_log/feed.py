@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+import structlog
 from aiokafka import TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
 from aiokafka.protocol.fetch import FetchRequest
 
 from frameledger.record import Record
-from frameledger_services.event_log.consumer import FETCH_BYTES, PARTITION_BYTES, to_record
+from frameledger_services.event_log.consumer import FETCH_BYTES, PARTITION_BYTES
 from frameledger_services.event_log.lenient_records import records as batches_of
 
 QUIET_MS = 500
@@ -28,6 +29,8 @@ QUIET_MS = 500
 
 AGAIN_SECONDS = 0.1
 """Before a request is sent again that a broker could not answer."""
+
+_log = structlog.get_logger("feed")
 
 
 @dataclass(slots=True, eq=False)
@@ -41,13 +44,15 @@ class _Followed:
 class Fetched:
     """What an answer has of one partition. It is read once, and only while the partition is still followed."""
 
-    def __init__(self, feed: Feed, followed: _Followed, records: Any, end: int) -> None:
+    def __init__(self, feed: Feed, followed: _Followed, batches: _Batches, end: int) -> None:
         self.partition = followed.partition
         self.end = end
         """Behind the last record that the partition had at that time."""
         self._feed = feed
         self._followed = followed
-        self._records = records
+        self._batches = batches
+        # aiokafka's iterator cannot be asked again once it has ended. This one can.
+        self._records = (record for record in batches)
 
     @property
     def offset(self) -> int:
@@ -55,12 +60,31 @@ class Fetched:
         return self._followed.offset
 
     def some(self, at_most: int) -> list[Record] | None:
-        """The next records; fewer than so many if there are no more. None when the partition is not followed now."""
-        if not self._feed.follows(self._followed):
+        """The next records; fewer than so many if there are no more.
+
+        None when the partition is not followed from here on now: it was left, or another broker, who leads it by now,
+        answered with the same. Raises `CorruptRecordException` for bytes that are none that a producer wrote.
+        """
+        if not self._feed.follows(self._followed) or self.offset != self._batches.next_fetch_offset:
             return None
-        found = [to_record(received) for received in islice(self._records, at_most)]
-        self._followed.offset = self._records.next_fetch_offset
+        found = list(islice(self._records, at_most))
+        self._followed.offset = self._batches.next_fetch_offset
         return found
+
+
+class _Batches(PartitionRecords):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
+    """What an answer has of one partition, as aiokafka reads it, but in records of ours from the beginning."""
+
+    def _consumer_record(self, place: TopicPartition, read: Any) -> Record:
+        return Record(
+            place.topic,
+            place.partition,
+            read.offset,
+            read.key,
+            read.value,
+            tuple(read.headers),
+            read.timestamp,
+        )
 
 
 Receive = Callable[[Sequence[Fetched]], Awaitable[None]]
@@ -95,94 +119,126 @@ class Feed:
     async def run(self, receive: Receive) -> None:
         """Read until cancelled.
 
-        A broker that is away is waited for, as is a leader. Raises `OffsetOutOfRangeError` for an offset that the log
-        does not have, and aiokafka's other errors for what waiting does not mend.
+        A broker that is away is waited for, as is a leader. Raises, in a group, `OffsetOutOfRangeError` for an offset
+        that the log does not have, and aiokafka's other errors for what waiting does not mend.
         """
-        async with asyncio.TaskGroup() as tasks:
-            reading: dict[int, asyncio.Task[None]] = {}
-            while True:
-                self._changed.clear()
-                leaders = {self._leader(partition) for partition in self._followed}
-                for node in leaders:
-                    if node is not None and (node not in reading or reading[node].done()):
-                        reading[node] = tasks.create_task(self._read(node, receive))
-                if None in leaders:
-                    await self._look_for_leaders()
-                else:
-                    await self._changed.wait()
+        cluster = self._client.cluster
+        cluster.add_listener(self._leaders_are_known)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                reading: dict[int, asyncio.Task[None]] = {}
+                while True:
+                    self._changed.clear()
+                    leaders = {self._leader(partition) for partition in self._followed}
+                    for node in leaders:
+                        if node is not None and (node not in reading or reading[node].done()):
+                            reading[node] = tasks.create_task(self._read(node, receive))
+                    if None in leaders:
+                        await self._look_for_leaders()
+                    else:
+                        await self._changed.wait()
+        finally:
+            cluster.remove_listener(self._leaders_are_known)
 
     async def _read(self, node: int, receive: Receive) -> None:
         """Read what a broker leads, for as long as it leads anything."""
         while asked := {
             number: one for number, one in self._followed.items() if self._leader(number) == node
         }:
-            try:
-                answer = await self._client.send(node, self._request(asked))
-            except kafka_errors.KafkaError:
+            if not await self._ask(node, asked, receive):
                 await self._look_for_leaders()
-                continue
-            fetched, has_moved = self._fetched(answer, asked)
-            await receive(fetched)
-            if has_moved:
-                await self._look_for_leaders()
+
+    async def _ask(self, node: int, asked: Mapping[int, _Followed], receive: Receive) -> bool:
+        """One request and its answer; whether it is an answer for all that was asked."""
+        try:
+            answer = await self._client.send(node, self._request(asked))
+        except kafka_errors.KafkaError as error:
+            if not error.retriable:
+                raise
+            _log.warning("a broker does not answer", broker=node, reason=str(error), again_in=AGAIN_SECONDS)
+            return False
+        fetched, is_whole = self._fetched(node, answer, asked)
+        await receive(fetched)
+        return is_whole
 
     def _request(self, asked: Mapping[int, _Followed]) -> FetchRequest:
         places = [(number, one.offset, PARTITION_BYTES) for number, one in asked.items()]
         return FetchRequest(QUIET_MS, 1, FETCH_BYTES, READ_COMMITTED, [(self._topic, places)], rack_id="")
 
-    def _fetched(self, answer: Any, asked: Mapping[int, _Followed]) -> tuple[list[Fetched], bool]:
-        """What an answer has of each partition, and whether one of them is led by another broker."""
+    def _fetched(self, node: int, answer: Any, asked: Mapping[int, _Followed]) -> tuple[list[Fetched], bool]:
+        """What an answer has of each partition, and whether the broker could answer for each."""
+        if answer.API_VERSION >= _WITH_ERROR and answer.error_code:
+            raise _error(answer.error_code, self._topic)
         fetched: list[Fetched] = []
-        has_moved = False
+        is_whole = True
         for _, partitions in answer.topics:
             for number, error_code, end, *rest, raw in partitions:
                 followed = asked[number]
                 if not self.follows(followed):
                     continue
-                if error_code in _ELSEWHERE:
-                    has_moved = True
+                if error_code in _LATER or (error_code and self._leader(number) != node):
+                    is_whole = False
                 elif error_code:
-                    raise _error(error_code, TopicPartition(self._topic, number), followed.offset)
+                    raise _error(error_code, self._shown(followed))
                 elif raw:
                     aborted = rest[2] if answer.API_VERSION >= _WITH_REPLICA else rest[-1]
-                    fetched.append(Fetched(self, followed, self._read_batches(followed, raw, aborted), end))
+                    fetched.append(Fetched(self, followed, self._batches(followed, raw, aborted), end))
                     # The broker gives a large record only to the first partition that it is asked for.
                     self._followed[number] = self._followed.pop(number)
-        return fetched, has_moved
+        return fetched, is_whole
 
-    def _read_batches(self, followed: _Followed, raw: bytes, aborted: Any) -> Any:
-        place = TopicPartition(self._topic, followed.partition)
+    def _batches(self, followed: _Followed, raw: bytes, aborted: Any) -> _Batches:
         batches = batches_of(raw)
-        return PartitionRecords(place, batches, aborted, followed.offset, None, None, True, READ_COMMITTED)
+        if not batches.has_next():
+            # By its protocol a broker gives the whole batch. Asking it again would get the same, at once.
+            raise kafka_errors.RecordTooLargeError(
+                f"The broker gave {len(raw)} bytes of {self._shown(followed)}, which are not a whole batch."
+            )
+        place = TopicPartition(self._topic, followed.partition)
+        return _Batches(place, batches, aborted, followed.offset, None, None, True, READ_COMMITTED)
+
+    def _shown(self, followed: _Followed) -> str:
+        return f"{self._topic}/{followed.partition} from {followed.offset} on"
 
     def _leader(self, partition: int) -> int | None:
         leader: int | None = self._client.cluster.leader_for_partition(TopicPartition(self._topic, partition))
         return None if leader == _NOBODY else leader
 
     async def _look_for_leaders(self) -> None:
+        # Nobody waits for the answer, as it may be the broker that is away who is asked. `run` is told of it.
+        self._client.force_metadata_update()
         await asyncio.sleep(AGAIN_SECONDS)
-        await self._client.force_metadata_update()
+
+    def _leaders_are_known(self, _: object) -> None:
+        """Called for each answer, also for what others of this client asked: a partition may have moved silently."""
         self._changed.set()
 
 
-def _error(code: int, place: TopicPartition, offset: int) -> Exception:
-    kind = kafka_errors.for_code(code)
-    error: Exception = kind({place: offset} if kind is kafka_errors.OffsetOutOfRangeError else str(place))
+def _error(code: int, what: str) -> Exception:
+    error: Exception = kafka_errors.for_code(code)(
+        f"The broker does not give {what}: error {code} of Kafka's."
+    )
     return error
 
 
 _NOBODY = -1
+_WITH_ERROR = 7
+"""From this version on an answer may be an error as a whole."""
+
 _WITH_REPLICA = 11
 """From this version on an answer names, behind the aborted transactions, who else could be asked."""
 
-_ELSEWHERE = frozenset(
-    error.errno
-    for error in (
-        kafka_errors.NotLeaderForPartitionError,
-        kafka_errors.UnknownTopicOrPartitionError,
-        kafka_errors.LeaderNotAvailableError,
-        kafka_errors.ReplicaNotAvailableError,
-        kafka_errors.KafkaStorageError,
+_OFFSET_NOT_AVAILABLE = 78
+"""A new leader does not know yet up to where it may give anything. aiokafka has no name for it."""
+
+_LATER = frozenset(
+    (
+        kafka_errors.NotLeaderForPartitionError.errno,
+        kafka_errors.UnknownTopicOrPartitionError.errno,
+        kafka_errors.LeaderNotAvailableError.errno,
+        kafka_errors.ReplicaNotAvailableError.errno,
+        kafka_errors.KafkaStorageError.errno,
+        _OFFSET_NOT_AVAILABLE,
     )
 )
-"""What a broker says that does not lead a partition, or does not yet."""
+"""What a broker says that does not lead a partition, or cannot give anything of it yet."""

@@ -5,7 +5,9 @@ A key's partition follows from the number of partitions, and an offset means som
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from psycopg import AsyncConnection
 
@@ -14,6 +16,15 @@ from frameledger_services.event_log.topics import Found
 
 class TopicChangedError(Exception):
     """The topic is not the one that this database was filled from: nothing may be read from it into this database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a topic is in its newest generation."""
+
+    generation: int
+    partitions: int
+    topic_id: UUID | None
 
 
 async def hold(connection: AsyncConnection[Any], found: Found) -> None:
@@ -31,26 +42,45 @@ async def hold(connection: AsyncConnection[Any], found: Found) -> None:
         raise TopicChangedError(problem)
 
 
-async def difference(connection: AsyncConnection[Any], found: Found) -> str | None:
-    """How the topic differs from the one that the database was filled from, in sentences; None if it does not."""
+async def known(connection: AsyncConnection[Any], topic: str) -> Known | None:
+    """What is written down of a topic; None before anything was."""
     cursor = await connection.execute(
-        "SELECT partitions, topic_id FROM topics WHERE topic = %s AND generation = 1", (found.name,)
+        "SELECT generation, partitions, topic_id FROM topics WHERE topic = %s ORDER BY generation DESC LIMIT 1",
+        (topic,),
     )
     row = await cursor.fetchone()
-    if row is None:
+    return None if row is None else Known(*row)
+
+
+async def difference(connection: AsyncConnection[Any], found: Found) -> str | None:
+    """How the topic differs from the one that the database was filled from, in sentences; None if it does not."""
+    before = await known(connection, found.name)
+    if before is None:
         return None
-    partitions, topic_id = row
-    if topic_id is not None and found.topic_id is not None and topic_id != found.topic_id:
+    if before.partitions != found.partitions:
+        return other_partitions(before, found)
+    if is_same(before, found) is False:
         return (
             f"The topic {found.name} was deleted and made again since this database was filled from it (its id was "
-            f"{topic_id} and is {found.topic_id}), so the offsets that the database knows mean nothing any more. Use "
-            "an empty database for the new topic, or the broker that has the old one."
-        )
-    if partitions != found.partitions:
-        return (
-            f"The topic {found.name} had {partitions} partitions when this database was filled from it and has "
-            f"{found.partitions} now, so later frames of a conversation would lie in another partition than the "
-            "earlier ones, and their order would be lost. Partitions cannot be taken away again: publish to a new "
-            "topic (FRAMELEDGER_TOPIC_PREFIX) and fill an empty database from it."
+            f"{before.topic_id} and is {found.topic_id}), so the offsets that the database knows mean nothing any "
+            "more. `frameledger recover` goes on with the new one, beside what is stored; or bring the broker back "
+            "that has the old one."
         )
     return None
+
+
+def is_same(before: Known, found: Found) -> bool | None:
+    """Whether it is still the one topic; None if the broker does not give ids."""
+    if before.topic_id is None or found.topic_id is None:
+        return None
+    return before.topic_id == found.topic_id
+
+
+def other_partitions(before: Known, found: Found) -> str:
+    """What to say of a topic whose partitions are more or fewer by now."""
+    return (
+        f"The topic {found.name} had {before.partitions} partitions when this database was filled from it and has "
+        f"{found.partitions} now, so later frames of a conversation would lie in another partition than the "
+        "earlier ones, and their order would be lost. Partitions cannot be taken away again: publish to a new "
+        "topic (FRAMELEDGER_TOPIC_PREFIX) and fill an empty database from it."
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from frameledger.record import Record
@@ -19,8 +19,12 @@ from frameledger_services.projector.folding import Found, decoded
 AT_ONCE = 200
 """Records of one look; the decoding of more would keep the batch under way from going on when it is answered."""
 
+FIRST = 1
+"""The generation that records have unless somebody says otherwise."""
+
+AHEAD_RECORDS = 4_000
 AHEAD_BYTES = 8 * 1024 * 1024
-"""What may wait here decoded; a look that was begun when there was less is finished."""
+"""What may wait here decoded, whichever is less; a look that was begun when there was less is finished."""
 
 
 class Fetched(Protocol):
@@ -54,24 +58,27 @@ class Ahead:
         self._owned = owned
         self._careful = careful
         self._looks: deque[Look] = deque()
+        self._records = 0
         self._size = 0
         self._arrived = asyncio.Event()
         self._taken = asyncio.Event()
 
     async def receive(self, fetched: Sequence[Fetched]) -> None:
-        """Take an answer in. Returns when the batch that has the last of it is on its way to the database.
+        """Take an answer in. Returns when it was read to its end, and a batch that was taken since is on its way to the
+        database.
 
         Asking for more takes as long as the fold, and what comes in the meantime comes with the next answer. So the
         batch goes first, and the broker is asked while the database is busy.
         """
         for look in self._read(fetched):
             self._looks.append(look)
+            self._records += len(look.found)
             self._size += look.size
             self._arrived.set()
             await asyncio.sleep(0)
-            while self._size >= AHEAD_BYTES:
+            while self._records >= AHEAD_RECORDS or self._size >= AHEAD_BYTES:
                 await self._until_taken()
-        while self._looks:
+        if self._looks:
             await self._until_taken()
 
     async def some(self) -> None:
@@ -88,6 +95,7 @@ class Ahead:
             taken.found += look.found
             taken.ends |= look.ends
             taken.size += look.size
+        self._records -= len(taken.found)
         self._size -= taken.size
         self._taken.set()
         return taken
@@ -99,8 +107,10 @@ class Ahead:
     def forget(self, partition: int) -> None:
         """Drop what was read of a partition: somebody else owns it, or it is read anew."""
         for look in self._looks:
+            before = len(look.found)
             look.found = [one for one in look.found if one[0].partition != partition]
             look.ends.pop(partition, None)
+            self._records -= before - len(look.found)
 
     def _read(self, fetched: Sequence[Fetched]) -> Iterator[Look]:
         """An answer as looks of bounded size. What is not ours by now is left out."""
@@ -111,6 +121,8 @@ class Ahead:
                 records = one.some(room)
                 if records is None:
                     break
+                if owned.generation != FIRST:
+                    records = [replace(record, generation=owned.generation) for record in records]
                 self._add(look, records)
                 owned.end_offset = one.end
                 if one.offset > owned.next_offset:

@@ -64,6 +64,7 @@ class Owned:
     epoch: int
     next_offset: int
     end_offset: int | None = None
+    generation: int = 1
 
 
 class FencedError(Exception):
@@ -292,6 +293,7 @@ def _progress(owned: Owned, last: Record | None, next_offset: int) -> Progress:
         last_offset=None if last is None else last.offset,
         last_hash=None if last is None else record_hash(last),
         last_logged_at=None if last is None or last.timestamp_ms is None else at(last.timestamp_ms),
+        generation=owned.generation,
     )
 
 

@@ -21,7 +21,7 @@ from frameledger.evolve import evolve
 from frameledger.frames import AnyFrame
 from frameledger.partition import partition_for
 from frameledger.react import react
-from frameledger.record import DecodeError, LoggedFrame, Place, Record, forward, read
+from frameledger.record import DecodeError, LoggedFrame, Place, Record, forward, place_of, read
 from frameledger_services.event_log.topics import Topics
 from frameledger_services.projector.head import Head, chained
 from frameledger_services.projector.rows import FrameRow, OutboxRow, Rejection, Rows, at, clean, time_of
@@ -102,6 +102,7 @@ class Folding:
                 causation_id=None,
                 chain=head.chain,
                 payload=value,
+                generation=record.generation,
             )
         )
 
@@ -121,14 +122,15 @@ class Folding:
         if step.outcome == "unknown":
             head.counters.unknown += 1
         for ordinal, effect in enumerate(effects):
-            place = Place(record.topic, record.partition, record.offset)
+            place = place_of(record)
             self.rows.outbox.append(effect_row(effect, place, ordinal, self._effects_topic(effect.effect)))
         return step.outcome, step.reason
 
     def _is_known(self, head: Head, logged: LoggedFrame, frame_id: UUID, value_hash: bytes) -> bool:
         """Whether the frame's id was folded before: the same frame is counted, another one set aside.
 
-        An id that was derived from a place comes again only with a record that was forwarded twice.
+        An id that was derived from a place comes again only with a copy: of a record that was forwarded twice, or that
+        the log had lost.
         """
         known = head.recent.get(frame_id)
         if known is None:
@@ -156,6 +158,7 @@ class Folding:
             OutboxRow(
                 topic=record.topic,
                 partition=record.partition,
+                generation=record.generation,
                 offset=record.offset,
                 ordinal=0,
                 kind="forward",
@@ -176,6 +179,7 @@ class Folding:
             OutboxRow(
                 topic=record.topic,
                 partition=record.partition,
+                generation=record.generation,
                 offset=record.offset,
                 ordinal=0,
                 kind="dead_letter",
@@ -247,6 +251,7 @@ def effect_row(effect: Effect, cause: Place, ordinal: int, to_topic: str) -> Out
     return OutboxRow(
         topic=cause.topic,
         partition=cause.partition,
+        generation=cause.generation,
         offset=cause.offset,
         ordinal=ordinal,
         kind="effect",

@@ -9,8 +9,10 @@ from psycopg import AsyncConnection, errors
 
 from frameledger.record import Record
 from frameledger_services.projector.batches import Owned, record_hash
+from frameledger_services.projector.changed_log import OnLog, sign
 from frameledger_services.store import projections
 from frameledger_services.store.projections import Assignment
+from frameledger_services.store.recovering import Position
 
 Connection = AsyncConnection[Any]
 
@@ -50,15 +52,16 @@ async def take_over(connection: Connection, log: Log, topic: str, partition: int
     """
     assigned = await _assigned(connection, topic, partition, owner)
     end = await _checked(log, topic, assigned)
+    owned = Owned(partition, assigned.epoch, assigned.next_offset, end, assigned.generation)
     if end == assigned.next_offset:
         # There is nothing to die of here.
         await projections.rest(connection, topic, partition, assigned.epoch)
-        return Taken(Owned(partition, assigned.epoch, assigned.next_offset, end), 0)
-    return Taken(Owned(partition, assigned.epoch, assigned.next_offset, end), assigned.idle_assignments)
+        return Taken(owned, 0)
+    return Taken(owned, assigned.idle_assignments)
 
 
 async def _assigned(connection: Connection, topic: str, partition: int, owner: str) -> Assignment:
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         try:
             async with connection.transaction():
                 await connection.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
@@ -72,34 +75,54 @@ async def _assigned(connection: Connection, topic: str, partition: int, owner: s
     )
 
 
-_ATTEMPTS = 5
+ATTEMPTS = 5
 
 
-_REMEDY = (
-    "Nothing is skipped: bring the broker back that has these records, or fill an empty database from the log that "
-    "there is."
+REMEDY = (
+    "Nothing is skipped. `frameledger recover` says what can be done, and does it; or bring the broker back that has "
+    "these records."
 )
 
 
 async def _checked(log: Log, topic: str, assigned: Assignment) -> int:
     """The partition's end, if the log is still the one whose records were stored."""
-    where = f"{topic}/{assigned.partition}"
-    first, end = await log.offsets(assigned.partition)
-    if assigned.next_offset > end:
-        raise LogChangedError(
-            f"{where} ends at {end}, and {assigned.next_offset} is next: Kafka lost records that are stored here, "
-            f"or the topic was made anew. {_REMEDY}"
-        )
-    if assigned.next_offset < first:
-        raise LogChangedError(
-            f"{where} begins at {first}, and {assigned.next_offset} is next: the records between have expired and "
-            f"were never stored here. {_REMEDY}"
-        )
-    if assigned.last_offset is not None and assigned.last_offset >= first:
-        record = await log.record_at(assigned.partition, assigned.last_offset)
-        if record is None or record_hash(record) != assigned.last_hash:
-            raise LogChangedError(
-                f"{where} has another record at {assigned.last_offset} than the one that is stored here: it is not "
-                f"the log that this database was filled from. {_REMEDY}"
+    stored = Position(
+        assigned.partition, assigned.next_offset, assigned.last_offset, assigned.last_hash, None
+    )
+    found = await on_log(log, stored)
+    said = difference(topic, stored, found)
+    if said is not None:
+        raise LogChangedError(f"{said} {REMEDY}")
+    return found.end
+
+
+async def on_log(log: Log, stored: Position) -> OnLog:
+    """What the log has of a partition that is stored so far."""
+    first, end = await log.offsets(stored.partition)
+    if stored.last_offset is None or not first <= stored.last_offset < end:
+        return OnLog(first, end)
+    record = await log.record_at(stored.partition, stored.last_offset)
+    return OnLog(first, end, None if record is None else record_hash(record))
+
+
+def difference(topic: str, stored: Position, found: OnLog) -> str | None:
+    """Why a partition cannot be read on, in a sentence; None if it can."""
+    where = f"{topic}/{stored.partition}"
+    match sign(stored, found):
+        case "fine":
+            return None
+        case "shorter":
+            return (
+                f"{where} ends at {found.end}, and {stored.next_offset} is next: Kafka lost records that are stored "
+                "here, or the topic was made anew."
             )
-    return end
+        case "expired":
+            return (
+                f"{where} begins at {found.first}, and {stored.next_offset} is next: the records between have expired "
+                "and were never stored here."
+            )
+        case "another_record":
+            return (
+                f"{where} has another record at {stored.last_offset} than the one that is stored here: it is not the "
+                "log that this database was filled from."
+            )

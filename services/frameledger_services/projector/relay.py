@@ -84,7 +84,7 @@ class Relay:
 
     async def _remove(self, rows: Sequence[OutboxRow], too_large: Sequence[OutboxRow]) -> None:
         """Remove what is on Kafka, and what can never be: that is kept among the rejected frames."""
-        places = [(row.topic, row.partition, row.offset, row.ordinal) for row in rows]
+        places = [(row.topic, row.partition, row.generation, row.offset, row.ordinal) for row in rows]
         if not too_large:
             await statements.delete_outbox(self._connection, places)
             return
@@ -94,7 +94,7 @@ class Relay:
             await statements.keep_unsendable(
                 self._connection,
                 [
-                    (one.topic, one.partition, one.offset, one.context_id, one.key, one.value)
+                    (one.topic, one.partition, one.generation, one.offset, one.context_id, one.key, one.value)
                     for one in too_large
                 ],
             )
@@ -128,13 +128,14 @@ def _outgoing(row: OutboxRow) -> Outgoing:
 
 
 async def left_behind(connection: Connection, topic: str, partitions: Sequence[int]) -> list[OutboxRow]:
-    """What a former owner of these partitions committed and did not remove, in the order of its causes."""
+    """What a former owner of these partitions committed and did not remove, in the order of its causes: also what is
+    left of generations that are sealed by now."""
     cursor = await connection.execute(
         """
-        SELECT topic, partition, "offset", ordinal, kind, to_topic, context_id, key, value, headers
+        SELECT topic, partition, generation, "offset", ordinal, kind, to_topic, context_id, key, value, headers
         FROM outbox
         WHERE topic = %s AND partition = ANY (%s)
-        ORDER BY partition, "offset", ordinal
+        ORDER BY partition, generation, "offset", ordinal
         """,
         (topic, list(partitions)),
     )

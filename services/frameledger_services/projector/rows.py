@@ -35,6 +35,7 @@ class FrameRow(NamedTuple):
     causation_id: str | None
     chain: bytes
     payload: bytes
+    generation: int
 
 
 @dataclass(slots=True)
@@ -59,6 +60,7 @@ class OutboxRow:
 
     topic: str
     partition: int
+    generation: int
     offset: int
     ordinal: int
     kind: str

@@ -102,7 +102,7 @@ async def _publish(connection: Connection, rows: Sequence[OutboxRow], send: Send
         await send(rows)
     except (BrokerError, PublishError, SettingsError) as error:
         return str(error)
-    places = [(row.topic, row.partition, row.offset, row.ordinal) for row in rows]
+    places = [(row.topic, row.partition, row.generation, row.offset, row.ordinal) for row in rows]
     await statements.delete_outbox(connection, places)
     return None
 
@@ -227,7 +227,7 @@ class _Part:
         for ordinal, (cause, effect) in enumerate(self._caused):
             if not _is_due(effect, before, after):
                 continue
-            place = Place(self._names.frames, cause.partition, cause.offset)
+            place = Place(self._names.frames, cause.partition, cause.offset, cause.generation)
             if isinstance(effect, Cancel) or now - cause.logged_at < YOUNG:
                 yield effect_row(effect, place, ordinal, topics[effect.effect])
             else:

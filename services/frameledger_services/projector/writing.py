@@ -23,6 +23,7 @@ _OUTBOX = tuple(OutboxRow.__dataclass_fields__)
 _REJECTED = (
     "topic",
     "partition",
+    "generation",
     "offset",
     "logged_at",
     "code",
@@ -102,6 +103,7 @@ def _rejected(rows: Rows) -> Iterator[tuple[Any, ...]]:
         yield (
             record.topic,
             record.partition,
+            record.generation,
             record.offset,
             one.logged_at,
             one.code,

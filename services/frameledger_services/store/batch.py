@@ -83,13 +83,14 @@ ENDING = f"""
 """
 
 
-async def delete_outbox(connection: Connection, places: Sequence[tuple[str, int, int, int]]) -> None:
-    """Remove what is on Kafka by now, given as topic, partition, offset and ordinal."""
+async def delete_outbox(connection: Connection, places: Sequence[tuple[str, int, int, int, int]]) -> None:
+    """Remove what is on Kafka by now, given as topic, partition, generation, offset and ordinal."""
     await connection.execute(
         """
-        DELETE FROM outbox USING unnest(%s::text[], %s::int[], %s::bigint[], %s::int[])
-            AS sent (topic, partition, "offset", ordinal)
+        DELETE FROM outbox USING unnest(%s::text[], %s::int[], %s::int[], %s::bigint[], %s::int[])
+            AS sent (topic, partition, generation, "offset", ordinal)
         WHERE outbox.topic = sent.topic AND outbox.partition = sent.partition
+            AND outbox.generation = sent.generation
             AND outbox."offset" = sent."offset" AND outbox.ordinal = sent.ordinal
         """,
         tuple(map(list, zip(*places, strict=True))),
@@ -98,17 +99,17 @@ async def delete_outbox(connection: Connection, places: Sequence[tuple[str, int,
 
 async def keep_unsendable(
     connection: Connection,
-    rows: Sequence[tuple[str, int, int, str | None, bytes | None, bytes | None]],
+    rows: Sequence[tuple[str, int, int, int, str | None, bytes | None, bytes | None]],
 ) -> None:
-    """Keep what no topic takes, given as topic, partition, offset, context, key and value; a dead letter is there
-    already."""
+    """Keep what no topic takes, given as topic, partition, generation, offset, context, key and value; a dead letter
+    is there already."""
     await connection.execute(
         """
-        INSERT INTO rejected_frames (topic, partition, "offset", code, error, context_id, key, value)
-        SELECT topic, partition, "offset", 'too_large', 'the topic that it was to be copied to does not take so much',
-            context_id, key, value
-        FROM unnest(%s::text[], %s::int[], %s::bigint[], %s::text[], %s::bytea[], %s::bytea[])
-            AS refused (topic, partition, "offset", context_id, key, value)
+        INSERT INTO rejected_frames (topic, partition, generation, "offset", code, error, context_id, key, value)
+        SELECT topic, partition, generation, "offset",
+            'too_large', 'the topic that it was to be copied to does not take so much', context_id, key, value
+        FROM unnest(%s::text[], %s::int[], %s::int[], %s::bigint[], %s::text[], %s::bytea[], %s::bytea[])
+            AS refused (topic, partition, generation, "offset", context_id, key, value)
         ON CONFLICT DO NOTHING
         """,
         tuple(map(list, zip(*rows, strict=True))),

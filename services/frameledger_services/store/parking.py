@@ -22,6 +22,7 @@ class ParkedFrame:
     version: int
     logged_at: datetime
     partition: int
+    generation: int
     offset: int
     payload: bytes
 
@@ -47,13 +48,18 @@ async def partition_of(connection: Connection, context_id: str) -> int | None:
 async def fence(connection: Connection, topic: str, partition: int) -> None:
     """Hold a partition until the transaction ends, and fence its owner: the heads that it remembers are of no use
     any more. It notices with its next batch, drops them, and takes the partition over again."""
-    await connection.execute(
-        """
-        UPDATE projections SET epoch = epoch + 1
-        WHERE projection = %s AND topic = %s AND generation = 1 AND partition = %s
-        """,
-        (PROJECTION, topic, partition),
-    )
+    for _ in range(2):
+        cursor = await connection.execute(
+            """
+            UPDATE projections SET epoch = epoch + 1
+            WHERE projection = %s AND topic = %s AND sealed_at IS NULL AND partition = %s
+            """,
+            (PROJECTION, topic, partition),
+        )
+        # None: nobody ever read the partition, or `recover` sealed its row while we waited for it, and by now there
+        # is the row of a newer generation.
+        if cursor.rowcount:
+            return
 
 
 async def hold(connection: Connection, context_id: str) -> datetime | None:
@@ -78,13 +84,13 @@ async def next_frames(
     async with connection.cursor(row_factory=class_row(ParkedFrame)) as cursor:
         await cursor.execute(
             """
-            SELECT version, logged_at, partition, "offset", convert_to(payload, 'UTF8') AS payload
+            SELECT version, logged_at, partition, generation, "offset", convert_to(payload, 'UTF8') AS payload
             FROM (
                 SELECT
-                    version, logged_at, partition, "offset", payload,
+                    version, logged_at, partition, generation, "offset", payload,
                     sum(octet_length(payload)) OVER (ORDER BY version) - octet_length(payload) AS bytes_before
                 FROM (
-                    SELECT version, logged_at, partition, "offset", payload::text AS payload
+                    SELECT version, logged_at, partition, generation, "offset", payload::text AS payload
                     FROM frames
                     WHERE context_id = %s AND version >= %s
                     ORDER BY version

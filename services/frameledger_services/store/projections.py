@@ -31,6 +31,9 @@ class Assignment:
     """How many owners it had since `next_offset` last moved, this one included: a projector that dies at one offset
     again and again shows here. An owner whose session was still there when the next one came did not die."""
 
+    generation: int
+    """The topic's, in which these offsets count."""
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -44,6 +47,7 @@ class Progress:
     last_offset: int | None = None
     last_hash: bytes | None = None
     last_logged_at: datetime | None = None
+    generation: int = 1
 
 
 def announcement(topic: str, offsets: Mapping[int, int]) -> str:
@@ -70,34 +74,40 @@ def announced(told: str) -> tuple[str, dict[int, int]]:
 
 
 async def assign(connection: Connection, topic: str, partition: int, owner: str) -> Assignment:
-    """Take a partition over: one statement, which raises its epoch and so fences whoever owned it.
+    """Take a partition over in the topic's newest generation: one statement, which raises its epoch and so fences
+    whoever owned it.
 
     Waits for the owner's transaction, as long as the session's `lock_timeout` allows (`LockNotAvailable`). Called
     twice it raises the epoch twice.
     """
-    cursor = await connection.execute(
-        """
-        INSERT INTO projections AS p
-            (projection, topic, partition, epoch, owner, owner_pid, owner_started_at, idle_assignments)
-        SELECT %s, %s, %s, 1, %s, session.pid, session.backend_start, 1
-        FROM pg_stat_get_activity(pg_backend_pid()) AS session
-        ON CONFLICT (projection, topic, generation, partition) DO UPDATE SET
-            epoch = p.epoch + 1,
-            owner = excluded.owner,
-            owner_pid = excluded.owner_pid,
-            owner_started_at = excluded.owner_started_at,
-            idle_assignments = p.idle_assignments + CASE WHEN EXISTS (
-                SELECT FROM pg_stat_get_activity(p.owner_pid) AS before
-                WHERE before.backend_start = p.owner_started_at
-            ) THEN 0 ELSE 1 END,
-            updated_at = clock_timestamp()
-        RETURNING epoch, next_offset, last_offset, last_hash, idle_assignments
-        """,
-        (PROJECTION, topic, partition, owner),
-    )
-    row = await cursor.fetchone()
-    assert row is not None, "INSERT ... ON CONFLICT DO UPDATE returns its row"
+    row = None
+    while row is None:
+        # None: while we waited for the row, `recover` sealed it, and now there is a newer generation.
+        cursor = await connection.execute(_ASSIGN, (PROJECTION, topic, topic, partition, owner))
+        row = await cursor.fetchone()
     return Assignment(partition, *row)
+
+
+_ASSIGN = """
+    INSERT INTO projections AS p
+        (projection, topic, generation, partition, epoch, owner, owner_pid, owner_started_at, idle_assignments)
+    SELECT
+        %s, %s, coalesce((SELECT max(generation) FROM topics WHERE topic = %s), 1), %s, 1, %s,
+        session.pid, session.backend_start, 1
+    FROM pg_stat_get_activity(pg_backend_pid()) AS session
+    ON CONFLICT (projection, topic, generation, partition) DO UPDATE SET
+        epoch = p.epoch + 1,
+        owner = excluded.owner,
+        owner_pid = excluded.owner_pid,
+        owner_started_at = excluded.owner_started_at,
+        idle_assignments = p.idle_assignments + CASE WHEN EXISTS (
+            SELECT FROM pg_stat_get_activity(p.owner_pid) AS before
+            WHERE before.backend_start = p.owner_started_at
+        ) THEN 0 ELSE 1 END,
+        updated_at = clock_timestamp()
+    WHERE p.sealed_at IS NULL
+    RETURNING epoch, next_offset, last_offset, last_hash, idle_assignments, generation
+"""
 
 
 async def rest(connection: Connection, topic: str, partition: int, epoch: int) -> None:
@@ -105,7 +115,7 @@ async def rest(connection: Connection, topic: str, partition: int, epoch: int) -
     await connection.execute(
         """
         UPDATE projections SET idle_assignments = 0
-        WHERE projection = %s AND topic = %s AND generation = 1 AND partition = %s AND epoch = %s
+        WHERE projection = %s AND topic = %s AND sealed_at IS NULL AND partition = %s AND epoch = %s
         """,
         (PROJECTION, topic, partition, epoch),
     )
@@ -123,7 +133,7 @@ async def end_owner(connection: Connection, topic: str, partition: int) -> bool:
         FROM projections AS p
         JOIN pg_stat_get_activity(NULL) AS session
             ON session.pid = p.owner_pid AND session.backend_start = p.owner_started_at
-        WHERE p.projection = %s AND p.topic = %s AND p.generation = 1 AND p.partition = %s
+        WHERE p.projection = %s AND p.topic = %s AND p.sealed_at IS NULL AND p.partition = %s
             AND session.pid <> pg_backend_pid()
         """,
         (PROJECTION, topic, partition),

@@ -92,6 +92,7 @@ class Rejected:
     context_id: str | None
     key: bytes | None
     value: bytes | None
+    generation: int
     headers: Sequence[Sequence[Any]]
     """As `store.batch.headers_as_json` wrote them."""
 
@@ -226,6 +227,7 @@ async def rejected_at(connection: Connection, places: Sequence[Place]) -> list[R
             (
                 [place.topic for place in places],
                 [place.partition for place in places],
+                [place.generation for place in places],
                 [place.offset for place in places],
             ),
         )
@@ -258,7 +260,7 @@ async def reach(connection: Connection, topic: str) -> list[Reach]:
             LEFT JOIN pg_stat_get_activity(NULL) AS session
                 -- Who may not look at others' sessions sees their pids and nothing else.
                 ON session.pid = p.owner_pid AND coalesce(session.backend_start = p.owner_started_at, true)
-            WHERE p.projection = %s AND p.topic = %s AND p.generation = 1
+            WHERE p.projection = %s AND p.topic = %s AND p.sealed_at IS NULL
             ORDER BY p.partition
             """,
             (PROJECTION, topic),
@@ -285,14 +287,16 @@ async def left(connection: Connection) -> Left:
 
 
 _COLUMNS = """
-    topic, partition, "offset", logged_at, recorded_at, retried_at, code, error, context_id, key, value, headers
+    topic, partition, generation, "offset", logged_at, recorded_at, retried_at, code, error, context_id, key, value,
+    headers
 """
 
 _REJECTED = f"SELECT {_COLUMNS} FROM rejected_frames WHERE topic = %s "
 
 _REJECTED_AT = f"""
     SELECT {_COLUMNS}
-    FROM unnest(%s::text[], %s::int[], %s::bigint[]) WITH ORDINALITY AS asked (topic, partition, "offset", number)
-    INNER JOIN rejected_frames USING (topic, partition, "offset")
+    FROM unnest(%s::text[], %s::int[], %s::int[], %s::bigint[])
+        WITH ORDINALITY AS asked (topic, partition, generation, "offset", number)
+    INNER JOIN rejected_frames USING (topic, partition, generation, "offset")
     ORDER BY asked.number
 """

@@ -22,7 +22,7 @@ from sqlalchemy.pool import NullPool
 
 from frameledger_services import carried
 
-REVISION = "0002"
+REVISION = "0003"
 """The revision that this release works with: the newest one in `migrations`."""
 
 _FOUND = "SELECT version_num FROM frameledger_schema"

@@ -57,6 +57,14 @@ def _context_id(comment: str = "The conversation.") -> Column[Any]:
     return _column("context_id", _ID, comment)
 
 
+def _generation() -> Column[Any]:
+    return _column(
+        "generation", Integer, "The generation of the topic that the offset belongs to; see topics.", "1"
+    )
+
+
+_HEADERS = 'The headers, in order: [[name, value], ...]; a value is text, null, or {"base64": ...} if it is no UTF-8.'
+
 frames = Table(
     "frames",
     metadata,
@@ -84,6 +92,7 @@ frames = Table(
         "chain", LargeBinary, "The link of the hash chain up to and with this frame; see verify_chain()."
     ),
     _column("payload", _JSON, "The value of the record, byte for byte."),
+    _generation(),
     PrimaryKeyConstraint("context_id", "version", name="frames_pkey"),
     UniqueConstraint("context_id", "frame_id", name="frames_frame_id_key"),
     CheckConstraint("version >= 1", name="frames_version_check"),
@@ -471,12 +480,9 @@ outbox = Table(
     _optional("context_id", _ID, "The conversation; null for a dead letter whose key names none."),
     _optional("key", LargeBinary, "The key that it is published with."),
     _optional("value", LargeBinary, "The value that it is published with."),
-    _column(
-        "headers",
-        _JSON,
-        'The headers, in order: [[name, value], ...]; a value is text, null, or {"base64": ...} if it is no UTF-8.',
-    ),
-    PrimaryKeyConstraint("topic", "partition", "offset", "ordinal", name="outbox_pkey"),
+    _column("headers", _JSON, _HEADERS),
+    _generation(),
+    PrimaryKeyConstraint("topic", "partition", "offset", "ordinal", "generation", name="outbox_pkey"),
     CheckConstraint("kind IN ('effect', 'dead_letter', 'forward')", name="outbox_kind_check"),
     # Every row is deleted a moment after it was written.
     postgresql_with={"autovacuum_vacuum_scale_factor": 0, "autovacuum_vacuum_threshold": 5000},
@@ -487,7 +493,9 @@ topics = Table(
     "topics",
     metadata,
     _column("topic", _ID, "The topic's name."),
-    _column("generation", Integer, "Counts the times that it was replaced by one with more partitions.", "1"),
+    _column(
+        "generation", Integer, "Lasts as long as its offsets count on; recover begins the next one.", "1"
+    ),
     _column("partitions", Integer, "How many partitions it has; services stop if the broker says otherwise."),
     _optional(
         "topic_id", UUID, "The broker's own id of it; another one means that it was deleted and made again."
@@ -526,6 +534,11 @@ projections = Table(
     ),
     _optional("owner", Text, "Who reads it now."),
     _optional("last_hash", LargeBinary, "sha256 of that record's key, value and time."),
+    _optional(
+        "sealed_at",
+        _TIME,
+        "When recover began the next generation; null in the one that is read. Nobody owns it now.",
+    ),
     PrimaryKeyConstraint("projection", "topic", "generation", "partition", name="projections_pkey"),
     # Few rows, each written with every batch.
     postgresql_with={
@@ -534,6 +547,36 @@ projections = Table(
         "autovacuum_vacuum_threshold": 500,
     },
     comment="How far each partition was read, and by whom; written in the transaction of each batch.",
+)
+
+recoveries = Table(
+    "recoveries",
+    metadata,
+    _column("topic", _ID, "The topic."),
+    _column("generation", Integer, "The generation that was begun."),
+    _column("partition", Integer, "The partition."),
+    _column("recovered_at", _TIME, "When that was, by the database's clock.", "clock_timestamp()"),
+    _column(
+        "happened",
+        Text,
+        "What had become of the partition: fine (nothing), lost_tail, expired (before it was stored), another_log.",
+    ),
+    _column("stored_offset", BigInteger, "Where the generation before would have been read next."),
+    _column("first_offset", BigInteger, "The first offset that the partition had."),
+    _column("end_offset", BigInteger, "The end of the partition."),
+    _column("begins_at", BigInteger, "The offset at which the new generation is read first."),
+    _column("missing", BigInteger, "How many offsets expired that were never stored here."),
+    _optional("put_back_at", _TIME, "When all was on the log again that it had lost; null until then."),
+    _optional("put_back", BigInteger, "How many frames were put back."),
+    _optional(
+        "put_back_through", BigInteger, "The highest offset that one of them has; null if none was put back."
+    ),
+    _column("recovered_by", Text, "Who: the database user of the session.", "SESSION_USER"),
+    PrimaryKeyConstraint("topic", "generation", "partition", name="recoveries_pkey"),
+    CheckConstraint(
+        "happened IN ('fine', 'lost_tail', 'expired', 'another_log')", name="recoveries_happened_check"
+    ),
+    comment="The receipts of recover: what had become of each partition, and where its new generation begins.",
 )
 
 rejected_frames = Table(
@@ -550,12 +593,9 @@ rejected_frames = Table(
     _optional("context_id", _ID, "The conversation, if the key names one."),
     _optional("key", LargeBinary, "The key as received."),
     _optional("value", LargeBinary, "The value as received."),
-    _column(
-        "headers",
-        _JSON,
-        'The headers, in order: [[name, value], ...]; a value is text, null, or {"base64": ...} if it is no UTF-8.',
-    ),
-    PrimaryKeyConstraint("topic", "partition", "offset", name="rejected_frames_pkey"),
+    _column("headers", _JSON, _HEADERS),
+    _generation(),
+    PrimaryKeyConstraint("topic", "partition", "offset", "generation", name="rejected_frames_pkey"),
     comment="Records that are no frame, or that the database refused: kept as received, changing nothing.",
 )
 

@@ -96,6 +96,7 @@ def _values(one: Progress) -> tuple[Any, ...]:
         one.last_offset,
         one.last_hash,
         one.last_logged_at,
+        one.generation,
     )
 
 
@@ -108,6 +109,7 @@ _PROGRESS = {
     "last_offset": "int8",
     "last_hash": "bytea",
     "last_logged_at": "timestamptz",
+    "generation": "int4",
 }
 
 _IF_OURS = "(SELECT ours FROM fence)"
@@ -115,11 +117,14 @@ _IF_OURS = "(SELECT ours FROM fence)"
 _FENCE = f"""
     mine AS MATERIALIZED (SELECT * FROM {recordset.given(_PROGRESS)}),
     held AS MATERIALIZED (
-        SELECT p.partition, mine.next_offset, mine.end_offset, mine.last_offset, mine.last_hash, mine.last_logged_at
+        SELECT
+            p.generation, p.partition, mine.next_offset, mine.end_offset, mine.last_offset, mine.last_hash,
+            mine.last_logged_at
         FROM mine
         JOIN projections AS p
-            ON p.partition = mine.partition AND p.epoch = mine.epoch AND p.next_offset = mine.expected
-        WHERE p.projection = '{PROJECTION}' AND p.topic = %s AND p.generation = 1
+            ON p.generation = mine.generation AND p.partition = mine.partition AND p.epoch = mine.epoch
+            AND p.next_offset = mine.expected
+        WHERE p.projection = '{PROJECTION}' AND p.topic = %s
         ORDER BY p.partition
         FOR NO KEY UPDATE OF p
     ),
@@ -134,7 +139,7 @@ _FENCE = f"""
             idle_assignments = 0,
             updated_at = clock_timestamp()
         FROM held
-        WHERE p.projection = '{PROJECTION}' AND p.topic = %s AND p.generation = 1 AND p.partition = held.partition
-            AND {_IF_OURS}
+        WHERE p.projection = '{PROJECTION}' AND p.topic = %s AND p.generation = held.generation
+            AND p.partition = held.partition AND {_IF_OURS}
     )
 """

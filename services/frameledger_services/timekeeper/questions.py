@@ -72,7 +72,7 @@ async def may_judge(connection: Connection, worker_id: str) -> bool:
 async def reached(connection: Connection, topic: str) -> dict[int, int]:
     """The next offset of every partition that was ever projected."""
     cursor = await connection.execute(
-        "SELECT partition, next_offset FROM projections WHERE projection = %s AND topic = %s AND generation = 1",
+        "SELECT partition, next_offset FROM projections WHERE projection = %s AND topic = %s AND sealed_at IS NULL",
         (PROJECTION, topic),
     )
     return dict(await cursor.fetchall())

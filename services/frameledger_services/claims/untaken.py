@@ -1,0 +1,151 @@
+"""Work that nobody takes: it is open for a while, nobody who lives has it, and nobody who lives serves it.
+
+What an operator is told of. A worker that is alive and has no free slot takes its work later; that is not meant here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from psycopg.rows import class_row
+
+from frameledger_services.claims import rules
+from frameledger_services.claims.values import Connection
+
+AFTER_SECS = 5.0
+"""How old such work is at least: a worker that was started a moment ago, or is being replaced, may yet come."""
+
+LOOKED_AT = 1_000
+"""So many are looked at, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Untaken:
+    """Some runs or calls that wait for one thing. `name` is the model or function; None for a run of any model."""
+
+    name: str | None
+    count: int
+    oldest_secs: float
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWork:
+    """What is open, of contexts that are neither parked nor recordings, and how many timekeepers live to end it."""
+
+    runs: int
+    calls: int
+    speakers: int
+    """Contexts in which the user's turn or the bot's speech is open."""
+
+    timekeepers: int
+
+
+async def untaken_runs(connection: Connection) -> list[Untaken]:
+    """Open runs that nobody takes, by model, those that wait longest first.
+
+    One that has started without ever being claimed is answered by somebody whom we do not know.
+    """
+    return await _untaken(connection, _RUNS)
+
+
+async def untaken_calls(connection: Connection) -> list[Untaken]:
+    """Dispatched calls that nobody takes, by function, those that wait longest first.
+
+    Of a built-in tool that is the function which it is about.
+    """
+    return await _untaken(connection, _CALLS)
+
+
+async def open_work(connection: Connection) -> OpenWork:
+    """What a timekeeper would have an eye on."""
+    async with connection.cursor(row_factory=class_row(OpenWork)) as cursor:
+        await cursor.execute(_OPEN)
+        found = await cursor.fetchone()
+    assert found is not None, "a SELECT without FROM has one row"
+    return found
+
+
+async def _untaken(connection: Connection, statement: str) -> list[Untaken]:
+    async with connection.cursor(row_factory=class_row(Untaken)) as cursor:
+        await cursor.execute(statement, {"after_secs": AFTER_SECS, "looked_at": LOOKED_AT})
+        return await cursor.fetchall()
+
+
+# A claim that is finished says that somebody did it: what came of it is on its way.
+_NOBODY_HAS_IT = f"claim.finished_at IS NULL AND {rules.alive('holder')} IS NOT TRUE"
+
+
+def _nobody_serves(kind: str, name: str) -> str:
+    return f"""
+        NOT EXISTS (
+            SELECT FROM workers AS serving
+            WHERE serving.stopped_at IS NULL AND serving.kind = '{kind}' AND {rules.alive("serving")}
+                AND ({name} IS NULL OR serving.serves_all OR {name} = ANY (serving.serves))
+        )
+    """
+
+
+_COUNTED = """
+    count(*) AS count, extract(epoch FROM clock_timestamp() - min(claimable.since))::float8 AS oldest_secs
+"""
+
+_RUNS = f"""
+    SELECT model.name, {_COUNTED}
+    FROM (
+        SELECT context_id, run_id, opened_version AS version, opened_at AS since, started_at
+        FROM runs
+        WHERE status = 'open' AND opened_at < now() - make_interval(secs => %(after_secs)s)
+        ORDER BY opened_at
+        LIMIT %(looked_at)s
+    ) AS claimable
+    {rules.LIVES}
+    CROSS JOIN LATERAL (SELECT {rules.MODEL} AS name) AS model
+    LEFT JOIN claims AS claim
+        ON claim.context_id = claimable.context_id AND claim.version = claimable.version
+            AND claim.run_id = claimable.run_id
+    LEFT JOIN workers AS holder ON holder.worker_id = claim.worker_id
+    WHERE {_NOBODY_HAS_IT} AND (claimable.started_at IS NULL OR claim.effect_id IS NOT NULL)
+        AND {_nobody_serves("inference", "model.name")}
+    GROUP BY model.name
+    ORDER BY oldest_secs DESC
+"""
+
+_CALLS = f"""
+    SELECT function.name, {_COUNTED}
+    FROM (
+        SELECT context_id, tool_call_id, dispatched_version AS version, dispatched_at AS since, function_name, builtin
+        FROM tool_calls
+        WHERE status = 'dispatched' AND dispatched_at < now() - make_interval(secs => %(after_secs)s)
+        ORDER BY requested_at
+        LIMIT %(looked_at)s
+    ) AS claimable
+    {rules.LIVES}
+    CROSS JOIN LATERAL (SELECT {rules.FUNCTION.replace("tool_calls.", "claimable.")} AS name) AS function
+    LEFT JOIN claims AS claim
+        ON claim.context_id = claimable.context_id AND claim.version = claimable.version
+            AND claim.tool_call_id = claimable.tool_call_id
+    LEFT JOIN workers AS holder ON holder.worker_id = claim.worker_id
+    WHERE {_NOBODY_HAS_IT} AND {_nobody_serves("functions", "function.name")}
+    GROUP BY function.name
+    ORDER BY oldest_secs DESC
+"""
+
+_OPEN = f"""
+    SELECT
+        (SELECT count(*) FROM runs AS claimable {rules.LIVES} WHERE claimable.status = 'open') AS runs,
+        (
+            SELECT count(*) FROM tool_calls AS claimable {rules.LIVES}
+            WHERE claimable.status IN ('announced', 'dispatched', 'running')
+        ) + (
+            SELECT count(*) FROM tool_calls AS claimable {rules.LIVES} WHERE claimable.status = 'waiting'
+        ) AS calls,
+        (
+            SELECT count(*) FROM contexts
+            WHERE (turn_opened_version IS NOT NULL OR bot_since_version IS NOT NULL)
+                AND parked_version IS NULL AND NOT recording
+        ) AS speakers,
+        (
+            SELECT count(*) FROM workers
+            WHERE stopped_at IS NULL AND kind = 'timekeeper' AND {rules.alive("workers")}
+        ) AS timekeepers
+"""

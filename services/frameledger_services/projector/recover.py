@@ -1,0 +1,196 @@
+"""Recovering: a log that changed under the tables is gone on with, in a new generation of its topic.
+
+First everything is looked at, which changes nothing. `begin` then seals the generation, so that whoever reads it is
+fenced, and begins the next one where each partition can be gone on with: one transaction, with a receipt for each
+partition. What the log lost is put back after that (`putting_back`): putting it back first would leave copies in a
+generation that nobody has agreed on yet.
+
+If the process dies before that commit, nothing happened. If it dies after it, projectors go on in the new generation,
+and the receipts say what is still to be put back, to whoever recovers next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection, errors
+
+from frameledger.record import Place
+from frameledger_services.event_log import broker, identity
+from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.event_log.browse import records_between
+from frameledger_services.event_log.identity import TopicChangedError
+from frameledger_services.event_log.looking import looking
+from frameledger_services.event_log.topics import Found, Topics
+from frameledger_services.projector import putting_back
+from frameledger_services.projector.batches import Step, nobody_listens
+from frameledger_services.projector.changed_log import Finding, OnLog, agreed, finding, sign, spans
+from frameledger_services.projector.partitions import ATTEMPTS, LOCK_TIMEOUT_MS, LogChangedError, on_log
+from frameledger_services.settings import Settings
+from frameledger_services.store import projections, recovering
+from frameledger_services.store.recovering import NewReceipt, Position
+
+Connection = AsyncConnection[Any]
+
+LOOK_BACK = 100_000
+"""Offsets before the end in which the place is looked for where log and tables part; all, if it is not there."""
+
+
+class MovedError(Exception):
+    """Somebody else moved a partition on, or recovered, since it was looked at: nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What was found. `generation` is None for a topic that was never read into this database."""
+
+    topic: Found
+    generation: int | None
+    is_same_topic: bool | None
+    findings: Sequence[Finding]
+    to_put_back: Mapping[int, int]
+    """Stored frames that the log lost, by partition: also those of an earlier recovery that did not come so far."""
+
+    @property
+    def changed(self) -> list[Finding]:
+        """Partitions that cannot be read on as they are."""
+        return [one for one in self.findings if one.happened != "fine"]
+
+    @property
+    def needs_generation(self) -> bool:
+        """Whether the next generation has to begin."""
+        return self.generation is not None and (self.is_same_topic is False or bool(self.changed))
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.needs_generation and not self.to_put_back
+
+
+async def examine(settings: Settings, connection: Connection) -> Examined:
+    """Compare the log with the tables. Changes nothing.
+
+    The connection is the caller's, in autocommit. Raises `TopicChangedError` for another number of partitions, which
+    cannot be recovered, `BrokerError`, TimeoutError and psycopg's errors.
+    """
+    name = Topics(settings.topic_prefix).frames
+    async with broker.connect(settings) as brokers:
+        found = (await brokers.describe([name])).get(name)
+    if found is None:
+        raise BrokerError(f"There is no topic {name}: make it with `frameledger topics --create`.")
+    before = await identity.known(connection, name)
+    if before is None:
+        return Examined(found, None, None, (), {})
+    if before.partitions != found.partitions:
+        raise TopicChangedError(identity.other_partitions(before, found))
+    is_same = identity.is_same(before, found)
+    stored = {one.partition: one for one in await recovering.positions(connection, name)}
+    receipts = await recovering.receipts(connection, name)
+    findings = []
+    async with looking(settings, name) as log:
+        for partition in range(found.partitions):
+            position = stored.get(partition) or Position(partition, 0, None, None, None)
+            seen = await on_log(log, position)
+            upto = None
+            if is_same is False or sign(position, seen) in ("shorter", "another_record"):
+                chain = [one for one in receipts if one.partition == partition]
+                upto = await _agreed(
+                    settings, connection, name, position, seen, spans(chain, before.generation), is_same
+                )
+            findings.append(finding(position, seen, is_same_topic=is_same, agreed=upto))
+    lost = putting_back.losses(receipts, before.generation, findings)
+    return Examined(
+        found, before.generation, is_same, findings, await recovering.count_lost(connection, lost)
+    )
+
+
+async def begin(connection: Connection, examined: Examined, passing: Step = nobody_listens) -> int:
+    """Seal the generation that was looked at and begin the next: which one that is.
+
+    In one transaction of its own. Raises `MovedError` if something was done since that look, and `LogChangedError` if
+    a partition stays locked.
+    """
+    topic = examined.topic.name
+    for _ in range(ATTEMPTS):
+        try:
+            async with connection.transaction():
+                await connection.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
+                await passing("before sealing")
+                begun = await _begin(connection, examined)
+                await passing("before commit")
+        except errors.LockNotAvailable:
+            # As in a takeover: who holds a row for so long is frozen, or as good as that.
+            for partition in range(examined.topic.partitions):
+                await projections.end_owner(connection, topic, partition)
+        else:
+            await passing("after commit")
+            return begun
+    raise LogChangedError(
+        f"A partition of {topic} stays locked by a session that could not be ended; look for it in pg_stat_activity "
+        "and end it with pg_terminate_backend"
+    )
+
+
+async def _begin(connection: Connection, examined: Examined) -> int:
+    topic, generation = examined.topic, examined.generation
+    assert generation is not None, "a topic that was never read has nothing to recover"
+    sealed = {
+        one.partition: one
+        for one in await recovering.seal(connection, topic.name, generation, topic.partitions)
+    }
+    positions, given = [], []
+    for one in examined.findings:
+        now = sealed.get(one.stored.partition)
+        goes_on = one.happened == "fine" and examined.is_same_topic is not False
+        if now is None or not (goes_on or now.next_offset == one.stored.next_offset):
+            raise MovedError(
+                f"{topic.name}/{one.stored.partition} was read on, or recovered, since it was looked at: nothing was "
+                "changed. Look again: `frameledger recover`."
+            )
+        begins_at = now.next_offset if goes_on else one.begins_at
+        positions.append(now if goes_on else Position(now.partition, begins_at, None, None, None))
+        given.append(
+            NewReceipt(
+                partition=now.partition,
+                happened=one.happened,
+                stored_offset=now.next_offset,
+                first_offset=one.log.first,
+                end_offset=one.log.end,
+                begins_at=begins_at,
+                missing=one.missing,
+            )
+        )
+    await recovering.begin_topic(connection, topic.name, generation + 1, topic.partitions, topic.topic_id)
+    await recovering.begin_partitions(connection, topic.name, generation + 1, positions)
+    await recovering.write_receipts(connection, topic.name, generation + 1, given)
+    return generation + 1
+
+
+async def _agreed(
+    settings: Settings,
+    connection: Connection,
+    topic: str,
+    stored: Position,
+    found: OnLog,
+    of_generations: Sequence[tuple[int, int]],
+    is_same: bool | None,
+) -> int | None:
+    """Up to which offset log and tables are of one mind: looked for near the end, and then from the beginning."""
+    end = min(found.end, stored.next_offset)
+    for first in dict.fromkeys((max(found.first, end - LOOK_BACK), found.first)):
+        if first >= end:
+            return None
+        async with (
+            connection.transaction(),
+            aclosing(
+                recovering.kept_frames(connection, stored.partition, of_generations, first, end)
+            ) as kept,
+            aclosing(records_between(settings, Place(topic, stored.partition, first), end)) as records,
+        ):
+            reached = await agreed(kept, records, None if is_same is False else stored.last_logged_at)
+        if reached is not None:
+            return reached
+    return None

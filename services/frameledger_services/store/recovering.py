@@ -1,0 +1,290 @@
+"""The statements of recovering: each function runs one, in the caller's transaction if it has one, and none commits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+from frameledger_services.store.projections import PROJECTION
+
+Connection = AsyncConnection[Any]
+
+AT_ONCE = 500
+"""Rows that are fetched at once where there may be millions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a partition is stored."""
+
+    partition: int
+    next_offset: int
+    last_offset: int | None
+    last_hash: bytes | None
+    last_logged_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A row of `recoveries`, as far as the next recovery needs it."""
+
+    generation: int
+    partition: int
+    happened: str
+    begins_at: int
+    is_put_back: bool
+    put_back_through: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewReceipt:
+    """What became of a partition. The other columns fill themselves, or are filled when all is put back."""
+
+    partition: int
+    happened: str
+    stored_offset: int
+    first_offset: int
+    end_offset: int
+    begins_at: int
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Frames of a partition that the log lost: those of a generation from an offset on."""
+
+    partition: int
+    generation: int
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class LostFrame:
+    """A stored frame that the log lost."""
+
+    partition: int
+    generation: int
+    offset: int
+    context_id: str
+    frame_id: UUID
+    source: str | None
+    trace_id: str | None
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFrame:
+    """A stored frame, as far as a record can be compared with it."""
+
+    offset: int
+    context_id: str
+    logged_at: datetime
+    sha256: bytes
+
+
+async def positions(connection: Connection, topic: str) -> list[Position]:
+    """How far the partitions of a topic are stored in its newest generation; those that nobody ever read are left
+    out."""
+    async with connection.cursor(row_factory=class_row(Position)) as cursor:
+        await cursor.execute(
+            """
+            SELECT partition, next_offset, last_offset, last_hash, last_logged_at
+            FROM projections
+            WHERE projection = %s AND topic = %s AND sealed_at IS NULL
+            ORDER BY partition
+            """,
+            (PROJECTION, topic),
+        )
+        return await cursor.fetchall()
+
+
+async def receipts(connection: Connection, topic: str) -> list[Receipt]:
+    """How every generation of every partition began, but the first."""
+    async with connection.cursor(row_factory=class_row(Receipt)) as cursor:
+        await cursor.execute(
+            """
+            SELECT
+                generation, partition, happened, begins_at, put_back_at IS NOT NULL AS is_put_back, put_back_through
+            FROM recoveries
+            WHERE topic = %s
+            ORDER BY partition, generation
+            """,
+            (topic,),
+        )
+        return await cursor.fetchall()
+
+
+async def seal(connection: Connection, topic: str, generation: int, partitions: int) -> list[Position]:
+    """End a generation: whoever owns a partition of it is fenced, and nobody gets it any more. Where each stands.
+
+    Waits for transactions under way, as `projections.assign` does. A partition that is missing in the answer was
+    sealed already.
+    """
+    async with connection.cursor(row_factory=class_row(Position)) as cursor:
+        await cursor.execute(
+            """
+            INSERT INTO projections AS p (projection, topic, generation, partition, epoch, sealed_at)
+            SELECT %s, %s, %s, number, 1, clock_timestamp()
+            FROM generate_series(0, %s - 1) AS number
+            ORDER BY number
+            ON CONFLICT (projection, topic, generation, partition) DO UPDATE SET
+                epoch = p.epoch + 1,
+                sealed_at = clock_timestamp()
+            WHERE p.sealed_at IS NULL
+            RETURNING partition, next_offset, last_offset, last_hash, last_logged_at
+            """,
+            (PROJECTION, topic, generation, partitions),
+        )
+        return await cursor.fetchall()
+
+
+async def begin_topic(
+    connection: Connection, topic: str, generation: int, partitions: int, topic_id: UUID | None
+) -> None:
+    """Write down what the topic is in its new generation."""
+    await connection.execute(
+        "INSERT INTO topics (topic, generation, partitions, topic_id) VALUES (%s, %s, %s, %s)",
+        (topic, generation, partitions, topic_id),
+    )
+
+
+async def begin_partitions(
+    connection: Connection, topic: str, generation: int, begun: Sequence[Position]
+) -> None:
+    """Have each partition read from here on in the new generation."""
+    async with connection.cursor() as cursor:
+        await cursor.executemany(
+            """
+            INSERT INTO projections
+                (projection, topic, generation, partition, next_offset, last_offset, last_hash, last_logged_at)
+            VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+            """,
+            [
+                (
+                    PROJECTION,
+                    topic,
+                    generation,
+                    one.partition,
+                    one.next_offset,
+                    one.last_offset,
+                    one.last_hash,
+                    one.last_logged_at,
+                )
+                for one in begun
+            ],
+        )
+
+
+async def write_receipts(
+    connection: Connection, topic: str, generation: int, given: Sequence[NewReceipt]
+) -> None:
+    """Write down what had become of each partition."""
+    async with connection.cursor() as cursor:
+        await cursor.executemany(
+            """
+            INSERT INTO recoveries
+                (topic, generation, partition, happened, stored_offset, first_offset, end_offset, begins_at, missing)
+            VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+            """,
+            [
+                (
+                    topic,
+                    generation,
+                    one.partition,
+                    one.happened,
+                    one.stored_offset,
+                    one.first_offset,
+                    one.end_offset,
+                    one.begins_at,
+                    one.missing,
+                )
+                for one in given
+            ],
+        )
+
+
+async def note_put_back(
+    connection: Connection, topic: str, put_back: Sequence[tuple[int, int, int | None]]
+) -> None:
+    """Note that everything is on the log again that these partitions had lost, given as partition, number of frames
+    and the highest offset of one of them: for this recovery, and for those before it that did not come so far."""
+    async with connection.cursor() as cursor:
+        await cursor.executemany(
+            """
+            UPDATE recoveries SET put_back_at = clock_timestamp(), put_back = %s, put_back_through = %s
+            WHERE topic = %s AND partition = %s AND happened = 'lost_tail' AND put_back_at IS NULL
+            """,
+            [(count, through, topic, partition) for partition, count, through in put_back],
+        )
+
+
+async def kept_frames(
+    connection: Connection, partition: int, spans: Sequence[tuple[int, int]], first: int, end: int
+) -> AsyncGenerator[KeptFrame, None]:
+    """The stored frames of a partition whose records lay between two offsets, in their order; `spans` says of each
+    generation below which offset it counts. In the caller's transaction."""
+    async with connection.cursor(name="kept", row_factory=class_row(KeptFrame)) as cursor:
+        cursor.itersize = AT_ONCE
+        # Nobody else asks for frames by their place, so there is no index: it reads the table once.
+        await cursor.execute(
+            """
+            SELECT
+                frames."offset", frames.context_id, frames.logged_at,
+                sha256(convert_to(frames.payload::text, 'UTF8')) AS sha256
+            FROM frames
+            INNER JOIN unnest(%s::int[], %s::bigint[]) AS span (generation, below)
+                ON frames.generation = span.generation AND frames."offset" < span.below
+            WHERE frames.partition = %s AND frames."offset" >= %s AND frames."offset" < %s
+            ORDER BY frames."offset"
+            """,
+            ([one[0] for one in spans], [one[1] for one in spans], partition, first, end),
+        )
+        async for row in cursor:
+            yield row
+
+
+async def count_lost(connection: Connection, lost: Sequence[Lost]) -> dict[int, int]:
+    """How many frames are stored of what the log lost, by partition. It reads the table once."""
+    if not lost:
+        return {}
+    cursor = await connection.execute(
+        f"SELECT frames.partition, count(*) {_LOST} GROUP BY frames.partition", _lost(lost)
+    )
+    return dict(await cursor.fetchall())
+
+
+async def lost_frames(connection: Connection, lost: Sequence[Lost]) -> AsyncGenerator[LostFrame, None]:
+    """What is stored of what the log lost, of each partition in the order in which it had it. In the caller's
+    transaction. It reads the table once."""
+    async with connection.cursor(name="lost", row_factory=class_row(LostFrame)) as cursor:
+        cursor.itersize = AT_ONCE
+        await cursor.execute(
+            f"""
+            SELECT
+                frames.partition, frames.generation, frames."offset", frames.context_id, frames.frame_id,
+                frames.source, frames.trace_id, convert_to(frames.payload::text, 'UTF8') AS payload
+            {_LOST}
+            ORDER BY frames.partition, frames.generation, frames."offset"
+            """,
+            _lost(lost),
+        )
+        async for row in cursor:
+            yield row
+
+
+_LOST = """
+    FROM frames
+    INNER JOIN unnest(%s::int[], %s::int[], %s::bigint[]) AS lost (partition, generation, since)
+        ON frames.partition = lost.partition AND frames.generation = lost.generation
+            AND frames."offset" >= lost.since
+"""
+
+
+def _lost(lost: Sequence[Lost]) -> tuple[list[int], list[int], list[int]]:
+    return [one.partition for one in lost], [one.generation for one in lost], [one.since for one in lost]

@@ -1,0 +1,530 @@
+"""Recovering on the real servers: logs that lost their newest or oldest records, and topics made again."""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+from dataclasses import replace
+from functools import partial
+
+import psycopg
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from tests.integration import road as roads
+from tests.integration.killable import EACH_BY_ITSELF, Plan, projector
+from tests.integration.power_cut import machine as machine_in
+from tests.integration.road import PARTITIONS, Raw, mixed, tell
+from tests.integration.test_batches import dump, value_of
+from typer.testing import CliRunner
+
+from frameledger.partition import partition_for
+from frameledger_services.cli import application
+from frameledger_services.cli import recover as recover_command
+from frameledger_services.event_log import broker
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.projector import putting_back, recover
+from frameledger_services.settings import Settings
+from frameledger_services.store import parking, projections, recovering
+
+FEW = ("barge-in", "failed-runs", "tool-changes")
+RUN = b'{"type":"LLMRunFrame"}'
+SAID = b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"%s"}]}'
+
+_processes = multiprocessing.get_context("forkserver")
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory):
+    with machine_in(tmp_path_factory.mktemp("machine")) as running:
+        yield running
+
+
+@pytest.fixture
+def cut_road(machine, database, make_database, migrated_template):
+    """A road on a broker that may lose its power."""
+    with roads.made(
+        machine.server.bootstrap_servers, database, lambda: make_database(template=migrated_template)
+    ) as made_road:
+        yield made_road
+
+
+road = roads.road_of_its_own
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Run a command on a road."""
+
+    def command(one, *words, answer=None):
+        settings = one.settings
+        monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
+        monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
+        monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
+        monkeypatch.setenv("FRAMELEDGER_TOPIC_PARTITIONS", str(settings.topic_partitions))
+        monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
+        return CliRunner().invoke(application(), words, input=answer)
+
+    return command
+
+
+def projected(one, *bursts):
+    """Publish bursts, each once the one before is stored."""
+    with projector(one.settings) as running:
+        for burst in bursts:
+            one.publish(burst)
+            one.until_idle(running)
+        assert running.stop() == 0
+
+
+def refused(one):
+    """The projector does not go on by itself."""
+    with projector(one.settings) as running:
+        assert running.ended() == 1
+
+
+def looked(one, run, exit_code):
+    result = run(one, "recover", "--json")
+    assert result.exit_code == exit_code, result.output
+    found = json.loads(result.stdout)
+    return found, {part["partition"]: part["happened"] for part in found["partitions"]}
+
+
+def applied(one, run):
+    result = run(one, "recover", "--apply", "--yes", "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)["applied"]
+
+
+def diagnosed(one, run):
+    """What `doctor` says of the log; it names the remedy."""
+    result = run(one, "doctor", "--json")
+    assert result.exit_code == 1
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    (said, *_) = [
+        finding
+        for finding in found
+        if finding["check"] in ("same topic", "same log") and finding["state"] == "fail"
+    ]
+    assert "`frameledger recover`" in said["found"] + said["remedy"]
+    return said["found"]
+
+
+def in_generations(one):
+    """The records of the topic, each with the generation in which it was read."""
+    with psycopg.connect(one.address) as connection:
+        began = connection.execute(
+            "SELECT partition, generation, begins_at FROM recoveries ORDER BY generation"
+        ).fetchall()
+    records = []
+    for record in one.records():
+        generation = 1
+        for partition, number, begins_at in began:
+            if partition == record.partition and record.offset >= begins_at:
+                generation = number
+        records.append(replace(record, generation=generation))
+    return records
+
+
+def frames_of(address):
+    with psycopg.connect(address) as connection:
+        return set(
+            connection.execute(
+                "SELECT context_id, version, frame_id, outcome, reason, payload::text FROM frames"
+            ).fetchall()
+        )
+
+
+def without_duplicates(rows):
+    """Rows without the one number that copies change."""
+    return {
+        table: sorted(json.dumps(json.loads(row) | {"duplicate_count": 0}) for row in some)
+        for table, some in rows.items()
+    }
+
+
+def lose(machine, one, keep):
+    """A power cut takes what came behind these ends."""
+    machine.power_cut({(one.names.frames, partition): end for partition, end in keep.items()})
+    return one.ends()
+
+
+def test_what_a_power_cut_took_is_put_back_and_changes_nothing(machine, cut_road, run):
+    key = b"plain"
+    home = partition_for(key, PARTITIONS)
+    projected(cut_road, [Raw(key, SAID % b"first"), *mixed("1", FEW)])
+    kept = cut_road.ends()
+    foreign = Raw(b"abroad", RUN, partition=(partition_for(b"abroad", PARTITIONS) + 1) % PARTITIONS)
+    headed = Raw(key, SAID % b"second", (("ce_source", b"a client"),))
+    projected(cut_road, [Raw(key, RUN), headed, foreign, *mixed("2", FEW)], [Raw(key, SAID % b"third")])
+    before, frames, ends = dump(cut_road.address), frames_of(cut_road.address), cut_road.ends()
+    with psycopg.connect(cut_road.address) as connection:
+        rejected = value_of(connection, "SELECT count(*) FROM rejected_frames")
+
+    shorter = lose(machine, cut_road, kept)
+    assert shorter == kept
+    assert kept != ends
+    refused(cut_road)
+    assert "Kafka lost records that are stored here" in diagnosed(cut_road, run)
+
+    found, happened = looked(cut_road, run, 1)
+    assert {partition for partition, what in happened.items() if what == "lost_tail"} == {
+        partition for partition in ends if ends[partition] != kept[partition]
+    }
+    lost = sum(part["to_put_back"] for part in found["partitions"])
+    assert lost > 10
+    said = run(cut_road, "recover")
+    assert said.exit_code == 1
+    assert "puts" in said.stdout
+    done = applied(cut_road, run)
+    assert (done["generation"], done["put_back"], done["left"]) == (2, lost, 0)
+    assert looked(cut_road, run, 0)[0]["generation"] == 2
+
+    again = Raw(key, RUN)  # at an offset that comes a second time, of the same conversation, without an id
+    projected(cut_road, [])
+    assert without_duplicates(dump(cut_road.address)) == without_duplicates(before)
+    with psycopg.connect(cut_road.address) as connection:
+        counted = value_of(connection, "SELECT sum(duplicate_count) FROM contexts")
+        assert counted >= lost
+        # Of what is no frame nothing was put back.
+        assert value_of(connection, "SELECT count(*) FROM rejected_frames") == rejected
+    (place,) = cut_road.publish([again])
+    projected(cut_road, mixed("3", FEW))
+    assert place[0] == home
+    assert frames < frames_of(cut_road.address)
+    told = tell(in_generations(cut_road))
+    assert set(told.frames) == frames_of(cut_road.address)
+    with psycopg.connect(cut_road.address) as connection:
+        runs = value_of(
+            connection, "SELECT count(*) FROM frames WHERE context_id = 'plain' AND type = 'LLMRunFrame'"
+        )
+        assert runs == 2
+        assert value_of(connection, "SELECT count(*) FROM rejected_frames") > rejected
+        assert_dead_letters_are_found(cut_road, run)
+        assert value_of(connection, "SELECT bool_and(intact) FROM contexts, verify_chain(context_id)")
+        assert connection.execute("SELECT DISTINCT generation FROM frames ORDER BY 1").fetchall() == [
+            (1,),
+            (2,),
+        ]
+
+
+@pytest.mark.parametrize("look_back", [1, recover.LOOK_BACK])
+def test_records_that_were_written_since_the_power_cut_are_read_where_they_lie(
+    machine, cut_road, run, monkeypatch, look_back
+):
+    """The services are quicker than the operator: the partition is longer than what is stored."""
+    monkeypatch.setattr(recover, "LOOK_BACK", look_back)
+    key = b"quick"
+    home = partition_for(key, PARTITIONS)
+    words = [Raw(key, SAID % b"%d" % number) for number in range(6)]
+    for one in words[:3]:
+        projected(cut_road, [one])
+    kept = cut_road.ends()
+    projected(cut_road, words[3:])
+    lose(machine, cut_road, kept)
+    # The first is word for word what was lost there.
+    cut_road.publish([words[3]])
+    cut_road.publish([Raw(key, SAID % b"since %d" % number) for number in range(4)])
+    refused(cut_road)
+    found, _ = looked(cut_road, run, 1)
+    (changed,) = [part for part in found["partitions"] if part["happened"] != "fine"]
+    assert (changed["partition"], changed["begins_at"], changed["to_put_back"]) == (home, 3, 3)
+    assert applied(cut_road, run)["put_back"] == 3
+    projected(cut_road, [])
+    with psycopg.connect(cut_road.address) as connection:
+        spoken = [
+            message["content"] for message in value_of(connection, "SELECT context_at('quick') -> 'messages'")
+        ]
+        assert spoken == ["0", "1", "2", "3", "4", "5", "3", *(f"since {number}" for number in range(4))]
+
+
+def test_a_log_that_loses_what_was_put_back_gets_it_back_again(machine, cut_road, run):
+    key = b"twice"
+    words = [Raw(key, SAID % b"%d" % number) for number in range(5)]
+    for one in words[:2]:
+        projected(cut_road, [one])
+    kept = cut_road.ends()
+    projected(cut_road, words[2:4])
+    lose(machine, cut_road, kept)
+    assert applied(cut_road, run) == {"generation": 2, "put_back": 2, "left": 0}
+    projected(cut_road, words[4:])
+    frames = frames_of(cut_road.address)
+    lose(machine, cut_road, kept)
+    assert applied(cut_road, run) == {"generation": 3, "put_back": 3, "left": 0}
+    projected(cut_road, [])
+    assert frames_of(cut_road.address) == frames
+    assert set(tell(in_generations(cut_road)).frames) == frames
+
+
+def assert_dead_letters_are_found(one, run):
+    """Each by the place that is told of it, also where two lie at one offset."""
+    listed = [json.loads(line) for line in run(one, "dlq", "list", "--json").stdout.splitlines()]
+    assert {said["generation"] for said in listed} == {1, 2}
+    for said in listed:
+        shown = json.loads(run(one, "dlq", "show", said["where"], "--json").stdout)
+        assert {name: shown[name] for name in said} == said
+
+
+def test_records_that_expired_before_they_were_stored_are_told_and_the_rest_is_read(road, run):
+    key = b"late"
+    home = partition_for(key, PARTITIONS)
+    projected(road, [Raw(key, SAID % b"stored")])
+    road.publish([Raw(key, SAID % b"%d" % number) for number in range(5)])
+    asyncio.run(expire(road, home, 3))
+    refused(road)
+    assert "have expired" in diagnosed(road, run)
+    found, happened = looked(road, run, 1)
+    assert happened[home] == "expired"
+    assert found["partitions"][home]["missing"] == 2
+    said = run(road, "recover", "--apply", "--yes")
+    assert said.exit_code == 0, said.output
+    assert "missing for good: 2." in said.stdout
+    looked(road, run, 0)
+    projected(road, [])
+    with psycopg.connect(road.address) as connection:
+        spoken = [
+            message["content"] for message in value_of(connection, "SELECT context_at('late') -> 'messages'")
+        ]
+        assert spoken == ["stored", "2", "3", "4"]
+        assert connection.execute(
+            "SELECT stored_offset, first_offset, missing FROM recoveries WHERE happened = 'expired'"
+        ).fetchall() == [(1, 3, 2)]
+
+
+async def expire(one, partition, before):
+    admin = AIOKafkaAdminClient(bootstrap_servers=one.settings.kafka_bootstrap_servers)
+    await admin.start()
+    try:
+        await admin.delete_records(
+            {TopicPartition(one.names.frames, partition): RecordsToDelete(before_offset=before)}
+        )
+    finally:
+        await admin.close()
+
+
+async def make_again(one):
+    admin = AIOKafkaAdminClient(bootstrap_servers=one.settings.kafka_bootstrap_servers)
+    await admin.start()
+    try:
+        await admin.delete_topics([one.names.frames])
+    finally:
+        await admin.close()
+
+
+def test_a_topic_that_was_made_again_is_read_from_its_beginning_beside_what_is_stored(road, run):
+    key = b"moved"
+    projected(road, [Raw(key, SAID % b"old"), Raw(key, b'{"type":"LLMRunFrame","id":"a"}'), *mixed("1", FEW)])
+    frames = frames_of(road.address)
+    asyncio.run(make_again(road))
+    until_gone(road)
+    road.make_topics()
+    road.publish(
+        [Raw(key, SAID % b"new"), Raw(key, b'{"type":"LLMRunFrame","id":"a"}'), Raw(key, SAID % b"newer")]
+    )
+    refused(road)
+    assert "deleted and made again" in diagnosed(road, run)
+    found, _ = looked(road, run, 1)
+    assert found["same_topic"] is False
+    assert applied(road, run) == {"generation": 2, "put_back": 0, "left": 0}
+    looked(road, run, 0)
+    projected(road, [])
+    assert frames < frames_of(road.address)
+    with psycopg.connect(road.address) as connection:
+        spoken = [
+            message["content"] for message in value_of(connection, "SELECT context_at('moved') -> 'messages'")
+        ]
+        assert spoken == ["old", "new", "newer"]
+        assert value_of(connection, "SELECT duplicate_count FROM contexts WHERE context_id = 'moved'") == 1
+        assert value_of(connection, "SELECT count(*) FROM topics") == 2
+
+
+def until_gone(one):
+    async def wait():
+        async with asyncio.timeout(roads.DEADLINE), broker.connect(one.settings) as brokers:
+            while await brokers.describe([one.names.frames]):
+                pass
+
+    asyncio.run(wait())
+
+
+def test_a_projector_that_runs_is_fenced_and_goes_on_in_the_new_generation(road, run):
+    """Beside it another partition changed; what it left in the outbox of the old generation is published."""
+    projected(road, mixed("1", FEW))
+    with psycopg.connect(road.address) as connection:
+        connection.execute(
+            'INSERT INTO outbox (topic, partition, "offset", ordinal, kind, to_topic, context_id, key, value, headers) '
+            """VALUES (%s, 0, 0, 9, 'effect', %s, 'x', 'x', '{"id":"left"}', '[]')""",
+            (road.names.frames, road.names.cancellations),
+        )
+        connection.execute(
+            "UPDATE projections SET next_offset = next_offset + 5 WHERE partition = %s", (PARTITIONS - 1,)
+        )
+    looked(road, run, 1)
+    assert applied(road, run)["generation"] == 2
+    with projector(road.settings) as running:
+        road.publish(mixed("2", FEW))
+        road.until_idle(running)
+        with psycopg.connect(road.address) as connection:
+            connection.execute("UPDATE topics SET topic_id = gen_random_uuid() WHERE generation = 2")
+            connection.execute("UPDATE projections SET last_hash = 'x' WHERE sealed_at IS NULL")
+        assert applied(road, run)["generation"] == 3
+        road.publish(mixed("3", FEW))
+        road.until_idle(running)
+        assert running.stop() == 0
+    told = tell(in_generations(road))
+    assert set(told.frames) == frames_of(road.address)
+    values = [record.value for record in road.records(road.names.cancellations)]
+    assert values.count(b'{"id":"left"}') == 1
+    with psycopg.connect(road.address) as connection:
+        assert value_of(connection, "SELECT count(*) FROM projections WHERE sealed_at IS NULL") == PARTITIONS
+        assert value_of(connection, "SELECT count(*) FROM lag") == PARTITIONS
+
+
+def test_a_projector_that_is_frozen_in_a_transaction_does_not_keep_a_generation(road, run):
+    projected(road, [Raw(b"ctx", RUN)])
+    idle = next(number for number in range(PARTITIONS) if number != partition_for(b"ctx", PARTITIONS))
+    plan = Plan(point="after lock", signal=signal.SIGSTOP, small=EACH_BY_ITSELF)
+    with projector(road.settings, plan) as running:
+        road.until_idle(running)
+        running.arm()
+        road.publish([Raw(b"ctx", RUN)])
+        running.frozen()
+        with psycopg.connect(road.address) as connection:
+            connection.execute("UPDATE projections SET next_offset = 5 WHERE partition = %s", (idle,))
+        assert applied(road, run)["generation"] == 2
+        running.send(signal.SIGCONT)
+        road.until_idle(running)
+        assert running.stop() == 0
+    assert set(tell(in_generations(road)).frames) == frames_of(road.address)
+
+
+def test_another_number_of_partitions_is_not_recovered(road, run):
+    projected(road, [Raw(b"ctx", RUN)])
+    with psycopg.connect(road.address) as connection:
+        connection.execute("UPDATE topics SET partitions = 7")
+    result = run(road, "recover", "--apply", "--yes")
+    assert result.exit_code == 1
+    assert "had 7 partitions" in result.stderr
+
+
+def test_nothing_is_done_without_being_asked_for_or_where_nobody_can_be_asked(road, run, monkeypatch):
+    assert run(road, "recover").exit_code == 0
+    projected(road, [Raw(b"ctx", RUN)])
+    assert run(road, "recover").exit_code == 0
+    with psycopg.connect(road.address) as connection:
+        connection.execute("UPDATE projections SET next_offset = 9 WHERE next_offset > 0")
+    assert run(road, "recover").exit_code == 1
+    result = run(road, "recover", "--apply")
+    assert result.exit_code == 1
+    assert "--yes" in result.stderr
+    assert run(road, "recover", "--yes").exit_code == 2
+    monkeypatch.setattr(recover_command, "can_ask", lambda: True)
+    declined = run(road, "recover", "--apply", answer="\n")
+    assert declined.exit_code == 1
+    assert "Nothing was changed." in declined.stderr
+    with psycopg.connect(road.address) as connection:
+        assert value_of(connection, "SELECT count(*) FROM recoveries") == 0
+    assert run(road, "recover", "--apply", answer="y\n").exit_code == 0
+    with psycopg.connect(road.address) as connection:
+        assert value_of(connection, "SELECT count(*) FROM recoveries") == PARTITIONS
+
+
+POINTS = (
+    "before sealing",
+    "before commit",
+    "after commit",
+    "before putting back",
+    "after some were put back",
+    "before noting",
+    "after noting",
+)
+
+
+def test_whatever_steps_it_is_killed_at_the_last_one_comes_to_the_same_end(machine, cut_road, run):
+    """Each is killed a step later than the one before it, and begins with what that one left."""
+    words = [Raw(b"%d" % number, SAID % b"kept") for number in range(3)]
+    projected(cut_road, words)
+    kept = cut_road.ends()
+    projected(cut_road, words, [*words, *mixed("1", FEW)])
+    frames, rows = frames_of(cut_road.address), dump(cut_road.address)
+    lose(machine, cut_road, kept)
+    for point in POINTS:
+        assert looked(cut_road, run, 1)[0]["generation"] == (1 if point in POINTS[:3] else 2)
+        process = _processes.Process(target=_recover_and_die, args=(cut_road.settings, point))
+        process.start()
+        process.join(roads.DEADLINE)
+        assert process.exitcode == -signal.SIGKILL, point
+    looked(cut_road, run, 0)
+    projected(cut_road, [])
+    assert frames_of(cut_road.address) == frames
+    assert without_duplicates(dump(cut_road.address)) == without_duplicates(rows)
+    told = tell(in_generations(cut_road))
+    assert set(told.frames) == frames
+    # Two that were killed in the middle had put some back already.
+    with psycopg.connect(cut_road.address) as connection:
+        assert told.repeated >= value_of(connection, "SELECT sum(put_back) FROM recoveries") + 2
+
+
+def _recover_and_die(settings: Settings, at: str) -> None:
+    vars(putting_back)["COPIES_AT_ONCE"] = 2
+
+    async def passing(point: str) -> None:
+        if point == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async def life() -> None:
+        address = settings.database_url.get_secret_value()
+        async with (
+            await psycopg.AsyncConnection.connect(address, autocommit=True) as connection,
+            Producer(settings) as producer,
+        ):
+            examined = await recover.examine(settings, connection)
+            if examined.needs_generation:
+                await recover.begin(connection, examined, passing)
+            publish = partial(producer.publish, examined.topic.name)
+            await putting_back.put_back(connection, examined.topic.name, publish, passing=passing)
+
+    asyncio.run(life())
+
+
+@pytest.mark.parametrize("meanwhile", ["taken over", "unparked"])
+def test_who_waits_for_a_row_that_is_sealed_gets_that_of_the_next_generation(database, meanwhile):
+    topic = "llm.frames"
+
+    async def operate(connection, begun):
+        async with connection.transaction():
+            (sealed,) = await recovering.seal(connection, topic, 1, 1)
+            begun.set()
+            await until_somebody_waits(connection)
+            await recovering.begin_topic(connection, topic, 2, 1, None)
+            await recovering.begin_partitions(connection, topic, 2, [replace(sealed, next_offset=7)])
+
+    async def run():
+        async with (
+            await psycopg.AsyncConnection.connect(database, autocommit=True) as operator,
+            await psycopg.AsyncConnection.connect(database, autocommit=True) as other,
+            asyncio.timeout(roads.DEADLINE),
+            asyncio.TaskGroup() as tasks,
+        ):
+            first = await projections.assign(other, topic, 0, "other")
+            assert (first.generation, first.epoch, first.next_offset) == (1, 1, 0)
+            begun = asyncio.Event()
+            tasks.create_task(operate(operator, begun))
+            await begun.wait()
+            if meanwhile == "taken over":
+                again = await projections.assign(other, topic, 0, "other")
+                assert (again.generation, again.epoch, again.next_offset) == (2, 1, 7)
+            else:
+                await parking.fence(other, topic, 0)
+
+    asyncio.run(run())
+    with psycopg.connect(database) as connection:
+        rows = connection.execute("SELECT generation, epoch FROM projections ORDER BY 1").fetchall()
+        assert rows == [(1, 2), (2, 1)]
+
+
+async def until_somebody_waits(connection):
+    waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
+    while not (await (await connection.execute(waiting)).fetchone())[0]:
+        pass

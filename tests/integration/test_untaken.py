@@ -1,0 +1,191 @@
+"""Work that nobody takes: what an operator is told, and what that reads."""
+
+import asyncio
+
+import psycopg
+import pytest
+from tests.integration.databases import made
+from tests.integration.test_query_plans import FILL
+from tests.integration.test_timekeeper_plans import counted
+from tests.integration.test_timekeeper_unstarted import calls, cancelling, run_id
+from tests.integration.timekeeping import at_desk
+from tests.unit.rules.dsl import ask, begin, bot_speaks, committed, context, end, settings, speak, start
+
+from frameledger_services import claims
+from frameledger_services.claims import OpenWork, Untaken, untaken
+
+CTX = "desk"
+HOUR = 3_600
+
+
+async def runs(desk):
+    return shown(await claims.untaken_runs(desk.connection))
+
+
+async def called(desk):
+    return shown(await claims.untaken_calls(desk.connection))
+
+
+def shown(found: list[Untaken]):
+    """What waits, and how much of it. The log of these tests is months old."""
+    assert all(one.oldest_secs > HOUR for one in found)
+    assert sorted(found, key=lambda one: -one.oldest_secs) == found
+    return {one.name: one.count for one in found}
+
+
+def test_runs_are_told_by_model_and_no_more_once_somebody_who_lives_serves_it(database):
+    async def test(desk):
+        await desk.say("any 1", ask())
+        await desk.say("any 2", ask())
+        await desk.say("named 1", settings(model="m1"), ask())
+        await desk.say("named 2", settings(model="m2", extra={"odd": "\ud800"}), ask())
+        assert await runs(desk) == {None: 2, "m1": 1, "m2": 1}
+        # A run that names no model is anybody's, as long as it is an inference service.
+        await desk.lives("tools", kind="functions", serves=("m1",), serves_all=True)
+        await desk.lives("first", kind="inference", serves=("m1", "m3"))
+        assert await runs(desk) == {"m2": 1}
+        await desk.dies("first")
+        assert await runs(desk) == {None: 2, "m1": 1, "m2": 1}
+        await desk.lives("second", kind="inference", serves_all=True)
+        assert await runs(desk) == {}
+        await claims.leave(desk.connection, "second")
+        assert await runs(desk) == {None: 2, "m1": 1, "m2": 1}
+
+    at_desk(database, test)
+
+
+def test_a_run_that_somebody_has_is_taken_as_long_as_he_lives_or_has_done_it(database):
+    async def test(desk):
+        await desk.say(CTX, ask())
+        # It lives, and takes no others any more.
+        await desk.lives("worker", kind="inference", serves=("another",))
+        await desk.execute("UPDATE workers SET kind = 'functions'")
+        await desk.claimed_run(CTX, 1, "worker")
+        assert await runs(desk) == {}
+        await desk.say(CTX, start(run_id(CTX), attempt=1))
+        await desk.dies("worker")
+        assert await runs(desk) == {None: 1}
+        await desk.execute("UPDATE claims SET finished_at = now(), finish = 'done'")
+        assert await runs(desk) == {}
+
+    at_desk(database, test)
+
+
+def test_a_run_that_somebody_unknown_answers_is_taken(database):
+    async def test(desk):
+        await desk.say(CTX, ask(), start(run_id(CTX)))
+        assert await runs(desk) == {}
+
+    at_desk(database, test)
+
+
+def test_calls_are_told_by_function_and_no_more_once_somebody_who_lives_serves_it(database):
+    async def test(desk):
+        await desk.say("two", calls("a", "b", of="two"))
+        await desk.say("one", calls("a", of="one"))
+        assert await called(desk) == {"a": 2, "b": 1}
+        await desk.lives("model", kind="inference", serves=("a",), serves_all=True)
+        await desk.lives("tools", serves=("a",))
+        assert await called(desk) == {"b": 1}
+        await desk.lives("others", serves_all=True)
+        assert await called(desk) == {}
+        await desk.dies("tools")
+        await desk.dies("others")
+        assert await called(desk) == {"a": 2, "b": 1}
+        await desk.claimed_call("one", "a", "model")
+        assert await called(desk) == {"a": 1, "b": 1}
+        await desk.dies("model")
+        assert await called(desk) == {"a": 2, "b": 1}
+        # Somebody runs it.
+        await desk.say("one", begin("a", attempt=1))
+        assert await called(desk) == {"a": 1, "b": 1}
+
+    at_desk(database, test)
+
+
+@pytest.mark.parametrize(("builtin", "needed"), [(True, "book"), (False, "cancel_book")])
+def test_a_builtin_tool_waits_for_the_function_that_it_is_about(database, builtin, needed):
+    async def test(desk):
+        await desk.say(
+            CTX, ask(), start(run_id(CTX)), cancelling("cancel_book", builtin=builtin), end(run_id(CTX))
+        )
+        assert await called(desk) == {needed: 1}
+
+    at_desk(database, test)
+
+
+def test_what_is_young_parked_or_a_recording_is_nobodys(database, monkeypatch):
+    async def test(desk):
+        await desk.say("young", ask())
+        await desk.say("recorded", context("x", react=False), ask(), committed("a", run=None))
+        await desk.say("parked", calls("b", of="parked"))
+        await desk.say("parked too", ask())
+        await desk.execute(
+            "UPDATE contexts SET parked_version = 1, parked_at = now(), parked_error = 'x' "
+            "WHERE starts_with(context_id, 'parked')"
+        )
+        assert (await runs(desk), await called(desk)) == ({None: 1}, {})
+        monkeypatch.setattr(untaken, "AFTER_SECS", 1e9)
+        assert (await runs(desk), await called(desk)) == ({}, {})
+
+    at_desk(database, test)
+
+
+def test_what_is_open_is_counted_and_who_would_end_it(database):
+    async def test(desk):
+        assert await claims.open_work(desk.connection) == OpenWork(0, 0, 0, 0)
+        await desk.say("run", ask())
+        await desk.say("calls", calls("a", "b", of="calls"))
+        await desk.say("turn", speak())
+        await desk.say("bot", bot_speaks())
+        await desk.lives("keeper", kind="timekeeper")
+        await desk.lives("gone", kind="timekeeper")
+        await desk.dies("gone")
+        assert await claims.open_work(desk.connection) == OpenWork(1, 2, 2, 1)
+
+    at_desk(database, test)
+
+
+OPEN = 20
+"""So many runs, and as many calls, are open among all that are over."""
+
+OPENED = """
+UPDATE contexts SET parked_version = NULL, parked_at = NULL, parked_error = NULL WHERE parked_version IS NOT NULL;
+UPDATE tool_calls SET status = 'dispatched', dispatched_version = requested_version, dispatched_at = requested_at
+WHERE status = 'running';
+UPDATE runs SET started_at = NULL WHERE status = 'open';
+"""
+
+FOUND = {
+    claims.untaken_runs: [(None, OPEN)],
+    claims.untaken_calls: [("look", OPEN)],
+    claims.open_work: OpenWork(runs=OPEN, calls=2 * OPEN, speakers=OPEN, timekeepers=0),
+}
+MOST_ROWS = 10 * OPEN
+"""For each that is open: itself, its context, its settings, its claim and who has it; and the few who live."""
+
+
+@pytest.fixture(scope="module")
+def filled(database_server, migrated_template):
+    with made(database_server, template=migrated_template) as (_, address):
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(FILL + OPENED)
+            connection.execute("VACUUM ANALYZE")
+        yield address
+
+
+@pytest.mark.parametrize("question", FOUND)
+def test_a_question_reads_what_is_open_and_nothing_that_is_over(filled, question):
+    async def asked():
+        async with await psycopg.AsyncConnection.connect(filled) as connection:
+            # A worker's reads are counted in another place.
+            await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+            before = await counted(connection)
+            found = await question(connection)
+            return found, before, await counted(connection)
+
+    found, before, after = asyncio.run(asked())
+    scanned = {table for table, (scans, _) in after.items() if scans > before.get(table, (0, 0))[0]}
+    assert scanned == set()
+    assert sum(rows for _, rows in after.values()) - sum(rows for _, rows in before.values()) <= MOST_ROWS
+    assert (found if isinstance(found, OpenWork) else list(shown(found).items())) == FOUND[question]

@@ -1,0 +1,15 @@
+"""Turns of the event loop: what can go on does so, and no time passes."""
+
+from collections.abc import Generator
+from types import coroutine
+
+
+async def turns(count: int = 20) -> None:
+    """Let everything else go on, so many times."""
+    for _ in range(count):
+        await _turn()
+
+
+@coroutine
+def _turn() -> Generator[None]:
+    yield

@@ -1,0 +1,254 @@
+"""What becomes of a partition whose log changed: a table, and the comparison that finds where log and tables part."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from uuid import UUID
+
+import pytest
+
+from frameledger.record import Place, Record, derived_id, forward, read
+from frameledger_services.projector import changed_log
+from frameledger_services.projector.changed_log import (
+    NO_END,
+    Finding,
+    OnLog,
+    agreed,
+    finding,
+    lost,
+    sign,
+    spans,
+)
+from frameledger_services.projector.folding import frame_uuid
+from frameledger_services.projector.putting_back import copy, losses
+from frameledger_services.store.recovering import KeptFrame, Lost, LostFrame, Position, Receipt
+
+AT = datetime(2026, 3, 1, tzinfo=UTC)
+STORED = Position(3, 100, 99, b"hash", AT)
+NOTHING = Position(3, 0, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("stored", "log", "expected"),
+    [
+        (STORED, OnLog(0, 100, b"hash"), "fine"),
+        (STORED, OnLog(0, 500, b"hash"), "fine"),
+        # The last record has expired, the next one has not.
+        (STORED, OnLog(100, 500), "fine"),
+        (NOTHING, OnLog(0, 0), "fine"),
+        (NOTHING, OnLog(0, 7), "fine"),
+        # Behind markers there is no record to be compared, and the offset is what it was.
+        (Position(3, 100, 90, b"hash", AT), OnLog(95, 100), "fine"),
+        (STORED, OnLog(0, 99), "shorter"),
+        (STORED, OnLog(0, 0), "shorter"),
+        (STORED, OnLog(101, 500), "expired"),
+        (NOTHING, OnLog(1, 1), "expired"),
+        (STORED, OnLog(0, 100, b"another"), "another_record"),
+        (STORED, OnLog(0, 500, None), "another_record"),
+    ],
+)
+def test_what_is_seen_at_a_glance(stored, log, expected):
+    assert sign(stored, log) == expected
+
+
+@pytest.mark.parametrize(
+    ("stored", "log", "is_same_topic", "agreed_to", "expected"),
+    [
+        (STORED, OnLog(0, 100, b"hash"), True, None, ("fine", 100, 0)),
+        (STORED, OnLog(0, 100, b"hash"), None, None, ("fine", 100, 0)),
+        (STORED, OnLog(130, 500), True, None, ("expired", 130, 30)),
+        (NOTHING, OnLog(7, 9), True, None, ("expired", 7, 7)),
+        (STORED, OnLog(0, 90), True, 90, ("lost_tail", 90, 0)),
+        # Others were written since.
+        (STORED, OnLog(0, 95), True, 90, ("lost_tail", 90, 0)),
+        (STORED, OnLog(0, 500, b"another"), True, 90, ("lost_tail", 90, 0)),
+        # All was lost of the same topic; with or without others since.
+        (STORED, OnLog(0, 0), True, None, ("lost_tail", 0, 0)),
+        (STORED, OnLog(0, 4), True, None, ("lost_tail", 0, 0)),
+        (STORED, OnLog(40, 40), None, None, ("lost_tail", 40, 0)),
+        # A broker without ids: nothing in common is another log.
+        (STORED, OnLog(0, 4), None, None, ("another_log", 0, 0)),
+        (STORED, OnLog(0, 4), False, None, ("another_log", 0, 0)),
+        (STORED, OnLog(0, 0), False, None, ("another_log", 0, 0)),
+        (STORED, OnLog(20, 500, b"another"), False, None, ("another_log", 20, 0)),
+        # A copy of the old one that is not complete, and one that is.
+        (STORED, OnLog(0, 500, b"another"), False, 90, ("another_log", 90, 0)),
+        (STORED, OnLog(0, 500, b"another"), False, 100, ("fine", 100, 0)),
+        # Nothing was stored of it yet.
+        (NOTHING, OnLog(0, 5), False, None, ("fine", 0, 0)),
+    ],
+)
+def test_what_became_of_a_partition_and_where_it_is_read_next(
+    stored, log, is_same_topic, agreed_to, expected
+):
+    found = finding(stored, log, is_same_topic=is_same_topic, agreed=agreed_to)
+    assert found == Finding(stored, log, *expected)
+
+
+def record(offset, value=b"v", *, key=b"ctx", after=0):
+    moment = AT + timedelta(seconds=offset + after)
+    return Record("llm.frames", 3, offset, key, value, timestamp_ms=round(moment.timestamp() * 1000))
+
+
+def kept(offset, value=b"v", *, context="ctx", after=0):
+    return KeptFrame(offset, context, AT + timedelta(seconds=offset + after), sha256(value).digest())
+
+
+UNTIL_9 = AT + timedelta(seconds=9)
+
+
+@pytest.mark.parametrize(
+    ("stored", "on_log", "read_until", "expected"),
+    [
+        ([kept(n) for n in range(10)], [record(n) for n in range(10)], UNTIL_9, 10),
+        ([kept(n) for n in range(10)], [record(n) for n in range(4)], UNTIL_9, 4),
+        ([kept(n) for n in range(10)], [record(0), record(1, b"other"), record(2)], UNTIL_9, 1),
+        ([kept(n) for n in range(10)], [record(0), record(1, key=b"other")], UNTIL_9, 1),
+        ([kept(n) for n in range(10)], [record(0, b"other")], UNTIL_9, None),
+        # The same words again, later: another record, unless times are those of a copy.
+        ([kept(0), kept(1)], [record(0), record(1, after=60)], UNTIL_9, 1),
+        ([kept(0), kept(1)], [record(0), record(1, after=60)], None, 2),
+        # A frame is never earlier than the one before it; its record may be.
+        ([kept(0), kept(1, after=5)], [record(0), record(1)], UNTIL_9, 2),
+        # What left no frame (forwarded, repeated, set aside) is judged by its time ...
+        ([kept(0)], [record(0), record(1), record(2, after=60)], UNTIL_9, 2),
+        # ... or by what comes behind it.
+        ([kept(0), kept(2)], [record(0), record(1), record(2), record(3)], None, 3),
+        # Where something was stored the log has a marker now.
+        ([kept(0), kept(1)], [record(0), record(2)], UNTIL_9, 1),
+        ([], [record(0, after=60)], UNTIL_9, None),
+        ([], [], UNTIL_9, None),
+    ],
+)
+def test_log_and_tables_are_of_one_mind_up_to_the_first_difference(stored, on_log, read_until, expected):
+    async def each(some):
+        for one in some:
+            yield one
+
+    assert asyncio.run(agreed(each(stored), each(on_log), read_until)) == expected
+
+
+def receipt(generation, happened, begins_at, *, is_put_back=True, through=None):
+    return Receipt(generation, 3, happened, begins_at, is_put_back, through)
+
+
+@pytest.mark.parametrize(
+    ("chain", "generation", "expected_spans", "expected_lost"),
+    [
+        ([], 1, [(1, NO_END)], [(1, 50)]),
+        # Another partition had changed; this one went on at 40.
+        ([receipt(2, "fine", 40)], 2, [(2, NO_END), (1, 40)], [(2, 50), (1, 50)]),
+        # What was put back at 40 and behind it lies below 50 still.
+        (
+            [receipt(2, "lost_tail", 40, through=45)],
+            2,
+            [(2, NO_END), (1, 40)],
+            [(2, 50), (1, 50)],
+        ),
+        # It was lost again, or never put back.
+        ([receipt(2, "lost_tail", 40, through=60)], 2, [(2, NO_END), (1, 40)], [(2, 50), (1, 40)]),
+        ([receipt(2, "lost_tail", 40, is_put_back=False)], 2, [(2, NO_END), (1, 40)], [(2, 50), (1, 40)]),
+        # Of another log nothing counts here.
+        (
+            [receipt(2, "another_log", 0), receipt(3, "expired", 30)],
+            3,
+            [(3, NO_END), (2, 30)],
+            [(3, 50), (2, 50)],
+        ),
+        # What began later does not count yet.
+        ([receipt(2, "lost_tail", 40, is_put_back=False)], 1, [(1, NO_END)], [(1, 50)]),
+    ],
+)
+def test_what_a_generation_has_of_those_before_it(chain, generation, expected_spans, expected_lost):
+    assert spans(chain, generation) == expected_spans
+    assert lost(chain, generation, 50) == expected_lost
+
+
+@pytest.mark.parametrize(
+    ("chain", "expected"),
+    [
+        ([], []),
+        ([receipt(2, "lost_tail", 40)], []),
+        ([receipt(2, "lost_tail", 40, is_put_back=False)], [Lost(3, 1, 40)]),
+        # The newest one has what those before it did not finish.
+        (
+            [
+                receipt(2, "lost_tail", 40, is_put_back=False),
+                receipt(3, "fine", 45),
+                receipt(4, "lost_tail", 42, is_put_back=False),
+            ],
+            [Lost(3, 3, 42), Lost(3, 2, 42), Lost(3, 1, 40)],
+        ),
+        # Then the topic was made again: the new one lost nothing.
+        ([receipt(2, "lost_tail", 40, is_put_back=False), receipt(3, "another_log", 0)], []),
+    ],
+)
+def test_what_an_earlier_recovery_did_not_finish_is_still_to_be_put_back(chain, expected):
+    fine = Finding(STORED, OnLog(0, 100, b"hash"), "fine", 100)
+    assert losses(chain, 4, [fine]) == expected
+
+
+def test_the_ids_of_the_first_generation_never_change():
+    assert derived_id(Place("llm.frames", 3, 118)) == "905f8ae6-1206-5f8b-9f89-b09c725b7205"
+
+
+def test_an_offset_that_comes_again_is_another_place():
+    ids = {derived_id(Place("llm.frames", 3, 118, generation)) for generation in (1, 2, 3)}
+    assert len(ids) == 3
+    assert read(Record("llm.frames", 3, 118, b"ctx", b'{"type":"LLMRunFrame"}', generation=2)).frame_id in ids
+
+
+def stored_from(logged, partition=3, offset=118, generation=1):
+    return LostFrame(
+        partition,
+        generation,
+        offset,
+        logged.context_id,
+        frame_uuid(logged.frame_id),
+        logged.source,
+        logged.trace_id,
+        logged.record.value,
+    )
+
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+@pytest.mark.parametrize(
+    "value", [b'{"type":"LLMRunFrame"}', b'{ "type":"LLMRunFrame","id":"a"}', b'{"type":"NewsFrame","id":7}']
+)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (),
+        (("ce_source", b"me"),),
+        (("ce_source", b"me"), ("traceparent", f"00-{TRACE}-b7ad6b7169203331-01".encode())),
+    ],
+)
+@pytest.mark.parametrize("generation", [1, 2])
+@pytest.mark.parametrize("was_forwarded", [False, True])
+def test_a_copy_of_a_stored_frame_is_read_as_what_is_stored(value, headers, generation, was_forwarded):
+    original = Record("llm.frames", 3, 118, b"ctx", value, headers, 0, generation)
+    if was_forwarded:
+        sent = forward(Record("llm.frames", 1, 7, b"ctx", value, headers, 0, generation))
+        original = Record("llm.frames", 3, 118, sent.key, sent.value, sent.headers, 0, generation)
+    before = read(original)
+    made = copy("llm.frames", stored_from(before, generation=generation))
+    after = read(Record("llm.frames", 3, 2_000, made.key, made.value, made.headers, 5, 3))
+    assert frame_uuid(after.frame_id) == frame_uuid(before.frame_id)
+    assert (after.context_id, after.frame, after.source, after.trace_id, after.record.value) == (
+        before.context_id,
+        before.frame,
+        before.source,
+        before.trace_id,
+        value,
+    )
+
+
+def test_bytes_that_no_release_reads_any_more_are_left():
+    frame = LostFrame(3, 1, 118, "ctx", UUID(int=1), None, None, b"no frame")
+    assert copy("llm.frames", frame) is None
+
+
+def test_what_happened_is_stored_by_these_names():
+    assert set(changed_log.Happened.__args__) == {"fine", "lost_tail", "expired", "another_log"}
