@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from typing import get_args
 from uuid import UUID
 
 import pytest
@@ -251,4 +252,4 @@ def test_bytes_that_no_release_reads_any_more_are_left():
 
 
 def test_what_happened_is_stored_by_these_names():
-    assert set(changed_log.Happened.__args__) == {"fine", "lost_tail", "expired", "another_log"}
+    assert set(get_args(changed_log.Happened)) == {"fine", "lost_tail", "expired", "another_log"}

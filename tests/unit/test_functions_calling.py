@@ -4,6 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from time import monotonic
 
+from frameledger.context import LLMContext
 from frameledger_services.functions import FunctionCallParams, ResultRefusedError
 from frameledger_services.functions.call_frames import Call
 from frameledger_services.functions.calling import Calling
@@ -64,7 +65,7 @@ async def ended(function, options, *, ledger, handlers, is_async, meanwhile=None
     hands = OnPaper()
 
     def params(call, plan, reporter):
-        return FunctionCallParams("f", "t", {}, None, None, lambda: None, reporter)
+        return FunctionCallParams("f", "t", {}, None, None, LLMContext, reporter)
 
     async def notify(*_): ...
 
