@@ -239,6 +239,28 @@ def test_records_that_were_written_since_the_power_cut_are_read_where_they_lie(
         assert spoken == ["0", "1", "2", "3", "4", "5", "3", *(f"since {number}" for number in range(4))]
 
 
+def test_who_lives_through_the_power_cut_does_not_pass_over_what_was_written_since(machine, cut_road):
+    """Its partition is longer again than what it has read, before it has asked for more."""
+    key = b"living"
+    words = [Raw(key, SAID % b"%d" % number) for number in range(6)]
+    with projector(cut_road.settings) as running:
+        for one in words[:3]:
+            cut_road.publish([one])
+        cut_road.until_idle(running)
+        kept = cut_road.ends()
+        for one in words[3:]:
+            cut_road.publish([one])
+        cut_road.until_idle(running)
+        running.send(signal.SIGSTOP)
+        lose(machine, cut_road, kept)
+        for number in range(8):
+            cut_road.publish([Raw(key, SAID % b"since %d" % number)])
+        running.send(signal.SIGCONT)
+        assert running.ended() == 1
+    with psycopg.connect(cut_road.address) as connection:
+        assert value_of(connection, "SELECT count(*) FROM frames WHERE context_id = 'living'") == 6
+
+
 def test_a_log_that_loses_what_was_put_back_gets_it_back_again(machine, cut_road, run):
     key = b"twice"
     words = [Raw(key, SAID % b"%d" % number) for number in range(5)]

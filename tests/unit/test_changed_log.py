@@ -149,6 +149,21 @@ def receipt(generation, happened, begins_at, *, is_put_back=True, through=None):
         # It was lost again, or never put back.
         ([receipt(2, "lost_tail", 40, through=60)], 2, [(2, NO_END), (1, 40)], [(2, 50), (1, 40)]),
         ([receipt(2, "lost_tail", 40, is_put_back=False)], 2, [(2, NO_END), (1, 40)], [(2, 50), (1, 40)]),
+        # The second loss went back behind the first one, and took with it what had been put back then. Of what was put
+        # back after it, some was lost now, whichever generation that is of.
+        (
+            [receipt(2, "lost_tail", 40, through=45), receipt(3, "lost_tail", 30, through=60)],
+            3,
+            [(3, NO_END), (2, 30), (1, 30)],
+            [(3, 50), (2, 30), (1, 30)],
+        ),
+        # The second loss did not come so far back: what lies between is of the second generation.
+        (
+            [receipt(2, "lost_tail", 30, through=35), receipt(3, "lost_tail", 40, through=45)],
+            3,
+            [(3, NO_END), (2, 40), (1, 30)],
+            [(3, 50), (2, 50), (1, 50)],
+        ),
         # Of another log nothing counts here.
         (
             [receipt(2, "another_log", 0), receipt(3, "expired", 30)],
@@ -187,6 +202,12 @@ def test_what_a_generation_has_of_those_before_it(chain, generation, expected_sp
 def test_what_an_earlier_recovery_did_not_finish_is_still_to_be_put_back(chain, expected):
     fine = Finding(STORED, OnLog(0, 100, b"hash"), "fine", 100)
     assert losses(chain, 4, [fine]) == expected
+
+
+def test_what_was_not_finished_is_not_put_back_onto_another_log():
+    unfinished = [receipt(2, "lost_tail", 40, is_put_back=False)]
+    assert losses(unfinished, 2, [Finding(STORED, OnLog(0, 9), "another_log", 0)]) == []
+    assert losses(unfinished, 2, [Finding(STORED, OnLog(130, 500), "expired", 130, 30)]) == [Lost(3, 1, 40)]
 
 
 def test_the_ids_of_the_first_generation_never_change():

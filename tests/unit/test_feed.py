@@ -33,8 +33,10 @@ def soon(monkeypatch):
 class Taking:
     """Takes answers in: at once, or, while `halted`, only as far as `go_on` says."""
 
-    def __init__(self):
+    def __init__(self, feed):
+        self.feed = feed
         self.got = []
+        self.doubted = []
         self.answers = 0
         self.halted = False
         self.fetched = []
@@ -54,6 +56,12 @@ class Taking:
     def go_on(self):
         self._may.release()
 
+    async def doubt(self, offsets):
+        """Nothing was lost, as far as we know: it is read on."""
+        self.doubted.append(offsets)
+        for partition, offset in offsets.items():
+            self.feed.follow(partition, offset)
+
     async def until(self, holds):
         while not holds():
             await self._changed.wait()
@@ -66,11 +74,12 @@ class Taking:
 @asynccontextmanager
 async def reading(brokers, **offsets):
     """A feed that reads, beside it what it brings, and its task. `p3=7` follows partition 3 from 7 on."""
-    feed, taking = Feed(brokers, TOPIC), Taking()
+    feed = Feed(brokers, TOPIC)
+    taking = Taking(feed)
     for name, offset in offsets.items():
         feed.follow(int(name[1:]), offset)
     async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(feed.run(taking))
+        task = tasks.create_task(feed.run(taking, taking.doubt))
         yield feed, taking, task
         task.cancel()
 
@@ -109,10 +118,10 @@ class OverBrokers:
 
     @asynccontextmanager
     async def answer(self):
-        taking = Taking()
+        taking = Taking(self.feed)
         taking.halted = True
         async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(self.feed.run(taking))
+            task = tasks.create_task(self.feed.run(taking, taking.doubt))
             await taking.until(lambda: taking.answers)
             yield taking.fetched
             task.cancel()
@@ -384,6 +393,29 @@ def test_what_two_brokers_answer_while_a_partition_moves_is_read_once(first):
     asyncio.run(run())
 
 
+def test_an_answer_that_comes_when_another_broker_has_led_further_by_now_does_not_lead_back():
+    async def run():
+        brokers = Brokers(TOPIC, {0: 1})
+        brokers.append(0, b"a", b"b")
+        brokers.held = {1: asyncio.Event()}
+        async with reading(brokers, p0=0) as (_, taking, _):
+            await turns()
+            brokers.leaders[0] = 2
+            brokers.append(0, b"c")
+            brokers.tell()
+            await taking.until(lambda: len(taking.got) == 3)
+            brokers.held.pop(1).set()
+            await taking.until(lambda: taking.answers == 2)
+            # The broker that leads it now is asked again.
+            brokers.quiet()
+            await taking.until(lambda: taking.answers == 3)
+            brokers.append(0, b"d")
+            await taking.until(lambda: (0, b"d") in taking.got)
+            assert taking.got == [(0, b"a"), (0, b"b"), (0, b"c"), (0, b"d")]
+
+    asyncio.run(run())
+
+
 def test_what_a_broker_says_that_led_the_partition_once_is_no_error():
     async def run():
         brokers = Brokers(TOPIC, {0: 1})
@@ -458,6 +490,25 @@ def test_a_broker_that_is_away_is_waited_for_and_the_others_go_on():
             seldom(brokers, began, node=1)
             brokers.change(away=set())
             await taking.until(lambda: (0, b"late") in taking.got)
+
+    asyncio.run(run())
+
+
+def test_what_was_read_of_a_broker_that_was_away_is_in_doubt_when_it_answers_again():
+    async def run():
+        brokers = Brokers(TOPIC, {0: 1, 1: 1, 2: 2})
+        brokers.append(0, b"kept", b"lost")
+        async with reading(brokers, p0=0, p1=0, p2=0) as (_, taking, _):
+            await taking.until(lambda: len(taking.got) == 2)
+            brokers.change(away={1})
+            brokers.append(2, b"another's")
+            await taking.until(lambda: len(taking.got) == 3)
+            assert taking.doubted == []
+            brokers.append(0, b"new")
+            brokers.change(away=set())
+            await taking.until(lambda: (0, b"new") in taking.got)
+            # Before any record of it was handed on, and once.
+            assert taking.doubted == [{0: 2, 1: 0}]
 
     asyncio.run(run())
 
@@ -661,11 +712,12 @@ def test_it_ends_wherever_it_is_cancelled_and_nothing_is_left_of_it(trouble, ste
         brokers.append(0, b"a")
         brokers.away = {1} if trouble == "away" else set()
         brokers.errors = {0: NOT_LEADER} if trouble == "not the leader" else {}
-        feed, taking = Feed(brokers, TOPIC), Taking()
+        feed = Feed(brokers, TOPIC)
+        taking = Taking(feed)
         taking.halted = trouble == "halted"
         feed.follow(0, 0)
         feed.follow(1, 0)
-        task = asyncio.create_task(feed.run(taking))
+        task = asyncio.create_task(feed.run(taking, taking.doubt))
         await turns(steps)
         task.cancel()
         async with asyncio.timeout(20):

@@ -213,7 +213,8 @@ def _place(settings: Settings, written: str) -> Place:
     match = _WHERE.fullmatch(written)
     if match is None:
         raise typer.BadParameter(
-            f"{written!r} is not PARTITION:OFFSET, like 3:118", param_hint="PARTITION:OFFSET"
+            f"{written!r} is not PARTITION:OFFSET, like 3:118, nor GENERATION:PARTITION:OFFSET, like 2:3:118",
+            param_hint="PARTITION:OFFSET",
         )
     generation, partition, offset = (int(number or FIRST_GENERATION) for number in match.groups())
     if max(generation, partition) >= 2**31 or offset >= 2**63:

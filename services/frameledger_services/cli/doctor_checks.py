@@ -129,7 +129,9 @@ async def _of_log(settings: Settings, connection: Connection, frames: Found) -> 
                 if said is not None:
                     yield Finding("same log", "fail", said, partitions.REMEDY)
     except (BrokerError, KafkaError, TimeoutError) as error:
-        yield Finding("same log", "warn", f"The log could not be compared: {error}", "Look again.")
+        # What took too long has no words.
+        why = str(error) or f"no answer ({type(error).__name__})"
+        yield Finding("same log", "warn", f"The log could not be compared: {why}", "Look again.")
 
 
 def _owners(reach: Sequence[Reach], frames: Found | None) -> Finding:

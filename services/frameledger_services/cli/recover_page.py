@@ -37,11 +37,15 @@ def show(examined: Examined) -> None:
             str(one.stored.partition),
             str(one.stored.next_offset),
             f"{one.log.first} to {one.log.end}",
-            _happened(one, examined),
+            _happened(one),
             _remedy(one, examined),
         )
     if table.row_count:
         output.console().print(table)
+    else:
+        typer.echo(
+            "It has all that is stored of the old one: --apply goes on with it where each partition stands."
+        )
 
 
 def _listed(examined: Examined) -> Sequence[Finding]:
@@ -53,7 +57,7 @@ def _listed(examined: Examined) -> Sequence[Finding]:
     ]
 
 
-def _happened(one: Finding, examined: Examined) -> str:
+def _happened(one: Finding) -> str:
     match one.happened:
         case "lost_tail":
             return f"Kafka lost what was stored from {one.begins_at} on{_since(one)}."

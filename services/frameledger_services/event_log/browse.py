@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -16,6 +17,9 @@ from frameledger_services.settings import Settings
 
 AT_ONCE = 1_000
 LOOK_MS = 500
+
+SILENT_SECONDS = 30.0
+"""How long a broker that has more may give nothing of it."""
 
 
 async def last_records(
@@ -56,8 +60,9 @@ async def records_from(settings: Settings, place: Place) -> list[Record]:
 async def records_between(settings: Settings, place: Place, end: int | None) -> AsyncGenerator[Record, None]:
     """The records of a partition from this place on and below an offset, in order; its present end if none is given.
 
-    Raises `BrokerError` when the broker does not give them.
+    Raises `BrokerError` when the broker does not give them, or gives nothing for `SILENT_SECONDS`.
     """
+    now = asyncio.get_running_loop().time
     partition = TopicPartition(place.topic, place.partition)
     reader = consumer(settings, name="frameledger-browse")
     try:
@@ -66,7 +71,15 @@ async def records_between(settings: Settings, place: Place, end: int | None) -> 
         if end is None:
             end = int((await reader.end_offsets([partition]))[partition])
         reader.seek(partition, place.offset)
-        while await reader.position(partition) < end:
+        reached, since = place.offset, now()
+        while (position := await reader.position(partition)) < end:
+            if position > reached:
+                reached, since = position, now()
+            elif now() - since > SILENT_SECONDS:
+                raise BrokerError(
+                    f"The broker gives nothing of {place.topic}/{place.partition} from {position} on, and it ends at "
+                    f"{end}. Look whether it is there: `frameledger doctor`."
+                )
             for record in await _next(reader):
                 if record.offset < end:
                     yield record

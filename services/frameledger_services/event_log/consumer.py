@@ -1,6 +1,6 @@
 """How every consumer of ours is made, and what it hands on: records of `frameledger.record`.
 
-The four names of aiokafka that whoever follows a topic in a group needs are handed on too.
+The three names of aiokafka that whoever follows a topic in a group needs are handed on too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.consumer import fetcher
-from aiokafka.errors import KafkaError, NoOffsetForPartitionError
+from aiokafka.errors import KafkaError
 
 from frameledger.record import Record
 from frameledger_services import access
@@ -21,7 +21,6 @@ from frameledger_services.settings import Settings
 __all__ = [
     "ConsumerRebalanceListener",
     "KafkaError",
-    "NoOffsetForPartitionError",
     "TopicPartition",
     "consumer",
     "to_record",

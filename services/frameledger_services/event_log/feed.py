@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -39,6 +39,8 @@ class _Followed:
 
     partition: int
     offset: int
+    is_in_doubt: bool = False
+    """Whether its broker did not answer since it was looked at: it may have lost what was read."""
 
 
 class Fetched:
@@ -90,6 +92,23 @@ class _Batches(PartitionRecords):  # type: ignore[misc]  # aiokafka is untyped, 
 Receive = Callable[[Sequence[Fetched]], Awaitable[None]]
 """Takes in an answer, to its end; returns when there may be another. An answer without anything is told too."""
 
+Doubt = Callable[[Mapping[int, int]], Awaitable[None]]
+"""Hears of partitions, each with the offset that was next, whose broker was away and answers again: with the log that
+we know, or after a power cut with one that lost its newest records and got others in their place. They are not read
+until they are followed anew."""
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What an answer has."""
+
+    fetched: list[Fetched] = field(default_factory=list)
+    doubtful: dict[int, int] = field(default_factory=dict)
+    """Partitions of which this is the first answer since a broker was away, with the offset that was next."""
+
+    is_whole: bool = True
+    """Whether the broker could answer for each partition."""
+
 
 class Feed:
     """The records of some partitions of a topic, from the offsets on that are given.
@@ -102,6 +121,9 @@ class Feed:
         self._client = client._client
         self._topic = topic
         self._followed: dict[int, _Followed] = {}
+        self._silent: set[int] = set()
+        """Brokers that did not answer when they were asked last. That is said once, and not ten times a second."""
+
         self._changed = asyncio.Event()
 
     def follow(self, partition: int, offset: int) -> None:
@@ -116,7 +138,7 @@ class Feed:
     def follows(self, followed: _Followed) -> bool:
         return self._followed.get(followed.partition) is followed
 
-    async def run(self, receive: Receive) -> None:
+    async def run(self, receive: Receive, doubt: Doubt) -> None:
         """Read until cancelled.
 
         A broker that is away is waited for, as is a leader. Raises, in a group, `OffsetOutOfRangeError` for an offset
@@ -132,7 +154,7 @@ class Feed:
                     leaders = {self._leader(partition) for partition in self._followed}
                     for node in leaders:
                         if node is not None and (node not in reading or reading[node].done()):
-                            reading[node] = tasks.create_task(self._read(node, receive))
+                            reading[node] = tasks.create_task(self._read(node, receive, doubt))
                     if None in leaders:
                         await self._look_for_leaders()
                     else:
@@ -140,54 +162,71 @@ class Feed:
         finally:
             cluster.remove_listener(self._leaders_are_known)
 
-    async def _read(self, node: int, receive: Receive) -> None:
+    async def _read(self, node: int, receive: Receive, doubt: Doubt) -> None:
         """Read what a broker leads, for as long as it leads anything."""
         while asked := {
             number: one for number, one in self._followed.items() if self._leader(number) == node
         }:
-            if not await self._ask(node, asked, receive):
+            if not await self._ask(node, asked, receive, doubt):
                 await self._look_for_leaders()
 
-    async def _ask(self, node: int, asked: Mapping[int, _Followed], receive: Receive) -> bool:
+    async def _ask(self, node: int, asked: Mapping[int, _Followed], receive: Receive, doubt: Doubt) -> bool:
         """One request and its answer; whether it is an answer for all that was asked."""
+        offsets = {number: one.offset for number, one in asked.items()}
         try:
-            answer = await self._client.send(node, self._request(asked))
+            answer = await self._client.send(node, self._request(offsets))
         except kafka_errors.KafkaError as error:
             if not error.retriable:
                 raise
-            _log.warning("a broker does not answer", broker=node, reason=str(error), again_in=AGAIN_SECONDS)
+            if node not in self._silent:
+                _log.warning(
+                    "a broker does not answer; it is asked again until it does",
+                    broker=node,
+                    reason=str(error),
+                )
+            self._silent.add(node)
+            for one in asked.values():
+                one.is_in_doubt = True
             return False
-        fetched, is_whole = self._fetched(node, answer, asked)
-        await receive(fetched)
-        return is_whole
+        self._silent.discard(node)
+        read = self._taken_apart(node, answer, asked, offsets)
+        await receive(read.fetched)
+        if read.doubtful:
+            await doubt(read.doubtful)
+        return read.is_whole
 
-    def _request(self, asked: Mapping[int, _Followed]) -> FetchRequest:
-        places = [(number, one.offset, PARTITION_BYTES) for number, one in asked.items()]
+    def _request(self, offsets: Mapping[int, int]) -> FetchRequest:
+        places = [(number, offset, PARTITION_BYTES) for number, offset in offsets.items()]
         return FetchRequest(QUIET_MS, 1, FETCH_BYTES, READ_COMMITTED, [(self._topic, places)], rack_id="")
 
-    def _fetched(self, node: int, answer: Any, asked: Mapping[int, _Followed]) -> tuple[list[Fetched], bool]:
-        """What an answer has of each partition, and whether the broker could answer for each."""
+    def _taken_apart(
+        self, node: int, answer: Any, asked: Mapping[int, _Followed], offsets: Mapping[int, int]
+    ) -> _Answer:
         if answer.API_VERSION >= _WITH_ERROR and answer.error_code:
             raise _error(answer.error_code, self._topic)
-        fetched: list[Fetched] = []
-        is_whole = True
+        read = _Answer()
         for _, partitions in answer.topics:
             for number, error_code, end, *rest, raw in partitions:
                 followed = asked[number]
                 if not self.follows(followed):
                     continue
                 if error_code in _LATER or (error_code and self._leader(number) != node):
-                    is_whole = False
+                    read.is_whole = False
+                elif followed.is_in_doubt:
+                    read.doubtful[number] = followed.offset
+                    self.leave(number)
                 elif error_code:
                     raise _error(error_code, self._shown(followed))
                 elif raw:
                     aborted = rest[2] if answer.API_VERSION >= _WITH_REPLICA else rest[-1]
-                    fetched.append(Fetched(self, followed, self._batches(followed, raw, aborted), end))
+                    # From where it was asked: if another broker has led further by now, this does not lead back.
+                    batches = self._batches(followed, raw, aborted, offsets[number])
+                    read.fetched.append(Fetched(self, followed, batches, end))
                     # The broker gives a large record only to the first partition that it is asked for.
                     self._followed[number] = self._followed.pop(number)
-        return fetched, is_whole
+        return read
 
-    def _batches(self, followed: _Followed, raw: bytes, aborted: Any) -> _Batches:
+    def _batches(self, followed: _Followed, raw: bytes, aborted: Any, offset: int) -> _Batches:
         batches = batches_of(raw)
         if not batches.has_next():
             # By its protocol a broker gives the whole batch. Asking it again would get the same, at once.
@@ -195,7 +234,7 @@ class Feed:
                 f"The broker gave {len(raw)} bytes of {self._shown(followed)}, which are not a whole batch."
             )
         place = TopicPartition(self._topic, followed.partition)
-        return _Batches(place, batches, aborted, followed.offset, None, None, True, READ_COMMITTED)
+        return _Batches(place, batches, aborted, offset, None, None, True, READ_COMMITTED)
 
     def _shown(self, followed: _Followed) -> str:
         return f"{self._topic}/{followed.partition} from {followed.offset} on"

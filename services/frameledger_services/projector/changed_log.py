@@ -110,11 +110,14 @@ async def agreed(
 
 def spans(chain: Sequence[Receipt], generation: int) -> list[tuple[int, int]]:
     """Of which generations a partition's log has records where they were stored: each with the offset below which."""
-    found = [(generation, NO_END)]
+    below = NO_END
+    found = [(generation, below)]
     for began in _backwards(chain, generation):
         if began.happened == "another_log":
             break
-        found.append((began.generation - 1, began.begins_at))
+        # A later generation may have begun before an earlier one did: then its records lie there.
+        below = min(below, began.begins_at)
+        found.append((began.generation - 1, below))
     return found
 
 
@@ -124,11 +127,12 @@ def lost(chain: Sequence[Receipt], generation: int, begins_at: int) -> list[tupl
 
     Copies that were put back earlier count among them if some may have been lost again: one too many does no harm.
     """
-    found = [(generation, begins_at)]
+    since = begins_at
+    found = [(generation, since)]
     for began in _backwards(chain, generation):
         if began.happened == "another_log":
             break
-        since = begins_at
+        # What was put back when it began has frames of all generations before it.
         if began.happened == "lost_tail" and not _stands(began, begins_at):
             since = min(since, began.begins_at)
         found.append((began.generation - 1, since))

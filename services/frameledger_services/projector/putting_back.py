@@ -52,7 +52,7 @@ def losses(receipts: Sequence[Receipt], generation: int, findings: Sequence[Find
         chain = [receipt for receipt in receipts if receipt.partition == partition]
         if one.happened == "lost_tail":
             found += [Lost(partition, *where) for where in lost(chain, generation, one.begins_at)]
-        elif partition in due:
+        elif partition in due and one.happened != "another_log":
             found += _lost_before(receipts, due[partition])
     return found
 
@@ -88,7 +88,12 @@ async def put_back(
     await passing("before noting")
     if due:
         await recovering.note_put_back(
-            connection, topic, [(partition, done[partition], through.get(partition)) for partition in due]
+            connection,
+            topic,
+            [
+                (partition, began.generation, done[partition], through.get(partition))
+                for partition, began in due.items()
+            ],
         )
     await passing("after noting")
     return PutBack(sum(done.values()), unreadable)

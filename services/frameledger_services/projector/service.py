@@ -1,8 +1,8 @@
 """The projector as a service: consumes the frames, stores them in batches, publishes what follows from them.
 
 The consumer group only deals out partitions; how far each was read stands in Postgres, moved in the transaction of
-each batch. A partition that the group gives us is paused until it is taken over (`partitions`), so no record is read
-before its place is known.
+each batch. The group's consumer reads nothing: a partition that the group gives us is read by the `Feed`, from when it
+is taken over (`partitions`), so no record is read before its place is known.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from random import random
 from typing import Any
@@ -206,7 +206,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     async def run(self, stopping: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as tasks:
             beside = [
-                tasks.create_task(self._feed.run(self._ahead.receive)),
+                tasks.create_task(self._feed.run(self._ahead.receive, self._doubt)),
                 tasks.create_task(self._belong()),
             ]
             while not stopping.is_set():
@@ -238,6 +238,12 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         while True:
             await self._client.getmany(timeout_ms=QUIET_MS)
             self._ahead.wake()
+
+    async def _doubt(self, offsets: Mapping[int, int]) -> None:
+        """The broker of these partitions was away: taken over anew, they show whether their log is still ours."""
+        async with self._between_batches:
+            self._take_anew(offsets)
+        self._ahead.wake()
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         """Called by the consumer before others get them: a batch under way is finished first."""
@@ -302,7 +308,11 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         """After a fence nothing in memory can be trusted: take over anew what the group still gives us."""
         self._was_fenced = True
         self._cache.clear()
-        for partition in moved:
+        self._take_anew(moved)
+
+    def _take_anew(self, partitions: Iterable[int]) -> None:
+        """Have those of these partitions taken over again that the group still gives us."""
+        for partition in partitions:
             self._let_go(partition)
             if TopicPartition(self._topics.frames, partition) in self._client.assignment():
                 self._to_take.add(partition)

@@ -210,17 +210,20 @@ async def write_receipts(
 
 
 async def note_put_back(
-    connection: Connection, topic: str, put_back: Sequence[tuple[int, int, int | None]]
+    connection: Connection, topic: str, put_back: Sequence[tuple[int, int, int, int | None]]
 ) -> None:
-    """Note that everything is on the log again that these partitions had lost, given as partition, number of frames
-    and the highest offset of one of them: for this recovery, and for those before it that did not come so far."""
+    """Note that everything is on the log again that these partitions had lost, given as partition, generation, number
+    of frames and the highest offset of one of them: when that generation began, and when those before it did."""
     async with connection.cursor() as cursor:
         await cursor.executemany(
             """
             UPDATE recoveries SET put_back_at = clock_timestamp(), put_back = %s, put_back_through = %s
-            WHERE topic = %s AND partition = %s AND happened = 'lost_tail' AND put_back_at IS NULL
+            WHERE topic = %s AND partition = %s AND generation <= %s AND happened = 'lost_tail' AND put_back_at IS NULL
             """,
-            [(count, through, topic, partition) for partition, count, through in put_back],
+            [
+                (count, through, topic, partition, generation)
+                for partition, generation, count, through in put_back
+            ],
         )
 
 
