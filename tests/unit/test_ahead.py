@@ -145,6 +145,14 @@ async def test_an_answer_is_received_when_a_batch_was_taken_since_its_last_look_
 
 
 @running
+async def test_where_much_waits_there_may_be_more_at_once():
+    world = World(reading_ahead.ENOUGH_RECORDS)
+    async with world.receiving() as (task,):
+        await turns()
+        assert task.done()
+
+
+@running
 async def test_nobody_waits_for_a_batch_that_was_taken_as_soon_as_it_was_there():
     world = World(1)
     async with world.receiving() as (task,):

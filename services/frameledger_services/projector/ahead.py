@@ -22,6 +22,9 @@ AT_ONCE = 200
 FIRST = 1
 """The generation that records have unless somebody says otherwise."""
 
+ENOUGH_RECORDS = 1_000
+"""With so many waiting the broker is asked for more at once: there is a backlog, and nobody waits for the last."""
+
 AHEAD_RECORDS = 4_000
 AHEAD_BYTES = 8 * 1024 * 1024
 """What may wait here decoded, whichever is less; a look that was begun when there was less is finished."""
@@ -64,8 +67,8 @@ class Ahead:
         self._taken = asyncio.Event()
 
     async def receive(self, fetched: Sequence[Fetched]) -> None:
-        """Take an answer in. Returns when it was read to its end, and a batch that was taken since is on its way to the
-        database.
+        """Take an answer in. Returns when it was read to its end, and either much of it waits or a batch that was taken
+        since is on its way to the database.
 
         Asking for more takes as long as the fold, and what comes in the meantime comes with the next answer. So the
         batch goes first, and the broker is asked while the database is busy.
@@ -78,7 +81,7 @@ class Ahead:
             await asyncio.sleep(0)
             while self._records >= AHEAD_RECORDS or self._size >= AHEAD_BYTES:
                 await self._until_taken()
-        if self._looks:
+        if self._looks and self._records < ENOUGH_RECORDS:
             await self._until_taken()
 
     async def some(self) -> None:
