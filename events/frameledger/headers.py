@@ -43,6 +43,10 @@ _UUID = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PLACE = re.compile(rb"([a-zA-Z0-9._-]{1,249}):(\d{1,9}):(\d{1,9}):(\d{1,18})")
 
 
+FIRST_GENERATION = 1
+"""Of every topic, until `recover` begins the next."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a record lies. A `generation` of a topic lasts as long as its offsets count on: when the log lost
@@ -51,7 +55,7 @@ class Place:
     topic: str
     partition: int
     offset: int
-    generation: int = 1
+    generation: int = FIRST_GENERATION
 
     def __str__(self) -> str:
         return f"{self.topic}:{self.generation}:{self.partition}:{self.offset}"

@@ -12,6 +12,7 @@ from frameledger.decoding import MAX_VALUE_BYTES, decode
 from frameledger.frames import AnyFrame, encode_frame
 from frameledger.headers import (
     ENCRYPTION,
+    FIRST_GENERATION,
     FORWARDED_FROM,
     Headers,
     Place,
@@ -24,6 +25,7 @@ from frameledger.headers import (
 from frameledger.ids import ContextId, FrameId
 
 __all__ = [
+    "FIRST_GENERATION",
     "MAX_KEY_BYTES",
     "MAX_VALUE_BYTES",
     "DecodeError",
@@ -56,7 +58,7 @@ class Record:
     value: bytes | None
     headers: Headers = ()
     timestamp_ms: int | None = None
-    generation: int = 1
+    generation: int = FIRST_GENERATION
     """The topic's generation, by the account of whoever reads it: see `Place`. The broker does not know."""
 
 
@@ -126,7 +128,7 @@ def derived_id(place: Place) -> FrameId:
     publisher wrote, with the generation behind the topic if it is not the first: an offset that comes again is
     another place. A copy has the id of its original."""
     where = f"{place.partition}:{place.offset}"
-    topic = place.topic if place.generation == 1 else f"{place.topic}:{place.generation}"
+    topic = place.topic if place.generation == FIRST_GENERATION else f"{place.topic}:{place.generation}"
     return FrameId(str(uuid5(DERIVED_IDS, f"{topic}:{where}")))
 
 

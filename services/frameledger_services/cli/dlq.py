@@ -17,7 +17,7 @@ import typer
 from psycopg import AsyncConnection
 from rich.table import Table
 
-from frameledger.record import Outgoing, Place
+from frameledger.record import FIRST_GENERATION, Outgoing, Place
 from frameledger_services import access
 from frameledger_services.cli import asking, context_page, failures, output, rejected_page
 from frameledger_services.client import DatabaseError
@@ -28,7 +28,6 @@ from frameledger_services.store import reading, retrying, schema
 from frameledger_services.store.batch import headers_from_json
 from frameledger_services.store.reading import Rejected
 
-FIRST_GENERATION = 1
 _WHERE = re.compile(r"(?:(\d{1,10}):)?(\d{1,10}):(\d{1,19})", re.ASCII)
 
 commands = typer.Typer(name="dlq", no_args_is_help=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from frameledger.record import FIRST_GENERATION
 from frameledger_services.store.batch import headers_from_json
 from frameledger_services.store.reading import Rejected
 
@@ -16,7 +17,7 @@ BYTES_A_LINE = 16
 
 def lines(one: Rejected) -> Iterator[str]:
     """Line by line; nothing of it can control a terminal."""
-    generation = "" if one.generation == 1 else f", generation {one.generation}"
+    generation = "" if one.generation == FIRST_GENERATION else f", generation {one.generation}"
     yield f"where     {one.topic}, partition {one.partition}, offset {one.offset}{generation}"
     yield f"logged    {_time(one.logged_at) or 'unknown'}"
     yield f"set aside {_time(one.recorded_at)}"

@@ -11,16 +11,13 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from frameledger.record import Record
+from frameledger.record import FIRST_GENERATION, Record
 from frameledger_services.projector.batches import Owned
 from frameledger_services.projector.deadline import deadline
 from frameledger_services.projector.folding import Found, decoded
 
 AT_ONCE = 200
 """Records of one look; the decoding of more would keep the batch under way from going on when it is answered."""
-
-FIRST = 1
-"""The generation that records have unless somebody says otherwise."""
 
 ENOUGH_RECORDS = 1_000
 """With so many waiting the broker is asked for more at once: there is a backlog, and nobody waits for the last."""
@@ -124,7 +121,7 @@ class Ahead:
                 records = one.some(room)
                 if records is None:
                     break
-                if owned.generation != FIRST:
+                if owned.generation != FIRST_GENERATION:
                     records = [replace(record, generation=owned.generation) for record in records]
                 self._add(look, records)
                 owned.end_offset = one.end

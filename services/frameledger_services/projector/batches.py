@@ -20,7 +20,7 @@ from psycopg import AsyncConnection, errors
 
 from frameledger import stored
 from frameledger.ids import ContextId
-from frameledger.record import LoggedFrame, Record, decode
+from frameledger.record import FIRST_GENERATION, LoggedFrame, Record, decode
 from frameledger_services.projector.cache import HeadCache
 from frameledger_services.projector.deadline import deadline
 from frameledger_services.projector.folding import (
@@ -64,7 +64,7 @@ class Owned:
     epoch: int
     next_offset: int
     end_offset: int | None = None
-    generation: int = 1
+    generation: int = FIRST_GENERATION
 
 
 class FencedError(Exception):

@@ -9,6 +9,8 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
+from frameledger.record import FIRST_GENERATION
+
 Connection = AsyncConnection[Any]
 
 PROJECTION = "contexts"
@@ -47,7 +49,7 @@ class Progress:
     last_offset: int | None = None
     last_hash: bytes | None = None
     last_logged_at: datetime | None = None
-    generation: int = 1
+    generation: int = FIRST_GENERATION
 
 
 def announcement(topic: str, offsets: Mapping[int, int]) -> str:
