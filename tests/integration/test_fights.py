@@ -16,6 +16,7 @@ from frameledger_services.embedded import kafka as embedded_kafka
 from frameledger_services.embedded import postgres as embedded_postgres
 from frameledger_services.embedded.ports import choose
 from frameledger_services.projector import service
+from frameledger_services.projector.announcing import Announcer
 from frameledger_services.projector.relay import Relay
 from frameledger_services.store import copying, projections, schema
 
@@ -243,8 +244,10 @@ async def project_in_memory(database, log, passing, *, looks):
     ):
         copying.prepare(connection)
         group, feed = Group(TOPIC, PARTITIONS), Feed(log.records)
-        relay = Relay(relaying, TOPICS.frames, send, passing)
-        projector = service._Projector(group, feed, connection, relay, Looked(log.records), TOPICS, passing)
+        relay, announcer = Relay(relaying, send, passing), Announcer(relaying, TOPIC)
+        projector = service._Projector(
+            group, feed, connection, relay, announcer, Looked(log.records), TOPICS, passing
+        )
         await projector.on_partitions_assigned(group.assignment())
         await projector._take_over()
         for _ in range(looks):

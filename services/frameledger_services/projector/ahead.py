@@ -100,6 +100,11 @@ class Ahead:
         self._taken.set()
         return taken
 
+    @property
+    def waits(self) -> bool:
+        """Whether there is something that was read and not taken yet."""
+        return bool(self._looks)
+
     def wake(self) -> None:
         """Have who waits for a look go on: there is something else to be done."""
         self._arrived.set()

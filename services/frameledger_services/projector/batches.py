@@ -338,6 +338,7 @@ def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
         parked_version=row["parked_version"],
         parked_error=row["parked_error"],
         stored=True,
+        saved_version=row["state_version"],
     )
     refold(head, (decode(payload) for payload in found.unfolded))
     run = head.state.runs.open

@@ -8,9 +8,8 @@ asks once; a forwarded copy has its original's id, so it is folded once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from itertools import groupby
-from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -20,7 +19,6 @@ from frameledger.record import Outgoing
 from frameledger_services.event_log.producer import Producer, TooLargeError
 from frameledger_services.projector.rows import OutboxRow
 from frameledger_services.store import batch as statements
-from frameledger_services.store import projections
 
 Send = Callable[[Sequence[OutboxRow]], Awaitable[list[OutboxRow]]]
 """Publishes rows in their order; returns when the broker has acknowledged them, with those that no topic can take."""
@@ -33,26 +31,21 @@ _log = structlog.get_logger("projector")
 class Relay:
     """Sends and removes rows in the background, in the order in which they were handed over."""
 
-    def __init__(
-        self, connection: Connection, topic: str, send: Send, passing: Callable[[str], Awaitable[None]]
-    ) -> None:
+    def __init__(self, connection: Connection, send: Send, passing: Callable[[str], Awaitable[None]]) -> None:
         self._connection = connection
-        self._topic = topic
         self._send = send
         self._passing = passing
         self._waiting: list[OutboxRow] = []
-        self._offsets: dict[int, int] = {}
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def hand_over(self, rows: Iterable[OutboxRow], offsets: Mapping[int, int] = MappingProxyType({})) -> None:
-        """A batch was committed, up to these offsets of its partitions: announce it, and publish what it left in the
-        outbox. Never blocks."""
-        self._waiting += rows
-        self._offsets |= offsets
-        self._idle.clear()
-        self._wake.set()
+    def hand_over(self, rows: Collection[OutboxRow]) -> None:
+        """A batch was committed: publish what it left in the outbox. Never blocks."""
+        if rows:
+            self._waiting += rows
+            self._idle.clear()
+            self._wake.set()
 
     async def drained(self) -> None:
         """Returns when everything that was handed over is sent and removed."""
@@ -64,23 +57,13 @@ class Relay:
             await self._wake.wait()
             self._wake.clear()
             rows, self._waiting = self._waiting, []
-            offsets, self._offsets = self._offsets, {}
-            async with asyncio.TaskGroup() as tasks:
-                # Whoever waits for an effect does not wait for this too.
-                tasks.create_task(self._announce(offsets))
-                too_large: list[OutboxRow] = []
-                if rows:
-                    await self._passing("before send")
-                    too_large = await self._send(rows)
-                    await self._passing("after send")
-            if rows:
-                await self._remove(rows, too_large)
-                await self._passing("after removal")
+            await self._passing("before send")
+            too_large = await self._send(rows)
+            await self._passing("after send")
+            await self._remove(rows, too_large)
+            await self._passing("after removal")
             if not self._waiting:
                 self._idle.set()
-
-    async def _announce(self, offsets: Mapping[int, int]) -> None:
-        await self._connection.execute(projections.announcement(self._topic, offsets))
 
     async def _remove(self, rows: Sequence[OutboxRow], too_large: Sequence[OutboxRow]) -> None:
         """Remove what is on Kafka, and what can never be: that is kept among the rejected frames."""

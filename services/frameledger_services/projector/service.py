@@ -33,6 +33,7 @@ from frameledger_services.event_log.producer import Producer, PublishError
 from frameledger_services.event_log.topics import Topics as TopicNames
 from frameledger_services.projector import partitions
 from frameledger_services.projector.ahead import Ahead, Look
+from frameledger_services.projector.announcing import Announcer
 from frameledger_services.projector.batches import Batches, FencedError, Owned, Step, Topics, nobody_listens
 from frameledger_services.projector.cache import HeadCache
 from frameledger_services.projector.folding import Found, effect_topics
@@ -150,19 +151,22 @@ async def _project(settings: Settings, stopping: asyncio.Event, passing: Step) -
             partitions=found[names.frames].partitions,
         )
         client = consumer(settings, group=f"{settings.topic_prefix}projector", name="frameledger-projector")
-        relay = Relay(relay_connection, names.frames, sending(producer), passing)
+        relay = Relay(relay_connection, sending(producer), passing)
+        announcer = Announcer(relay_connection, names.frames)
         feed = Feed(client, names.frames)
-        projector = _Projector(client, feed, batches_connection, relay, log, topics, passing)
+        projector = _Projector(client, feed, batches_connection, relay, announcer, log, topics, passing)
         client.subscribe([names.frames], listener=projector)
         await client.start()
         stack.push_async_callback(client.stop)
         stack.push_async_exit(projector.leave)
         async with asyncio.TaskGroup() as tasks:
-            relaying = tasks.create_task(relay.run())
+            beside = [tasks.create_task(relay.run()), tasks.create_task(announcer.run())]
             await projector.run(stopping)
             async with asyncio.timeout(DRAIN_SECONDS):
                 await relay.drained()
-            relaying.cancel()
+                await announcer.finished()
+            for task in beside:
+                task.cancel()
 
 
 class KillerError(Exception):
@@ -183,6 +187,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         feed: Feed,
         connection: AsyncConnection[Any],
         relay: Relay,
+        announcer: Announcer,
         log: partitions.Log,
         topics: Topics,
         passing: Step,
@@ -191,6 +196,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         self._feed = feed
         self._connection = connection
         self._relay = relay
+        self._announcer = announcer
         self._log = log
         self._topics = topics
         self._cache = HeadCache()
@@ -277,20 +283,20 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
                 )
             self._feed.follow(partition, taken.owned.next_offset)
             left = await left_behind(self._connection, self._topics.frames, [partition])
-            if left:
-                self._relay.hand_over(left)
+            self._relay.hand_over(left)
 
     async def _store(self, look: Look) -> None:
         # What was read again for nothing but its marker may be stored by now.
         ends = {one: end for one, end in look.ends.items() if end > self._owned[one].next_offset}
         for chunk, positions in _chunks(look.found, ends, self._careful):
             try:
-                self._relay.hand_over(await self._store_chunk(chunk, positions), positions)
+                self._relay.hand_over(await self._store_chunk(chunk, positions))
             except FencedError as fenced:
                 _log.warning("fenced", partitions=sorted(fenced.partitions))
                 # All of them: the consumer is past the records of the batches that do not come any more.
                 self._retreat(set(ends))
                 return
+            self._announcer.announce(positions, more=self._ahead.waits)
         for partition in ends:
             self._careful.pop(partition, None)
 

@@ -14,8 +14,12 @@ from frameledger_services.store import tables, together
 from frameledger_services.store.batch import Added, Changed, Connection, headers_as_json
 from frameledger_services.store.projections import Progress
 
+FRAMES_BEHIND = 16
+"""A state is stored again after so many frames. Those since are folded again when the head is loaded, which takes as
+long as loading it; a state with every batch would be a fifth of what a batch costs."""
+
 SMALL_TEXT = 4_096
-"""Open text up to so many characters is stored with every batch; a longer one when it has doubled."""
+"""A state with open text of more characters is stored when the text has doubled, however many frames that takes."""
 
 _FRAMES = FrameRow._fields
 _MESSAGES = tuple(name for name in MessageRow.__dataclass_fields__ if name != "inherits")
@@ -147,7 +151,7 @@ def _head_row(head: Head) -> dict[str, Any]:
             "parked_error": head.parked_error,
         }
     text = open_text(state)
-    if not head.stored or text <= SMALL_TEXT or text >= 2 * head.saved_text or text < head.saved_text:
+    if not head.stored or _is_due(head, text):
         head.saved_text, head.saved_version = text, int(state.version)
         row |= {
             "state_version": state.version,
@@ -155,3 +159,10 @@ def _head_row(head: Head) -> dict[str, Any]:
             "state": stored.dump(state),
         }
     return row
+
+
+def _is_due(head: Head, text: int) -> bool:
+    """Whether the state is stored again, which has so much open text."""
+    if text <= SMALL_TEXT:
+        return head.saved_text > SMALL_TEXT or head.state.version - head.saved_version >= FRAMES_BEHIND
+    return text >= 2 * head.saved_text or text < head.saved_text

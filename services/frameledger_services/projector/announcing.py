@@ -1,0 +1,56 @@
+"""Telling who listens how far the tables are, after the commit of a batch.
+
+Nobody relies on it: who misses it looks by himself, a little later. So if the process dies before it, nothing is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger_services.store import projections
+
+OFTEN_SECONDS = 0.01
+"""While batches follow each other, one announcement in this time says where they all are. One for each would take as
+much of the processors as an eighth of the whole road: it wakes every process that listens."""
+
+
+class Announcer:
+    """Announces in the background, so that no batch waits for it."""
+
+    def __init__(self, connection: AsyncConnection[Any], topic: str) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._offsets: dict[int, int] = {}
+        self._last = float("-inf")
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def announce(self, offsets: Mapping[int, int], *, more: bool) -> None:
+        """Partitions were read up to here. With `more` another batch follows at once, and this may wait for it."""
+        self._offsets |= offsets
+        self._idle.clear()
+        if not more or asyncio.get_running_loop().time() - self._last >= OFTEN_SECONDS:
+            self._wake.set()
+
+    async def finished(self) -> None:
+        """Returns when everything is announced, also what waits for another batch."""
+        if not self._idle.is_set():
+            self._wake.set()
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """Work until cancelled. Raises what the database raises."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            offsets, self._offsets = self._offsets, {}
+            self._last = loop.time()
+            await self._connection.execute(projections.announcement(self._topic, offsets))
+            if not self._offsets:
+                self._idle.set()

@@ -1,0 +1,83 @@
+"""What is announced of the batches, and how often, with a connection that writes down what it is asked."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from tests.turns import turns
+
+from frameledger_services.projector import announcing
+from frameledger_services.projector.announcing import Announcer
+
+
+class Connection:
+    def __init__(self):
+        self.said = []
+
+    async def execute(self, statement):
+        self.said.append(statement)
+
+
+@asynccontextmanager
+async def announcer():
+    connection = Connection()
+    made = Announcer(connection, "frames")
+    task = asyncio.create_task(made.run())
+    yield made, connection.said
+    task.cancel()
+
+
+def test_a_batch_that_nothing_follows_is_announced_at_once():
+    async def run():
+        async with announcer() as (one, said):
+            for offset in (1, 2, 3):
+                one.announce({0: offset}, more=False)
+                await turns(3)
+            assert said == [f"NOTIFY frameledger_projected, 'frames 0:{offset}'" for offset in (1, 2, 3)]
+
+    asyncio.run(run())
+
+
+def test_of_batches_that_follow_each_other_the_first_is_announced_and_then_all_at_once(monkeypatch):
+    monkeypatch.setattr(announcing, "OFTEN_SECONDS", 3600.0)
+
+    async def run():
+        async with announcer() as (one, said):
+            for offset in range(1, 50):
+                one.announce({0: offset, offset % 3 + 1: offset}, more=True)
+                await turns(3)
+            assert said == ["NOTIFY frameledger_projected, 'frames 0:1 2:1'"]
+            one.announce({0: 50}, more=False)
+            await turns(3)
+            assert said[1:] == ["NOTIFY frameledger_projected, 'frames 0:50 3:47 1:48 2:49'"]
+
+    asyncio.run(run())
+
+
+def test_while_they_follow_each_other_for_long_it_is_said_now_and_then(monkeypatch):
+    monkeypatch.setattr(announcing, "OFTEN_SECONDS", 0.0)
+
+    async def run():
+        async with announcer() as (one, said):
+            for offset in (1, 2):
+                one.announce({0: offset}, more=True)
+                await turns(3)
+            assert len(said) == 2
+
+    asyncio.run(run())
+
+
+def test_it_is_not_finished_before_the_last_is_announced(monkeypatch):
+    monkeypatch.setattr(announcing, "OFTEN_SECONDS", 3600.0)
+
+    async def run():
+        async with announcer() as (one, said):
+            await one.finished()
+            for offset in (6, 7):
+                one.announce({0: offset}, more=True)
+                await turns(3)
+            assert said == ["NOTIFY frameledger_projected, 'frames 0:6'"]
+            for _ in range(2):
+                await one.finished()
+                assert said[1:] == ["NOTIFY frameledger_projected, 'frames 0:7'"]
+
+    asyncio.run(run())
