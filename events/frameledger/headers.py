@@ -5,10 +5,10 @@ counts as absent: headers never make a frame unreadable. Of several with one nam
 """
 
 import re
-from dataclasses import dataclass
 
 from frameledger.frames import Frame
 from frameledger.ids import ContextId
+from frameledger.values import value
 
 Headers = tuple[tuple[str, bytes | None], ...]
 """In the order of the log. Kafka allows a name to be repeated and a value to be null."""
@@ -47,7 +47,7 @@ FIRST_GENERATION = 1
 """Of every topic, until `recover` begins the next."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Place:
     """Where a record lies. A `generation` of a topic lasts as long as its offsets count on: when the log lost
     records or was made anew, the next one begins (`frameledger recover`), and offsets come again in it."""
@@ -71,16 +71,15 @@ def headers_for(
     CloudEvents asks for. A `traceparent` is passed on as it is. Raises ValueError for text that UTF-8 has
     no form for.
     """
-    text = [
-        (CE_SPECVERSION, "1.0"),
-        (CE_ID, frame.id),
-        (CE_TYPE, frame.type),
-        (CE_SOURCE, source),
-        (CE_SUBJECT, context_id),
-        (CE_TIME, frame.produced_at if _RFC3339.fullmatch(frame.produced_at or "") else None),
-        (TRACEPARENT, traceparent),
-    ]
-    return tuple((name, value.encode()) for name, value in text if value is not None)
+    headers = [(CE_SPECVERSION, b"1.0")]
+    if frame.id is not None:
+        headers.append((CE_ID, frame.id.encode()))
+    headers += ((CE_TYPE, frame.type.encode()), (CE_SOURCE, source.encode()), (CE_SUBJECT, context_id.encode()))
+    if frame.produced_at is not None and _RFC3339.fullmatch(frame.produced_at):
+        headers.append((CE_TIME, frame.produced_at.encode()))
+    if traceparent is not None:
+        headers.append((TRACEPARENT, traceparent.encode()))
+    return tuple(headers)
 
 
 Named = dict[str, bytes | None]

@@ -3,7 +3,6 @@
 The key is the context id, the value is the frame as JSON, and the headers say for others what is in it.
 """
 
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID, uuid5
 
@@ -23,6 +22,7 @@ from frameledger.headers import (
     trace_id_of,
 )
 from frameledger.ids import ContextId, FrameId
+from frameledger.values import value
 
 __all__ = [
     "FIRST_GENERATION",
@@ -47,7 +47,7 @@ DERIVED_IDS: Final = UUID("ce26d6c9-86cf-4ee7-a379-bcc170f9266b")
 """The namespace of ids that follow from a place on the log. It never changes: stored ids came from it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Record:
     """A record as it lies on the log. Nothing about it is checked. Times are milliseconds since 1970, UTC."""
 
@@ -62,7 +62,7 @@ class Record:
     """The topic's generation, by the account of whoever reads it: see `Place`. The broker does not know."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LoggedFrame:
     """A frame of a context, with where it came from."""
 
@@ -85,7 +85,7 @@ class LoggedFrame:
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outgoing:
     """What a producer is given to publish. The topic, and the partition, which follows from the key, are
     its own."""

@@ -20,7 +20,7 @@ from frameledger.evolve.changes import (
 from frameledger.fold import Conversation, Folding
 from frameledger.partition import partition_for
 from frameledger.record import DecodeError, Record, decode
-from frameledger_services.projector import batches
+from frameledger_services.projector import batches, writing
 from frameledger_services.projector.batches import Batches, FencedError, Owned, Topics
 from frameledger_services.projector.cache import HeadCache
 from frameledger_services.store import copying, projections
@@ -149,6 +149,41 @@ def test_cutting_the_log_otherwise_gives_the_same_rows(make_database, migrated_t
         project(address, histories_interleaved(), sizes=sizes)
         tables.append(dump(address))
     assert tables[0] == tables[1] == tables[2]
+
+
+@pytest.mark.parametrize("cache_bytes", [1, 1 << 20])
+def test_a_stored_state_is_never_far_behind_however_much_is_being_said(database, cache_bytes):
+    """What loading a head folds again: a few frames, or less text than the stored state holds."""
+    log = Log()
+    log.add("ctx", b'{"type":"LLMFullResponseStartFrame"}')
+    for _ in range(150):
+        log.add("ctx", b'{"type":"LLMTextFrame","text":"%s "}' % (b"word" * 20))
+    log.add("ctx", b'{"type":"LLMFullResponseEndFrame"}')
+    for number in range(40):
+        log.add("ctx", b'{"type":"TranscriptionFrame","text":"%d"}' % number)
+    behind = []
+
+    async def run():
+        async with Projecting(database, cache_bytes=cache_bytes) as projecting:
+            for record in log.records:
+                await projecting.store([record])
+                with psycopg.connect(database) as connection:
+                    behind.append(connection.execute(BEHIND).fetchone())
+
+    asyncio.run(run())
+    assert len(behind) == len(log.records)
+    assert max(frames for frames, _, stored_bytes in behind if stored_bytes <= writing.SMALL_TEXT) < 60
+    assert all(frames < writing.FRAMES_BEHIND or text <= 2 * size for frames, text, size in behind)
+    assert all(frames < writing.FRAMES_BEHIND for frames, _, _ in behind[-40:])
+    # Not with every batch: what is said would be written again with every word.
+    assert sum(frames == 0 for frames, _, _ in behind) < len(behind) / writing.FRAMES_BEHIND + 5
+
+
+BEHIND = """
+    SELECT c.version - c.state_version, coalesce(sum(length(f.payload ->> 'text')), 0)::int, octet_length(c.state::text)
+    FROM contexts AS c LEFT JOIN frames AS f ON f.context_id = c.context_id AND f.version > c.state_version
+    GROUP BY c.context_id
+"""
 
 
 def test_every_call_of_every_history_has_the_row_that_its_changes_make(database):

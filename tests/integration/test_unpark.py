@@ -35,7 +35,7 @@ from frameledger.ids import ContextId, Version
 from frameledger.record import Record, decode
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.topics import Topics
-from frameledger_services.projector import folding
+from frameledger_services.projector import folding, loading
 from frameledger_services.projector import unpark as unparking
 from frameledger_services.projector.batches import FencedError
 from frameledger_services.projector.unpark import NotParkedError, unpark
@@ -136,6 +136,30 @@ def test_what_was_parked_reads_as_if_it_had_never_been(
     assert parked_since(database) == {}
     for table, rows in dump(untouched).items():
         assert dump(database)[table] == rows, table
+
+
+def test_what_cannot_be_folded_again_after_a_restart_is_parked_and_reads_as_it_did(database, monkeypatch):
+    """A release whose fold fails at a frame that another one folded, and that the stored state does not know yet."""
+    records = talk(HI, HI, LLMRunFrame(), HI, HI)
+    project(database, records[:4])
+    with psycopg.connect(database, autocommit=True) as connection:
+        before = value_of(connection, "SELECT row_to_json(c)::jsonb FROM contexts AS c")
+        assert before["state_version"] < 3 < before["version"]
+        with monkeypatch.context() as broken:
+            broken.setattr(loading, "evolve", failing_at({"ctx": 3}))
+            project(database, records[4:])
+            done = unparked(database, "ctx")
+            assert (done.folded, done.parked_version) == (0, 5)
+            assert "cannot fold" in done.error
+            assert parked_since(database) == {"ctx": 5}
+        assert value_of(connection, "SELECT version FROM contexts") == 5
+        after = value_of(connection, "SELECT row_to_json(c)::jsonb FROM contexts AS c")
+        moved = {name for name in before if before[name] != after[name]}
+        assert moved == {"version", "chain", "last_at", "parked_version", "parked_at", "parked_error"}
+        assert len(value_of(connection, "SELECT context_at('ctx')")["messages"]) == 3
+
+        assert unparked(database, "ctx").folded == 1
+        assert len(value_of(connection, "SELECT context_at('ctx')")["messages"]) == 4
 
 
 def test_what_comes_after_a_restart_is_parked_like_what_came_before(database, poison):

@@ -27,7 +27,7 @@ class FencedBatches:
 
 def test_a_fence_in_the_first_batch_of_a_fetch_takes_the_others_back_too(monkeypatch):
     feed, relay = Feed(RECORDS), SimpleNamespace(hand_over=None)
-    projector = service._Projector(Group(TOPIC, 2), feed, None, relay, None, TOPICS, nobody_listens)
+    projector = service._Projector(Group(TOPIC, 2), feed, None, relay, None, None, TOPICS, nobody_listens)
     monkeypatch.setattr(projector, "_batches", FencedBatches())
     for number in (0, 1):
         projector._owned[number] = Owned(number, epoch=1, next_offset=0)

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 from psycopg import AsyncConnection, errors
 
-from frameledger import stored
 from frameledger.ids import ContextId
-from frameledger.record import FIRST_GENERATION, LoggedFrame, Record, decode
+from frameledger.record import FIRST_GENERATION, LoggedFrame, Record
 from frameledger_services.projector.cache import HeadCache
 from frameledger_services.projector.deadline import deadline
 from frameledger_services.projector.folding import (
@@ -31,14 +29,13 @@ from frameledger_services.projector.folding import (
     UnfoldableError,
     decoded,
     frame_uuid,
-    refold,
 )
-from frameledger_services.projector.head import Counters, Head
+from frameledger_services.projector.head import Head
+from frameledger_services.projector.loading import load, park
 from frameledger_services.projector.rows import OutboxRow, Rows, at
 from frameledger_services.projector.writing import write, write_at_once
 from frameledger_services.store import heads as head_statements
 from frameledger_services.store import together
-from frameledger_services.store.heads import StoredHead
 from frameledger_services.store.projections import Progress
 
 Connection = AsyncConnection[Any]
@@ -262,11 +259,7 @@ class Batches:
                 missing.append(context_id)
             else:
                 heads[context_id] = head
-        loaded = await head_statements.load(self._connection, missing)
-        for context_id in missing:
-            found = loaded.get(context_id)
-            heads[context_id] = Head.new(context_id) if found is None else loaded_head(context_id, found)
-        return heads
+        return heads | await load(self._connection, missing)
 
 
 def _is_small(batch: Sequence[Decoded]) -> bool:
@@ -310,41 +303,7 @@ def _positions_after(batch: Sequence[Decoded], owned: Mapping[int, Owned]) -> di
 
 def _park_head(folding: Folding, heads: Mapping[str, Head], record: Record, error: str) -> None:
     key = (record.key or b"").decode("utf-8", "replace")
-    head = heads[key]
-    if head.parked_version is None:
-        head.park(error.replace("\x00", ""), datetime.now(UTC))
-
-
-def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
-    """A head as the database has it, with what its stored state does not know yet folded in."""
-    row = found.row
-    head = Head(
-        context_id,
-        stored.load(row["state"].encode()),
-        bytes(row["chain"]),
-        version=row["version"],
-        started_at=row["started_at"],
-        last_at=row["last_at"],
-        counters=Counters(
-            messages=row["message_count"],
-            runs=row["run_count"],
-            calls=row["call_count"],
-            open_calls=row["open_call_count"],
-            interruptions=row["interruption_count"],
-            unknown=row["unknown_count"],
-            duplicates=row["duplicate_count"],
-        ),
-        run_version=row["run_version"],
-        parked_version=row["parked_version"],
-        parked_error=row["parked_error"],
-        stored=True,
-        saved_version=row["state_version"],
-    )
-    refold(head, (decode(payload) for payload in found.unfolded))
-    run = head.state.runs.open
-    if run is not None and row["open_run_texted"]:
-        head.texted_attempt = (run.run_id, int(run.attempt))
-    return head
+    park(heads[key], error)
 
 
 def _is_refused(error: errors.Error) -> bool:

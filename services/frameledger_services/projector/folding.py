@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from hashlib import sha256
 from uuid import UUID, uuid5
 
 import orjson
@@ -70,7 +69,7 @@ class Folding:
         head = self._heads[logged.context_id]
         value = record.value or b""
         frame_id = frame_uuid(logged.frame_id)
-        value_hash = sha256(value).digest()[:8]
+        value_hash = hash(value)
         if self._is_known(head, logged, frame_id, value_hash):
             return
         head.remember(frame_id, value_hash)
@@ -83,28 +82,28 @@ class Folding:
         head.started_at = head.started_at or logged_at
         head.last_at = logged_at
         frame = logged.frame
-        self.rows.frames.append(
-            FrameRow(
-                context_id=head.context_id,
-                version=version,
-                frame_id=frame_id,
-                logged_at=logged_at,
-                produced_at=time_of(frame.produced_at),
-                offset=record.offset,
-                partition=record.partition,
-                type=clean(frame.type),
-                outcome=outcome,
-                reason=reason,
-                run_id=_named(frame, "run_id"),
-                tool_call_id=_named(frame, "tool_call_id"),
-                source=None if logged.source is None else clean(logged.source),
-                trace_id=logged.trace_id,
-                causation_id=None,
-                chain=head.chain,
-                payload=value,
-                generation=record.generation,
-            )
+        # By position: with their names it takes a microsecond more.
+        row = FrameRow(
+            head.context_id,
+            version,
+            frame_id,
+            logged_at,
+            time_of(frame.produced_at),
+            record.offset,
+            record.partition,
+            clean(frame.type),
+            outcome,
+            reason,
+            _named(frame, "run_id"),
+            _named(frame, "tool_call_id"),
+            None if logged.source is None else clean(logged.source),
+            logged.trace_id,
+            None,
+            head.chain,
+            value,
+            record.generation,
         )
+        self.rows.frames.append(row)
 
     def _fold(
         self, record: Record, logged: LoggedFrame, head: Head, logged_at: datetime
@@ -126,7 +125,7 @@ class Folding:
             self.rows.outbox.append(effect_row(effect, place, ordinal, self._effects_topic(effect.effect)))
         return step.outcome, step.reason
 
-    def _is_known(self, head: Head, logged: LoggedFrame, frame_id: UUID, value_hash: bytes) -> bool:
+    def _is_known(self, head: Head, logged: LoggedFrame, frame_id: UUID, value_hash: int) -> bool:
         """Whether the frame's id was folded before: the same frame is counted, another one set aside.
 
         An id that was derived from a place comes again only with a copy: of a record that was forwarded twice, or that
@@ -137,7 +136,7 @@ class Folding:
             stored = self._stored_ids.get((head.context_id, frame_id))
             if stored is None:
                 return False
-            known = sha256(stored).digest()[:8]
+            known = hash(stored)
         if known == value_hash:
             head.counters.duplicates += 1
             if head.version:
@@ -261,12 +260,6 @@ def effect_row(effect: Effect, cause: Place, ordinal: int, to_topic: str) -> Out
         value=orjson.dumps(to_wire(effect)),
         headers=(("ce_id", effect.id.encode()), ("ce_type", effect.effect.encode())),
     )
-
-
-def refold(head: Head, frames: Iterable[AnyFrame]) -> None:
-    """Bring a loaded state up to its head's version, without effects: these frames were stored and reacted to."""
-    for frame in frames:
-        head.state = evolve(head.state, frame).state
 
 
 _home = lru_cache(maxsize=8_192)(partition_for)

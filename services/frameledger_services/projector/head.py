@@ -49,8 +49,9 @@ class Head:
     stored: bool = False
     """Whether `contexts` has a row of it already."""
 
-    saved_version: int = 0
-    """The version that the stored state is of; the frames after it are folded again when the head is loaded."""
+    saved_version: int | None = None
+    """The version that the stored state is of; the frames after it are folded again when the head is loaded. None has
+    it stored with the next batch."""
 
     saved_text: int = 0
     """How long the open texts were when the state was stored last."""
@@ -58,8 +59,8 @@ class Head:
     texted_attempt: tuple[str, int] | None = None
     """The run and attempt of which the first text was seen."""
 
-    recent: OrderedDict[UUID, bytes] = field(default_factory=OrderedDict)
-    """The newest frame ids with 8 bytes of the hash of their values."""
+    recent: OrderedDict[UUID, int] = field(default_factory=OrderedDict)
+    """The newest frame ids with Python's hash of their values, which is another one in the next process."""
 
     @classmethod
     def new(cls, context_id: ContextId) -> Head:
@@ -72,7 +73,7 @@ class Head:
         self.parked_error = error
         self.parked_at = now
 
-    def remember(self, frame_id: UUID, value_hash: bytes) -> None:
+    def remember(self, frame_id: UUID, value_hash: int) -> None:
         self.recent[frame_id] = value_hash
         if len(self.recent) > REMEMBERED_IDS:
             self.recent.popitem(last=False)

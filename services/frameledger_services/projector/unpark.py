@@ -29,9 +29,10 @@ from frameledger.record import Outgoing, Place, outgoing
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.producer import PublishError
 from frameledger_services.event_log.topics import Topics
-from frameledger_services.projector.batches import REFUSED_FOR_ITS_DATA, loaded_head
+from frameledger_services.projector.batches import REFUSED_FOR_ITS_DATA
 from frameledger_services.projector.folding import effect_row, effect_topics
 from frameledger_services.projector.head import Head
+from frameledger_services.projector.loading import BehindError, loaded_head
 from frameledger_services.projector.relay import Send
 from frameledger_services.projector.rows import OutboxRow, Rows, clean
 from frameledger_services.projector.step_rows import write_step
@@ -148,9 +149,15 @@ class _Part:
                     raise NotParkedError(context_id)
                 return True  # somebody else did the rest
             stored = (await head_statements.load(connection, [context_id]))[context_id]
-            self._head = loaded_head(context_id, stored)
-            before, newest = self._head.state, self._head.version
             first = int(stored.row["parked_version"])
+            try:
+                self._head = loaded_head(context_id, stored)
+            except BehindError as behind:
+                self.parked_version, self.error = first, str(behind)
+                return True
+            # From here on it is folded like any other.
+            self._head.parked_version = None
+            before, newest = self._head.state, self._head.version
             frames = await parking.next_frames(
                 connection, context_id, first, limit=FRAMES_AT_ONCE, limit_bytes=BYTES_AT_ONCE
             )
@@ -212,6 +219,7 @@ class _Part:
     async def _write_end(self, newest: int, reached: int) -> None:
         """The head as it is now, what follows from it, and from where on it is parked, if it still is."""
         rows = Rows(outbox=self.outbox)
+        self._head.saved_version = None
         # A loaded head writes no parked columns: they are written here.
         await write(self._connection, rows, [self._head])
         if reached == newest:

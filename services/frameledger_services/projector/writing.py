@@ -127,7 +127,6 @@ def _head_row(head: Head) -> dict[str, Any]:
         "run_version": head.run_version,
         "started_at": head.started_at,
         "last_at": head.last_at,
-        "era": state.place.era,
         "message_count": counters.messages,
         "run_count": counters.runs,
         "call_count": counters.calls,
@@ -135,14 +134,19 @@ def _head_row(head: Head) -> dict[str, Any]:
         "interruption_count": counters.interruptions,
         "unknown_count": counters.unknown,
         "duplicate_count": counters.duplicates,
-        "recording": state.terms.recording,
-        "ended": state.terms.ended,
-        "open_run_id": None if state.runs.open is None else state.runs.open.run_id,
         "chain": head.chain,
-        "turn_opened_version": None if turn is None else turn.opened_version,
-        "turn_waits": None if turn is None else not turn.speaking,
-        "bot_since_version": state.speech.bot_since,
     }
+    if head.parked_version is None or not head.stored:
+        # While it is parked nothing of this changes, and a head that could not be brought up to date does not know it.
+        row |= {
+            "era": state.place.era,
+            "recording": state.terms.recording,
+            "ended": state.terms.ended,
+            "open_run_id": None if state.runs.open is None else state.runs.open.run_id,
+            "turn_opened_version": None if turn is None else turn.opened_version,
+            "turn_waits": None if turn is None else not turn.speaking,
+            "bot_since_version": state.speech.bot_since,
+        }
     if head.parked_at is not None:
         # Of a head that was parked when it was loaded, the row says it already.
         row |= {
@@ -151,7 +155,7 @@ def _head_row(head: Head) -> dict[str, Any]:
             "parked_error": head.parked_error,
         }
     text = open_text(state)
-    if not head.stored or _is_due(head, text):
+    if _is_due(head, text):
         head.saved_text, head.saved_version = text, int(state.version)
         row |= {
             "state_version": state.version,
@@ -163,6 +167,8 @@ def _head_row(head: Head) -> dict[str, Any]:
 
 def _is_due(head: Head, text: int) -> bool:
     """Whether the state is stored again, which has so much open text."""
+    if head.saved_version is None:
+        return True
     if text <= SMALL_TEXT:
         return head.saved_text > SMALL_TEXT or head.state.version - head.saved_version >= FRAMES_BEHIND
     return text >= 2 * head.saved_text or text < head.saved_text

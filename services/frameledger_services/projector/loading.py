@@ -1,0 +1,94 @@
+"""Loading heads: what the database knows of conversations that are not in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger import stored
+from frameledger.decoding import decode
+from frameledger.evolve import evolve
+from frameledger.frames import AnyFrame
+from frameledger.ids import ContextId
+from frameledger_services.projector.head import Counters, Head
+from frameledger_services.store import heads as statements
+from frameledger_services.store.heads import StoredHead
+
+
+async def load(connection: AsyncConnection[Any], context_ids: Sequence[ContextId]) -> dict[str, Head]:
+    """The heads of these conversations, in one query; new ones of those that are not there.
+
+    One that cannot be brought up to date holds nobody up: its conversation is parked.
+    """
+    loaded = await statements.load(connection, context_ids)
+    heads: dict[str, Head] = {}
+    for context_id in context_ids:
+        found = loaded.get(context_id)
+        try:
+            heads[context_id] = Head.new(context_id) if found is None else loaded_head(context_id, found)
+        except BehindError as behind:
+            park(behind.head, str(behind))
+            heads[context_id] = behind.head
+    return heads
+
+
+class BehindError(Exception):
+    """What is stored of a conversation cannot be folded again: the fold of this release has a bug that another did not
+    have. `head` is as far as it came."""
+
+    def __init__(self, head: Head, error: Exception) -> None:
+        super().__init__(
+            f"after version {head.state.version}, which was stored already: {type(error).__name__}: {error}"
+        )
+        self.head = head
+
+
+def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
+    """A head as the database has it, with what its stored state does not know yet folded in. Raises `BehindError` if
+    that fails."""
+    row = found.row
+    head = Head(
+        context_id,
+        stored.load(row["state"].encode()),
+        bytes(row["chain"]),
+        version=row["version"],
+        started_at=row["started_at"],
+        last_at=row["last_at"],
+        counters=Counters(
+            messages=row["message_count"],
+            runs=row["run_count"],
+            calls=row["call_count"],
+            open_calls=row["open_call_count"],
+            interruptions=row["interruption_count"],
+            unknown=row["unknown_count"],
+            duplicates=row["duplicate_count"],
+        ),
+        run_version=row["run_version"],
+        parked_version=row["parked_version"],
+        parked_error=row["parked_error"],
+        stored=True,
+        saved_version=row["state_version"],
+    )
+    try:
+        refold(head, (decode(payload) for payload in found.unfolded))
+    except Exception as error:
+        raise BehindError(head, error) from error
+    run = head.state.runs.open
+    if run is not None and row["open_run_texted"]:
+        head.texted_attempt = (run.run_id, int(run.attempt))
+    return head
+
+
+def refold(head: Head, frames: Iterable[AnyFrame]) -> None:
+    """Bring a loaded state up to its head's version, without effects: these frames were stored and reacted to."""
+    for frame in frames:
+        head.state = evolve(head.state, frame).state
+
+
+def park(head: Head, error: str) -> None:
+    """From the next frame on, frames are stored and not folded. Nothing happens if it is parked already."""
+    if head.parked_version is None:
+        head.park(error.replace("\x00", ""), datetime.now(UTC))
