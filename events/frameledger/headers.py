@@ -74,7 +74,11 @@ def headers_for(
     headers = [(CE_SPECVERSION, b"1.0")]
     if frame.id is not None:
         headers.append((CE_ID, frame.id.encode()))
-    headers += ((CE_TYPE, frame.type.encode()), (CE_SOURCE, source.encode()), (CE_SUBJECT, context_id.encode()))
+    headers += (
+        (CE_TYPE, frame.type.encode()),
+        (CE_SOURCE, source.encode()),
+        (CE_SUBJECT, context_id.encode()),
+    )
     if frame.produced_at is not None and _RFC3339.fullmatch(frame.produced_at):
         headers.append((CE_TIME, frame.produced_at.encode()))
     if traceparent is not None:

@@ -235,10 +235,10 @@ def _reaching(plan: Plan, say: Callable[[str], None]) -> Callable[[str], None]:
 def _wrap(plan: Plan, reach: Callable[[str], None]) -> None:
     send, connect = Sender.send, AIOKafkaConnection.connect
 
-    async def send_and_tell(self: Any, topic: str, partition: int, record: Any) -> Any:
+    async def send_and_tell(self: Any, topic: str, partition: int, record: Any, answered: Any) -> Any:
         kind = json.loads(record.value)["type"]
         reach(f"send {kind}")
-        future = await send(self, topic, partition, record)
+        future = await send(self, topic, partition, record, answered)
         future.add_done_callback(lambda _: reach(f"sent {kind}"))
         return future
 

@@ -26,6 +26,7 @@ from frameledger_services.client import (
     NotVisibleError,
     SyncClient,
 )
+from frameledger_services.client.projected import Projected
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.settings import Settings
 from frameledger_services.store.projections import CHANNEL, PROJECTION
@@ -267,6 +268,33 @@ def test_reading_goes_on_after_the_database_ended_every_connection(readable, dat
         return await client.context("ctx-1")
 
     assert with_client(readable, scenario).version == 8
+
+
+def test_notifications_are_heard_again_after_the_database_ended_the_connection(readable, database):
+    async def heard(projected):
+        signal = projected.signal()
+        with psycopg.connect(database, autocommit=True) as connection:
+            while not signal.done():
+                connection.execute("SELECT pg_notify(%s, 'frames 3:7')", (CHANNEL,))
+                await projected.wait(signal)
+
+    async def scenario():
+        projected = Projected(readable)
+        listening = asyncio.create_task(projected.listen())
+        async with asyncio.timeout(30):
+            await projected.started()
+            await heard(projected)
+            with psycopg.connect(database, autocommit=True) as connection:
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            await heard(projected)
+        assert not listening.done()
+        listening.cancel()
+        await asyncio.wait([listening])
+
+    asyncio.run(scenario())
 
 
 def test_stored_frames_tell_what_became_of_them(readable, database):

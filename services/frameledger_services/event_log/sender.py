@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self
 
@@ -31,7 +32,7 @@ class Sender:
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
-        self._unanswered: set[asyncio.Future[Any]] = set()
+        self._unanswered: dict[asyncio.Future[Any], Callable[[], None]] = {}
 
     @classmethod
     async def start(cls, settings: Settings, name: str) -> Self:
@@ -62,12 +63,18 @@ class Sender:
         """The client of aiokafka, for questions."""
         return self._inner.client
 
-    async def send(self, topic: str, partition: int, record: Outgoing) -> asyncio.Future[Any]:
-        """Take a record, behind those that were taken before; the future is aiokafka's `RecordMetadata`."""
+    async def send(
+        self, topic: str, partition: int, record: Outgoing, answered: Callable[[], None]
+    ) -> asyncio.Future[Any]:
+        """Take a record, behind those that were taken before; the future is aiokafka's `RecordMetadata`.
+
+        `answered` is called once when that is there or never will be. If this raises, it is not called.
+        """
         future: asyncio.Future[Any] = await self._inner.send(
             topic, record.value, key=record.key, partition=partition, headers=list(record.headers)
         )
-        self._unanswered.add(future)
+        self._unanswered[future] = answered
+        # One callback for all that an answer brings about: the loop's work for another takes 1 us.
         future.add_done_callback(self._answered)
         return future
 
@@ -88,10 +95,11 @@ class Sender:
                 future.set_exception(kafka_errors.ProducerClosed())
 
     def _answered(self, future: asyncio.Future[Any]) -> None:
-        self._unanswered.discard(future)
+        answered = self._unanswered.pop(future)
         # Nobody may be waiting any more; the loop would complain of an error that nobody saw.
         if not future.cancelled():
             future.exception()
+        answered()
 
 
 def is_innocent(error: BaseException) -> bool:
