@@ -35,7 +35,7 @@ from frameledger_services.projector.loading import load, park
 from frameledger_services.projector.rows import OutboxRow, Rows, at
 from frameledger_services.projector.writing import write, write_at_once
 from frameledger_services.store import heads as head_statements
-from frameledger_services.store import together
+from frameledger_services.store import moving
 from frameledger_services.store.projections import Progress
 
 Connection = AsyncConnection[Any]
@@ -181,7 +181,7 @@ class Batches:
     async def _write_in_turn(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
         async with self._connection.transaction():
             await self._passing("before lock")
-            _check_held(progress, await together.store(self._connection, self._topics.frames, progress))
+            _check_held(progress, await moving.move(self._connection, self._topics.frames, progress))
             await self._passing("after lock")
             await write(self._connection, rows, heads)
             await self._passing("before commit")

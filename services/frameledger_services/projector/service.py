@@ -94,6 +94,10 @@ SESSION = {
 }
 """What our sessions on the database are set to."""
 
+PREPARED = 250
+"""Statements that a session keeps prepared. Small batches have some hundred forms, and planning one anew takes longer
+than the batch."""
+
 _log = structlog.get_logger("projector")
 
 
@@ -371,6 +375,7 @@ async def _connect(settings: Settings, name: str) -> AsyncConnection[Any]:
         settings, application_name=f"frameledger {name}", options=options, **KEEPALIVE
     )
     connection = await AsyncConnection.connect(address, autocommit=True)
+    connection.prepared_max = PREPARED
     copying.prepare(connection)
     return connection
 

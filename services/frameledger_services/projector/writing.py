@@ -38,6 +38,31 @@ _REJECTED = (
     "headers",
 )
 
+_HEAD = frozenset(
+    {
+        "version",
+        "run_version",
+        "started_at",
+        "last_at",
+        "era",
+        "message_count",
+        "run_count",
+        "call_count",
+        "open_call_count",
+        "interruption_count",
+        "unknown_count",
+        "duplicate_count",
+        "recording",
+        "ended",
+        "open_run_id",
+        "chain",
+        "turn_opened_version",
+        "turn_waits",
+        "bot_since_version",
+    }
+)
+"""What of a head is written with every batch that touches it, unless it is parked."""
+
 _values_of_message = attrgetter(*_MESSAGES)
 
 
@@ -90,7 +115,7 @@ def _writes(rows: Rows, messages: Sequence[MessageRow], heads: Iterable[Head]) -
     for head in heads:
         (known if head.stored else new).append(_head_row(head))
     yield statements.added(tables.contexts, new)
-    yield Changed(tables.contexts, ("context_id",), known)
+    yield Changed(tables.contexts, ("context_id",), known, usual=_HEAD)
 
 
 def _changed(table: Any, key: tuple[str, ...], patches: dict[Any, dict[str, Any]]) -> Changed:

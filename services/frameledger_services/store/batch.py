@@ -39,6 +39,16 @@ class Changed:
     table: Table
     key: tuple[str, ...]
     rows: Sequence[Row]
+    usual: frozenset[str] = frozenset()
+    """Columns that change in nearly every row; the statement is shorter as long as they do in all."""
+
+    @property
+    def update(self) -> str:
+        """The statement that changes the rows, which `recordset.changes` makes its parameter."""
+        always = self.usual if all(self.usual <= row.keys() for row in self.rows) else frozenset()
+        least = len(self.key) + len(always)
+        others = any(len(row) > least for row in self.rows)
+        return recordset.update_of(self.table, self.key, always, others=others)
 
 
 def added(table: Table, rows: Sequence[Row]) -> Added:
@@ -58,8 +68,7 @@ async def add(connection: Connection, rows: Added) -> None:
 async def change(connection: Connection, rows: Changed) -> None:
     """Change rows, in one statement. One that is not there is none."""
     if rows.rows:
-        statement = f"UPDATE {recordset.update_of(rows.table, rows.key)}"
-        await connection.execute(statement, (recordset.changes(rows.table, rows.rows),))
+        await connection.execute(rows.update, (recordset.changes(rows.table, rows.rows),))
 
 
 async def end_messages(
@@ -68,19 +77,22 @@ async def end_messages(
     """End the validity of messages; the run that said each, by context, era and position."""
     if not ended:
         return {}
-    cursor = await connection.execute(ENDING, (recordset.encoded(ENDED, ended),))
+    cursor = await connection.execute(ending(), recordset.parameters(ENDED, ended))
     return {(row[0], row[1], row[2]): row[3] for row in await cursor.fetchall()}
 
 
 ENDED = {"context_id": "text", "era": "int4", "position": "int4", "version": "int8"}
 
-ENDING = f"""
-    UPDATE messages SET valid_to = given.version
-    FROM {recordset.given(ENDED)}
-    WHERE messages.context_id = given.context_id AND messages.era = given.era
-        AND messages.position = given.position AND messages.valid_to = {tables.FOR_EVER}
-    RETURNING messages.context_id, messages.era, messages.position, messages.run_id
-"""
+
+def ending(*, single: bool = False) -> str:
+    """The statement that ends the validity of messages, and says which run said them."""
+    return f"""
+        UPDATE messages SET valid_to = given.version
+        FROM {recordset.given(ENDED, single=single)}
+        WHERE messages.context_id = given.context_id AND messages.era = given.era
+            AND messages.position = given.position AND messages.valid_to = {tables.FOR_EVER}
+        RETURNING messages.context_id, messages.era, messages.position, messages.run_id
+    """
 
 
 async def delete_outbox(connection: Connection, places: Sequence[tuple[str, int, int, int, int]]) -> None:

@@ -1,7 +1,8 @@
-"""Many rows as one parameter: a JSON array that the database takes apart again.
+"""Rows as parameters: many as one, a JSON array that the database takes apart again; a single one as its values.
 
-Cheaper to make than an array for each column, and one statement whatever the number of rows, so that it stays
-prepared. Values of `json` columns travel as the text that they are, inside a string, and come out to the byte.
+The array is cheaper to make than one for each column, and the statement is the same whatever the number of rows, so
+that it stays prepared. Values of `json` columns travel as the text that they are, inside a string, and come out to the
+byte. Of a single row the database has nothing to take apart if each of its values is a parameter.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ COUNTED = {"progress_count"}
 """Columns of which a change says by how much."""
 
 
-def given(columns: Columns) -> str:
-    """What stands behind FROM: rows named `given`, which the parameter holds that `encoded` made."""
+def given(columns: Columns, *, single: bool = False) -> str:
+    """What stands behind FROM: rows named `given`, which are the parameters that `parameters` made."""
+    if single:
+        items = ", ".join(f'%s::{kind} AS "{column}"' for column, kind in columns.items())
+        return f"(SELECT {items}) AS given"
     # As `text`, since the JSON inside of JSON would lose its spaces and could not hold an escaped NUL.
     definitions = ", ".join(
         f'"{column}" {"text" if kind == "json" else kind}' for column, kind in columns.items()
@@ -36,8 +40,20 @@ def value_of(column: str, kind: str) -> str:
     return f'given."{column}"' + ("::json" if kind == "json" else "")
 
 
-def encoded(columns: Columns, rows: Iterable[Sequence[Any]]) -> str:
-    """The parameter for rows given as values in the order of `columns`; JSON as bytes of its text."""
+def parameters(columns: Columns, rows: Sequence[Sequence[Any]], *, single: bool = False) -> list[str | None]:
+    """The parameters of `given` for rows of values in the order of `columns`; JSON as bytes of its text."""
+    return values(columns, rows[0]) if single else [_encoded(columns, rows)]
+
+
+def values(columns: Columns, row: Iterable[Any]) -> list[str | None]:
+    """The parameters for a single row: text, since the type of a parameter must not depend on its value."""
+    return [
+        None if value is None else _WRITTEN.get(kind, str)(value)
+        for kind, value in zip(columns.values(), row, strict=True)
+    ]
+
+
+def _encoded(columns: Columns, rows: Iterable[Sequence[Any]]) -> str:
     written = [(column, _WRITTEN.get(kind)) for column, kind in columns.items()]
     return orjson.dumps(
         [
@@ -57,22 +73,45 @@ def columns_of(table: Table, names: tuple[str, ...]) -> Columns:
     return {str(name): type_name(table, name) for name in names}
 
 
-@lru_cache(maxsize=64)
-def update_of(table: Table, key: tuple[str, ...]) -> str:
-    """What stands behind UPDATE to change rows in what each of them says, found by their key.
+@lru_cache(maxsize=256)
+def update_of(table: Table, key: tuple[str, ...], always: frozenset[str], *, others: bool) -> str:
+    """The statement that changes rows, found by their key: the columns that each of them changes, and perhaps all
+    `others`, in those rows that say so: `changes` of a row is a number whose bits say which.
 
-    It is the same whichever columns change: `changes` of a row is a number whose bits say which.
+    With the others it is the same whichever columns change, and costs for each column that it names.
     """
     columns = columns_of(table, tuple(column.name for column in table.columns))
+    kinds = {column: kind for column, kind in columns.items() if others or column in key or column in always}
     assignments = ", ".join(
-        f'"{column}" = CASE WHEN given.changes & {1 << bit} = 0 THEN "{table.name}"."{column}" ELSE '
-        + (f'"{table.name}"."{column}" + ' if column in COUNTED else "")
-        + f"{value_of(column, kind)} END"
+        _assigned(table, column, kind, None if column in always else 1 << bit)
         for bit, (column, kind) in enumerate(columns.items())
-        if column not in key
+        if column in kinds and column not in key
     )
-    same = " AND ".join(f'"{table.name}"."{column}" = given."{column}"' for column in key)
-    return f'"{table.name}" SET {assignments} FROM {given({**columns, "changes": "int8"})} WHERE {same}'
+    source = given({**kinds, "changes": "int8"} if others else kinds)
+    return f'UPDATE "{table.name}" SET {assignments} FROM {source} WHERE {_same(table, key)}'
+
+
+@lru_cache(maxsize=1_024)
+def update_of_single(table: Table, key: tuple[str, ...], names: tuple[str, ...]) -> str:
+    """The statement that changes a single row, whose `values` are those of the columns `names`."""
+    columns = columns_of(table, names)
+    assignments = ", ".join(
+        _assigned(table, column, kind, None) for column, kind in columns.items() if column not in key
+    )
+    return f'UPDATE "{table.name}" SET {assignments} FROM {given(columns, single=True)} WHERE {_same(table, key)}'
+
+
+def _assigned(table: Table, column: str, kind: str, bit: int | None) -> str:
+    """A column set to what is given; in those rows only whose `changes` have the bit, if there is one."""
+    before = f'"{table.name}"."{column}"'
+    value = (f"{before} + " if column in COUNTED else "") + value_of(column, kind)
+    if bit is not None:
+        value = f"CASE WHEN given.changes & {bit} = 0 THEN {before} ELSE {value} END"
+    return f'"{column}" = {value}'
+
+
+def _same(table: Table, key: tuple[str, ...]) -> str:
+    return " AND ".join(f'"{table.name}"."{column}" = given."{column}"' for column in key)
 
 
 def changes(table: Table, rows: Iterable[Mapping[str, Any]]) -> str:

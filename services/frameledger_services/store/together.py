@@ -2,25 +2,24 @@
 
 A statement by itself is a transaction by itself, so there is nothing between its beginning and its commit at which we
 could die. What it does to the tables is what `batch` does in many statements. It begins, as every batch does, by
-locking the rows of its partitions with the epoch and the offset that it expects; unless it finds all of them, it does
+moving on the rows of its partitions that have the epoch and the offset that it expects; unless those are all, it does
 nothing.
+
+Most of what such a statement costs is the database's making ready for it. So it names no more than it needs; and if no
+table gets more than one row, which is what comes most often, the values of the rows are parameters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
-from psycopg import AsyncRawCursor
+from psycopg import AsyncRawCursor, DataError, errors
 from sqlalchemy import Table
 
-from frameledger_services.store import recordset, tables
-from frameledger_services.store.batch import ENDED, ENDING, Added, Changed, Connection, Ended
-from frameledger_services.store.projections import PROJECTION, Progress
-
-Part = tuple[Table, tuple[str, ...], bool]
-"""A table, with the columns of what is added to it (True) or the key of what is changed in it."""
+from frameledger_services.store import moving, recordset, tables
+from frameledger_services.store.batch import ENDED, Added, Changed, Connection, Ended, ending
+from frameledger_services.store.projections import Progress
 
 
 async def store(
@@ -30,42 +29,90 @@ async def store(
     ended: Sequence[Ended] = (),
     writes: Sequence[Added | Changed] = (),
 ) -> set[int]:
-    """Move the partitions of a batch on, and write it, all or nothing.
+    """Move the partitions of a batch on, and write it, all or nothing. The connection is in no transaction.
 
-    A partition that is missing in the answer belongs to somebody else: its projector is fenced, and nothing was done.
-    Outside of a transaction the answer is the commit. In one, more statements of the batch may follow, and the commit.
-    Raises psycopg's errors, and then nothing was done either.
+    The answer is the commit. A partition that is missing in it belongs to somebody else: its projector is fenced, and
+    nothing was done. Raises psycopg's errors, and then nothing was done either.
     """
-    parts: list[Part] = []
-    parameters = [recordset.encoded(_PROGRESS, map(_values, batch)), topic, topic]
+    writes = [write for write in writes if write.rows]
+    while True:
+        try:
+            return await _store(connection, topic, batch, ended, writes)
+        except errors.DivisionByZero:
+            # The fence of several partitions. It does not say which of them were lost.
+            held = await moving.ours(connection, topic, batch)
+            if len(held) < len(batch):
+                return held
+
+
+async def _store(
+    connection: Connection,
+    topic: str,
+    batch: Sequence[Progress],
+    ended: Sequence[Ended],
+    writes: Sequence[Added | Changed],
+) -> set[int]:
+    if len(ended) <= 1 and all(len(write.rows) == 1 for write in writes):
+        try:
+            return await _execute(connection, topic, batch, ended, writes, single=True)
+        except DataError as error:
+            # Text with NUL, which psycopg does not send. Inside of JSON it is the database that refuses it.
+            if error.sqlstate is not None:
+                raise
+    return await _execute(connection, topic, batch, ended, writes, single=False)
+
+
+async def _execute(
+    connection: Connection,
+    topic: str,
+    batch: Sequence[Progress],
+    ended: Sequence[Ended],
+    writes: Sequence[Added | Changed],
+    *,
+    single: bool,
+) -> set[int]:
+    alone = len(batch) == 1
+    parameters = moving.parameters(topic, batch, single=alone)
+    if not alone:
+        parameters.append(str(len(batch)))
     if ended:
-        parameters.append(recordset.encoded(ENDED, ended))
+        parameters += recordset.parameters(ENDED, ended, single=single)
+    steps = []
     for write in writes:
-        if not write.rows:
-            continue
         if isinstance(write, Added):
-            parts.append((write.table, write.columns, True))
-            parameters.append(recordset.encoded(recordset.columns_of(write.table, write.columns), write.rows))
+            columns = recordset.columns_of(write.table, write.columns)
+            parameters += recordset.parameters(columns, write.rows, single=single)
+            steps.append(_adding(write.table, write.columns, inherits=bool(ended), single=single))
+        elif single:
+            names = tuple(write.rows[0])
+            parameters += recordset.values(recordset.columns_of(write.table, names), write.rows[0].values())
+            steps.append(f"{recordset.update_of_single(write.table, write.key, names)} AND")
         else:
-            parts.append((write.table, write.key, False))
             parameters.append(recordset.changes(write.table, write.rows))
+            steps.append(f"{write.update} AND")
+    statement = _statement(alone, bool(ended), single, tuple(steps))
     # Raw: psycopg would look for placeholders in the long text each time.
     async with AsyncRawCursor(connection) as cursor:
-        await cursor.execute(_statement(bool(ended), tuple(parts)), parameters, prepare=True)
+        await cursor.execute(statement, parameters, prepare=True)
         return {row[0] for row in await cursor.fetchall()}
 
 
-@lru_cache(maxsize=256)
-def _statement(ends: bool, parts: tuple[Part, ...]) -> str:
-    steps = [_FENCE]
+@lru_cache(maxsize=1_024)
+def _statement(alone: bool, ends: bool, single: bool, writes: tuple[str, ...]) -> str:
+    """The statement that does these `writes` if the partitions are ours; each ends where a condition can follow."""
+    steps = f"moved AS ({moving.statement(single=alone)})"
+    if alone:
+        ours = "EXISTS (SELECT FROM moved)"
+    else:
+        # Unless all of them were moved none is to be: the division fails, and with it what was done. To lock and count
+        # them first would cost as much again as to move them.
+        steps += ", fence AS MATERIALIZED (SELECT 1 / (count(*) = %s::int8)::int4 = 1 AS ours FROM moved)"
+        ours = "(SELECT ours FROM fence)"
     if ends:
-        steps.append(f"ended AS ({ENDING.replace('WHERE', f'WHERE {_IF_OURS} AND')})")
-    for number, (table, columns, adds) in enumerate(parts):
-        if adds:
-            steps.append(f"write{number} AS ({_adding(table, columns, ends)})")
-        else:
-            steps.append(f"write{number} AS (UPDATE {recordset.update_of(table, columns)} AND {_IF_OURS})")
-    return _numbered(f"WITH {', '.join(steps)} SELECT partition FROM held")
+        steps += f", ended AS ({ending(single=single).replace('WHERE', f'WHERE {ours} AND')})"
+    for number, write in enumerate(writes):
+        steps += f", write{number} AS ({write} {ours})"
+    return _numbered(f"WITH {steps} SELECT partition FROM moved WHERE {ours}")
 
 
 def _numbered(statement: str) -> str:
@@ -74,72 +121,14 @@ def _numbered(statement: str) -> str:
     return "".join(f"{piece}${number}" for number, piece in enumerate(pieces[:-1], 1)) + pieces[-1]
 
 
-def _adding(table: Table, columns: tuple[str, ...], ends: bool) -> str:
+@lru_cache(maxsize=256)
+def _adding(table: Table, columns: tuple[str, ...], *, inherits: bool, single: bool) -> str:
     kinds = recordset.columns_of(table, columns)
     names = ", ".join(f'"{column}"' for column in columns)
     values = {column: recordset.value_of(column, kind) for column, kind in kinds.items()}
-    source = recordset.given(kinds)
-    if ends and table is tables.messages:
+    source = recordset.given(kinds, single=single)
+    if inherits and table is tables.messages:
         # What stands at the place of a message that is ended here was said by the same run.
         values["run_id"] = "coalesce(given.run_id, ended.run_id)"
         source += " LEFT JOIN ended USING (context_id, era, position)"
-    return f'INSERT INTO "{table.name}" ({names}) SELECT {", ".join(values.values())} FROM {source} WHERE {_IF_OURS}'
-
-
-def _values(one: Progress) -> tuple[Any, ...]:
-    return (
-        one.partition,
-        one.epoch,
-        one.expected,
-        one.next_offset,
-        one.end_offset,
-        one.last_offset,
-        one.last_hash,
-        one.last_logged_at,
-        one.generation,
-    )
-
-
-_PROGRESS = {
-    "partition": "int4",
-    "epoch": "int8",
-    "expected": "int8",
-    "next_offset": "int8",
-    "end_offset": "int8",
-    "last_offset": "int8",
-    "last_hash": "bytea",
-    "last_logged_at": "timestamptz",
-    "generation": "int4",
-}
-
-_IF_OURS = "(SELECT ours FROM fence)"
-
-_FENCE = f"""
-    mine AS MATERIALIZED (SELECT * FROM {recordset.given(_PROGRESS)}),
-    held AS MATERIALIZED (
-        SELECT
-            p.generation, p.partition, mine.next_offset, mine.end_offset, mine.last_offset, mine.last_hash,
-            mine.last_logged_at
-        FROM mine
-        JOIN projections AS p
-            ON p.generation = mine.generation AND p.partition = mine.partition AND p.epoch = mine.epoch
-            AND p.next_offset = mine.expected
-        WHERE p.projection = '{PROJECTION}' AND p.topic = %s
-        ORDER BY p.partition
-        FOR NO KEY UPDATE OF p
-    ),
-    fence AS MATERIALIZED (SELECT (SELECT count(*) FROM held) = (SELECT count(*) FROM mine) AS ours),
-    moved AS (
-        UPDATE projections AS p SET
-            next_offset = held.next_offset,
-            end_offset = held.end_offset,
-            last_offset = coalesce(held.last_offset, p.last_offset),
-            last_hash = coalesce(held.last_hash, p.last_hash),
-            last_logged_at = coalesce(held.last_logged_at, p.last_logged_at),
-            idle_assignments = 0,
-            updated_at = clock_timestamp()
-        FROM held
-        WHERE p.projection = '{PROJECTION}' AND p.topic = %s AND p.generation = held.generation
-            AND p.partition = held.partition AND {_IF_OURS}
-    )
-"""
+    return f'INSERT INTO "{table.name}" ({names}) SELECT {", ".join(values.values())} FROM {source} WHERE'

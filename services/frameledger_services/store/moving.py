@@ -1,0 +1,78 @@
+"""Partitions moved on by a batch: the one statement that locks their rows, looks whether they are ours, and moves them.
+
+A projector that was fenced finds another epoch in the row, or another offset: what it would move is not moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from operator import attrgetter
+
+from frameledger_services.store import recordset
+from frameledger_services.store.projections import PROJECTION, Connection, Progress
+
+_PROGRESS = {
+    "partition": "int4",
+    "epoch": "int8",
+    "expected": "int8",
+    "next_offset": "int8",
+    "end_offset": "int8",
+    "last_offset": "int8",
+    "last_hash": "bytea",
+    "last_logged_at": "timestamptz",
+    "generation": "int4",
+}
+
+_values = attrgetter(*_PROGRESS)
+_partition = attrgetter("partition")
+
+_EXPECTED = f"""
+    p.projection = '{PROJECTION}' AND p.topic = %s AND p.generation = given.generation
+    AND p.partition = given.partition AND p.epoch = given.epoch AND p.next_offset = given.expected
+"""
+
+
+async def move(connection: Connection, topic: str, batch: Sequence[Progress]) -> set[int]:
+    """Move the partitions of a batch on, in the caller's transaction, which holds them from here on.
+
+    A partition that is missing in the answer belongs to somebody else: its projector is fenced, and has to roll back.
+    """
+    cursor = await connection.execute(statement(single=False), parameters(topic, batch, single=False))
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def ours(connection: Connection, topic: str, batch: Sequence[Progress]) -> set[int]:
+    """The partitions of a batch that are as it expects them. One that is missing will not be again, since epochs and
+    offsets only rise."""
+    cursor = await connection.execute(
+        f"SELECT p.partition FROM {recordset.given(_PROGRESS)} JOIN projections AS p ON {_EXPECTED}",
+        parameters(topic, batch, single=False),
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+@lru_cache(maxsize=2)
+def statement(*, single: bool) -> str:
+    """The statement that moves those partitions on that are as expected, and says which. One that it had to wait for
+    is looked at again."""
+    return f"""
+        UPDATE projections AS p SET
+            next_offset = given.next_offset,
+            end_offset = given.end_offset,
+            last_offset = coalesce(given.last_offset, p.last_offset),
+            last_hash = coalesce(given.last_hash, p.last_hash),
+            last_logged_at = coalesce(given.last_logged_at, p.last_logged_at),
+            idle_assignments = 0,
+            updated_at = clock_timestamp()
+        FROM {recordset.given(_PROGRESS, single=single)}
+        WHERE {_EXPECTED}
+        RETURNING p.partition
+    """
+
+
+def parameters(topic: str, batch: Sequence[Progress], *, single: bool) -> list[str | None]:
+    """The parameters of `statement`."""
+    # In the order in which `recovering.seal` locks them too: the two do not wait for each other.
+    rows = [_values(one) for one in sorted(batch, key=_partition)]
+    return [*recordset.parameters(_PROGRESS, rows, single=single), topic]
