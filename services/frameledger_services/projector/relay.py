@@ -2,13 +2,15 @@
 
 If the process dies before a row was sent, or after that and before it was removed, the row is still there and the
 partition's next owner sends it, a second time perhaps. Effects have ids that follow from their cause, so asking twice
-asks once; a forwarded copy has its original's id, so it is folded once.
+asks once; a forwarded copy has its original's id, so it is folded once. So rows need not be removed one by one as they
+are sent: those of a short while go together.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
@@ -25,6 +27,14 @@ Send = Callable[[Sequence[OutboxRow]], Awaitable[list[OutboxRow]]]
 
 Connection = AsyncConnection[Any]
 
+Place = tuple[str, int, int, int, int]
+"""Of a row: its key."""
+
+TOGETHER_SECONDS = 0.05
+TOGETHER_ROWS = 500
+"""Rows that were sent are removed after so long, or when there are so many. A statement for the rows of each batch took
+as much of the database as the batch."""
+
 _log = structlog.get_logger("projector")
 
 
@@ -36,6 +46,9 @@ class Relay:
         self._send = send
         self._passing = passing
         self._waiting: list[OutboxRow] = []
+        self._sent: list[Place] = []
+        self._sent_since = 0.0
+        self._hurry = False
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -48,29 +61,50 @@ class Relay:
             self._wake.set()
 
     async def drained(self) -> None:
-        """Returns when everything that was handed over is sent and removed."""
+        """Returns when everything that was handed over is sent and removed, from here on without delay."""
+        self._hurry = True
+        self._wake.set()
         await self._idle.wait()
 
     async def run(self) -> None:
         """Work until cancelled. Raises what the broker or the database raises; nothing is lost by that."""
         while True:
-            await self._wake.wait()
-            self._wake.clear()
-            rows, self._waiting = self._waiting, []
-            await self._passing("before send")
-            too_large = await self._send(rows)
-            await self._passing("after send")
-            await self._remove(rows, too_large)
-            await self._passing("after removal")
-            if not self._waiting:
+            await self._until_there_is_something()
+            if self._waiting:
+                await self._send_waiting()
+            if self._sent and self._left_to_gather() <= 0:
+                places, self._sent = self._sent, []
+                await statements.delete_outbox(self._connection, places)
+                await self._passing("after removal")
+            if not self._waiting and not self._sent:
                 self._idle.set()
 
-    async def _remove(self, rows: Sequence[OutboxRow], too_large: Sequence[OutboxRow]) -> None:
-        """Remove what is on Kafka, and what can never be: that is kept among the rejected frames."""
-        places = [(row.topic, row.partition, row.generation, row.offset, row.ordinal) for row in rows]
-        if not too_large:
-            await statements.delete_outbox(self._connection, places)
-            return
+    async def _until_there_is_something(self) -> None:
+        """To be sent, or to be removed by now."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._left_to_gather() if self._sent else None):
+                await self._wake.wait()
+        self._wake.clear()
+
+    def _left_to_gather(self) -> float:
+        """Seconds until what was sent is removed."""
+        if self._hurry or len(self._sent) >= TOGETHER_ROWS:
+            return 0.0
+        return self._sent_since + TOGETHER_SECONDS - asyncio.get_running_loop().time()
+
+    async def _send_waiting(self) -> None:
+        rows, self._waiting = self._waiting, []
+        await self._passing("before send")
+        too_large = await self._send(rows)
+        await self._passing("after send")
+        if too_large:
+            await self._set_aside(too_large)
+        if not self._sent:
+            self._sent_since = asyncio.get_running_loop().time()
+        self._sent += map(_place, rows)
+
+    async def _set_aside(self, too_large: Sequence[OutboxRow]) -> None:
+        """Keep among the rejected frames what no topic takes."""
         for row in too_large:
             _log.error("too large to publish", kind=row.kind, to=row.to_topic, of=(row.partition, row.offset))
         async with self._connection.transaction():
@@ -81,7 +115,11 @@ class Relay:
                     for one in too_large
                 ],
             )
-            await statements.delete_outbox(self._connection, places)
+            await statements.delete_outbox(self._connection, list(map(_place, too_large)))
+
+
+def _place(row: OutboxRow) -> Place:
+    return row.topic, row.partition, row.generation, row.offset, row.ordinal
 
 
 def sending(producer: Producer) -> Send:
