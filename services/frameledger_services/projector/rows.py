@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -134,8 +135,9 @@ class Rows:
         return new if new is not None else self.call_patches.setdefault(key, {})
 
 
+@lru_cache(maxsize=1_024)
 def at(timestamp_ms: int) -> datetime:
-    """A record's time as the database keeps it."""
+    """A record's time as the database keeps it. What a producer sent together has one time."""
     return _EPOCH + timedelta(milliseconds=timestamp_ms)
 
 
