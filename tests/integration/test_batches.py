@@ -168,7 +168,7 @@ def test_a_stored_state_is_never_far_behind_however_much_is_being_said(database,
             for record in log.records:
                 await projecting.store([record])
                 with psycopg.connect(database) as connection:
-                    behind.append(connection.execute(BEHIND).fetchone())
+                    behind.extend(connection.execute(BEHIND).fetchall())
 
     asyncio.run(run())
     assert len(behind) == len(log.records)

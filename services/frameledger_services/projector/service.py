@@ -43,8 +43,8 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import copying, projections, schema
 
 MAX_RECORDS = 2_000
-"""Of a batch. In a backlog a head is written once for all of its frames in it: with half as many a frame takes an eighth
-longer."""
+"""Of a batch. In a backlog a head is written once for all of its frames in it: with half as many a frame takes an
+eighth longer."""
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """A batch ends with the record that makes it larger than this; a single record may be as large as records get."""
