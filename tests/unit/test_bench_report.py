@@ -124,8 +124,9 @@ def test_throughput_is_measured_over_a_folder_of_histories(recorded):
     assert [(history.context_id, len(history.values)) for history in stream] == [("talk", 60)]
     for figure in (core.decoding(stream, rounds=1), core.folding(stream, rounds=1)):
         assert figure.unit == "frames/s"
-        assert 0 < figure.value < figure.yardstick
-        assert 0 < figure.ratio < 1
+        # Which of the two is quicker for so few frames is chance.
+        assert figure.value > 0
+        assert figure.ratio == pytest.approx(figure.value / figure.yardstick)
 
 
 def test_values_that_the_bare_union_cannot_read_are_left_out_of_the_comparison_with_it(recorded):
