@@ -26,40 +26,40 @@ async def announcer():
     task.cancel()
 
 
-def test_a_batch_that_nothing_follows_is_announced_at_once():
+def test_a_batch_is_announced_at_once():
     async def run():
         async with announcer() as (one, said):
             for offset in (1, 2, 3):
-                one.announce({0: offset}, more=False)
+                one.announce({0: offset}, soon=False)
                 await turns(3)
             assert said == [f"NOTIFY frameledger_projected, 'frames 0:{offset}'" for offset in (1, 2, 3)]
 
     asyncio.run(run())
 
 
-def test_of_batches_that_follow_each_other_the_first_is_announced_and_then_all_at_once(monkeypatch):
+def test_of_batches_that_are_to_be_announced_soon_the_first_is_at_once_and_the_others_together(monkeypatch):
     monkeypatch.setattr(announcing, "OFTEN_SECONDS", 3600.0)
 
     async def run():
         async with announcer() as (one, said):
             for offset in range(1, 50):
-                one.announce({0: offset, offset % 3 + 1: offset}, more=True)
+                one.announce({0: offset, offset % 3 + 1: offset}, soon=True)
                 await turns(3)
             assert said == ["NOTIFY frameledger_projected, 'frames 0:1 2:1'"]
-            one.announce({0: 50}, more=False)
+            one.announce({0: 50}, soon=False)
             await turns(3)
             assert said[1:] == ["NOTIFY frameledger_projected, 'frames 0:50 3:47 1:48 2:49'"]
 
     asyncio.run(run())
 
 
-def test_while_they_follow_each_other_for_long_it_is_said_now_and_then(monkeypatch):
+def test_those_that_come_seldom_are_announced_one_by_one(monkeypatch):
     monkeypatch.setattr(announcing, "OFTEN_SECONDS", 0.0)
 
     async def run():
         async with announcer() as (one, said):
             for offset in (1, 2):
-                one.announce({0: offset}, more=True)
+                one.announce({0: offset}, soon=True)
                 await turns(3)
             assert len(said) == 2
 
@@ -73,11 +73,26 @@ def test_it_is_not_finished_before_the_last_is_announced(monkeypatch):
         async with announcer() as (one, said):
             await one.finished()
             for offset in (6, 7):
-                one.announce({0: offset}, more=True)
+                one.announce({0: offset}, soon=True)
                 await turns(3)
             assert said == ["NOTIFY frameledger_projected, 'frames 0:6'"]
             for _ in range(2):
                 await one.finished()
                 assert said[1:] == ["NOTIFY frameledger_projected, 'frames 0:7'"]
+
+    asyncio.run(run())
+
+
+def test_what_waits_for_others_does_not_wait_longer_than_a_moment(monkeypatch):
+    monkeypatch.setattr(announcing, "OFTEN_SECONDS", 0.002)
+
+    async def run():
+        async with announcer() as (one, said):
+            for offset in (1, 2):
+                one.announce({0: offset}, soon=True)
+                await turns(1)
+            async with asyncio.timeout(10):
+                await one._idle.wait()
+            assert said[-1] == "NOTIFY frameledger_projected, 'frames 0:2'"
 
     asyncio.run(run())

@@ -14,8 +14,8 @@ from psycopg import AsyncConnection
 from frameledger_services.store import projections
 
 OFTEN_SECONDS = 0.01
-"""While batches follow each other, one announcement in this time says where they all are. One for each would take as
-much of the processors as an eighth of the whole road: it wakes every process that listens."""
+"""While frames come faster than they are stored, one announcement in this time says where all are. One for each batch
+would take as much of the processors as a tenth of the whole road: it wakes every process that listens."""
 
 
 class Announcer:
@@ -26,16 +26,21 @@ class Announcer:
         self._topic = topic
         self._offsets: dict[int, int] = {}
         self._last = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def announce(self, offsets: Mapping[int, int], *, more: bool) -> None:
-        """Partitions were read up to here. With `more` another batch follows at once, and this may wait for it."""
+    def announce(self, offsets: Mapping[int, int], *, soon: bool = False) -> None:
+        """Partitions were read up to here. With `soon` this may wait a little, for what others there are by then."""
         self._offsets |= offsets
         self._idle.clear()
-        if not more or asyncio.get_running_loop().time() - self._last >= OFTEN_SECONDS:
+        loop = asyncio.get_running_loop()
+        left = self._last + OFTEN_SECONDS - loop.time()
+        if not soon or left <= 0:
             self._wake.set()
+        elif self._timer is None:
+            self._timer = loop.call_later(left, self._wake.set)
 
     async def finished(self) -> None:
         """Returns when everything is announced, also what waits for another batch."""
@@ -49,6 +54,9 @@ class Announcer:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
             offsets, self._offsets = self._offsets, {}
             self._last = loop.time()
             await self._connection.execute(projections.announcement(self._topic, offsets))

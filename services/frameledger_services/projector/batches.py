@@ -259,7 +259,7 @@ class Batches:
                 missing.append(context_id)
             else:
                 heads[context_id] = head
-        return heads | await load(self._connection, missing)
+        return heads | await load(self._connection, missing) if missing else heads
 
 
 def _is_small(batch: Sequence[Decoded]) -> bool:
@@ -293,7 +293,7 @@ def _progress(owned: Owned, last: Record | None, next_offset: int) -> Progress:
 def record_hash(record: Record) -> bytes:
     """What is compared when a partition is taken over: is the last record that was read still the one we know?"""
     parts = (record.key or b"", record.value or b"", str(record.timestamp_ms).encode())
-    return sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
+    return sha256(b"".join([len(part).to_bytes(8, "big") + part for part in parts])).digest()
 
 
 def _positions_after(batch: Sequence[Decoded], owned: Mapping[int, Owned]) -> dict[int, int]:

@@ -303,7 +303,8 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
                 # All of them: the consumer is past the records of the batches that do not come any more.
                 self._retreat(set(ends))
                 return
-            self._announcer.announce(positions, more=self._ahead.waits)
+            # Whoever publishes one at a time waits for this; who publishes many does not notice.
+            self._announcer.announce(positions, soon=len(chunk) > 1 or self._ahead.waits)
         for partition in ends:
             self._careful.pop(partition, None)
 
