@@ -207,6 +207,7 @@ def _wrap(points: _Points, plan: Plan) -> None:
         sent = False
 
         async def execute(self, query: Any, *args: Any, **options: Any) -> Any:
+            self.sent = False
             await points.reach(f"before {AT_ONCE}" if "write0" in query else "WITH moved")
             return await super().execute(query, *args, **options)
 

@@ -29,6 +29,7 @@ class Projector:
     async def __aenter__(self):
         self.connection = await AsyncConnection.connect(self._address, autocommit=True)
         copying.prepare(self.connection)
+        self._cursor = together.cursor_of(self.connection)
         self._owned = [await projections.assign(self.connection, TOPIC, number, "it") for number in (0, 1)]
         return self
 
@@ -42,7 +43,7 @@ class Projector:
         ]
 
     async def store(self, *writes, count=1, begin=0):
-        return await together.store(self.connection, TOPIC, self.progress(count, begin), (), writes)
+        return await together.store(self._cursor, TOPIC, self.progress(count, begin), (), writes)
 
 
 def values(numbers):

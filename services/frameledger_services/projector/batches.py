@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -35,7 +36,7 @@ from frameledger_services.projector.loading import load, park
 from frameledger_services.projector.rows import OutboxRow, Rows, at
 from frameledger_services.projector.writing import write, write_at_once
 from frameledger_services.store import heads as head_statements
-from frameledger_services.store import moving
+from frameledger_services.store import moving, together
 from frameledger_services.store.projections import Progress
 
 Connection = AsyncConnection[Any]
@@ -173,9 +174,13 @@ class Batches:
             owned[one.partition].next_offset = one.next_offset
         return rows.outbox
 
+    @cached_property
+    def _cursor(self) -> together.Cursor:
+        return together.cursor_of(self._connection)
+
     async def _write_at_once(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
         await self._passing("before lock")
-        held = await write_at_once(self._connection, self._topics.frames, progress, rows, heads)
+        held = await write_at_once(self._cursor, self._topics.frames, progress, rows, heads)
         _check_held(progress, held)
 
     async def _write_in_turn(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:

@@ -84,14 +84,14 @@ async def write(connection: Connection, rows: Rows, heads: Iterable[Head]) -> No
 
 
 async def write_at_once(
-    connection: Connection, topic: str, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]
+    cursor: together.Cursor, topic: str, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]
 ) -> set[int]:
     """Write it all and move the partitions on, in one statement that commits: the quickest way for few rows.
 
     Returns the partitions that are still ours; unless those are all, nothing was written.
     """
     writes = list(_writes(rows, rows.messages(), heads))
-    return await together.store(connection, topic, progress, rows.ended, writes)
+    return await together.store(cursor, topic, progress, rows.ended, writes)
 
 
 def _writes(rows: Rows, messages: Sequence[MessageRow], heads: Iterable[Head]) -> Iterator[Added | Changed]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 from psycopg import AsyncRawCursor, DataError, errors
 from sqlalchemy import Table
@@ -21,15 +22,23 @@ from frameledger_services.store import moving, recordset, tables
 from frameledger_services.store.batch import ENDED, Added, Changed, Connection, Ended, ending
 from frameledger_services.store.projections import Progress
 
+Cursor = AsyncRawCursor[Any]
+
+
+def cursor_of(connection: Connection) -> Cursor:
+    """What `store` needs, for as long as the connection lasts: making it takes longer than using it."""
+    # Raw: psycopg would look for placeholders in the long text each time.
+    return AsyncRawCursor(connection)
+
 
 async def store(
-    connection: Connection,
+    cursor: Cursor,
     topic: str,
     batch: Sequence[Progress],
     ended: Sequence[Ended] = (),
     writes: Sequence[Added | Changed] = (),
 ) -> set[int]:
-    """Move the partitions of a batch on, and write it, all or nothing. The connection is in no transaction.
+    """Move the partitions of a batch on, and write it, all or nothing. The cursor's connection is in no transaction.
 
     The answer is the commit. A partition that is missing in it belongs to somebody else: its projector is fenced, and
     nothing was done. Raises psycopg's errors, and then nothing was done either.
@@ -37,16 +46,16 @@ async def store(
     writes = [write for write in writes if write.rows]
     while True:
         try:
-            return await _store(connection, topic, batch, ended, writes)
+            return await _store(cursor, topic, batch, ended, writes)
         except errors.DivisionByZero:
             # The fence of several partitions. It does not say which of them were lost.
-            held = await moving.ours(connection, topic, batch)
+            held = await moving.ours(cursor.connection, topic, batch)
             if len(held) < len(batch):
                 return held
 
 
 async def _store(
-    connection: Connection,
+    cursor: Cursor,
     topic: str,
     batch: Sequence[Progress],
     ended: Sequence[Ended],
@@ -54,16 +63,16 @@ async def _store(
 ) -> set[int]:
     if len(ended) <= 1 and all(len(write.rows) == 1 for write in writes):
         try:
-            return await _execute(connection, topic, batch, ended, writes, single=True)
+            return await _execute(cursor, topic, batch, ended, writes, single=True)
         except DataError as error:
             # Text with NUL, which psycopg does not send. Inside of JSON it is the database that refuses it.
             if error.sqlstate is not None:
                 raise
-    return await _execute(connection, topic, batch, ended, writes, single=False)
+    return await _execute(cursor, topic, batch, ended, writes, single=False)
 
 
 async def _execute(
-    connection: Connection,
+    cursor: Cursor,
     topic: str,
     batch: Sequence[Progress],
     ended: Sequence[Ended],
@@ -91,10 +100,8 @@ async def _execute(
             parameters.append(recordset.changes(write.table, write.rows))
             steps.append(f"{write.update} AND")
     statement = _statement(alone, bool(ended), single, tuple(steps))
-    # Raw: psycopg would look for placeholders in the long text each time.
-    async with AsyncRawCursor(connection) as cursor:
-        await cursor.execute(statement, parameters, prepare=True)
-        return {row[0] for row in await cursor.fetchall()}
+    await cursor.execute(statement, parameters, prepare=True)
+    return {row[0] for row in await cursor.fetchall()}
 
 
 @lru_cache(maxsize=1_024)
