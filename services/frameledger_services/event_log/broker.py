@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrP
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 
 from frameledger_services import access
+from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.topic_request import TopicsRequest, found_in
 from frameledger_services.event_log.topics import Found, Wanted
 from frameledger_services.settings import Settings
@@ -119,7 +120,7 @@ async def connect(settings: Settings) -> AsyncIterator[Broker]:
             raise BrokerError(no_answer(address)) from error
         yield Broker(client, address)
     finally:
-        await client.close()
+        await closed(client.close())
 
 
 def no_answer(address: str) -> str:

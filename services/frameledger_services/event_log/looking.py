@@ -10,6 +10,7 @@ from typing import Any
 from aiokafka import TopicPartition
 
 from frameledger.record import Record
+from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import consumer, to_record
 from frameledger_services.settings import Settings
 
@@ -64,4 +65,4 @@ async def looking(settings: Settings, topic: str) -> AsyncIterator[Looking]:
         await client.start()
         yield Looking(client, topic)
     finally:
-        await client.stop()
+        await closed(client.stop())

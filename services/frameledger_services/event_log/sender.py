@@ -13,6 +13,7 @@ from aiokafka import errors as kafka_errors
 from frameledger.record import Outgoing
 from frameledger_services import access
 from frameledger_services.event_log.broker import BrokerError, no_answer
+from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.packing import BATCH_BYTES, pack
 from frameledger_services.settings import Settings
 
@@ -83,16 +84,18 @@ class Sender:
         try:
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self._inner.flush()
-                await self._inner.stop()
+                await closed(self._inner.stop())
         except TimeoutError:
             # aiokafka itself waits for its broker for ever, and cannot be told not to.
             self._inner._closed = True
             with suppress(TimeoutError):
                 async with asyncio.timeout(ABANDON_SECONDS):
-                    await self._inner._sender.close()
-            await self._inner.client.close()
-            for future in [one for one in self._unanswered if not one.done()]:
-                future.set_exception(kafka_errors.ProducerClosed())
+                    await closed(self._inner._sender.close())
+            try:
+                await closed(self._inner.client.close())
+            finally:
+                for future in [one for one in self._unanswered if not one.done()]:
+                    future.set_exception(kafka_errors.ProducerClosed())
 
     def _answered(self, future: asyncio.Future[Any]) -> None:
         answered = self._unanswered.pop(future)

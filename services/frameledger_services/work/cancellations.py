@@ -15,6 +15,7 @@ import structlog
 
 from frameledger.effects import Cancel
 from frameledger_services.event_log import broker
+from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import KafkaError, TopicPartition, consumer
 from frameledger_services.settings import Settings
 from frameledger_services.work.reading import NoEffectError, read
@@ -87,7 +88,7 @@ async def _follow(
                 for one in some:
                     _tell(one, tell)
     finally:
-        await client.stop()
+        await closed(client.stop())
 
 
 def _tell(received: Any, tell: Callable[[Cancel], None]) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import (
     ConsumerRebalanceListener,
     KafkaError,
@@ -72,14 +73,14 @@ class Intake(ConsumerRebalanceListener, Generic[E]):  # type: ignore[misc]  # ai
         try:
             await self._client.start()
         except BaseException:
-            await self._client.stop()
+            await closed(self._client.stop())
             raise
 
     async def stop(self) -> None:
         """Leave the group. Called twice it does nothing more; a broker that is away is not waited for for long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
-                await self._client.stop()
+                await closed(self._client.stop())
 
     @property
     def pending(self) -> list[E]:

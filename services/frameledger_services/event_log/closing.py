@@ -1,0 +1,21 @@
+"""Closing a client of aiokafka without losing a cancellation.
+
+aiokafka cancels a task of its own, waits for it, and takes any cancellation that comes meanwhile for that task's.
+Whoever was cancelled would go on, and whoever cancelled it would wait for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+
+async def closed(closing: Awaitable[None]) -> None:
+    """Wait for `closing`, which is what a client's `close` or `stop` gave; then raise `CancelledError` if this task was
+    cancelled meanwhile and nobody has been told."""
+    task = asyncio.current_task()
+    assert task is not None, "an await is in a task"
+    before = task.cancelling()
+    await closing
+    if task.cancelling() > before:
+        raise asyncio.CancelledError

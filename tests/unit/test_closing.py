@@ -1,0 +1,52 @@
+"""A cancellation that comes while a client of aiokafka closes is not lost."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from tests.turns import turns
+
+from frameledger_services.event_log.closing import closed
+
+
+async def closing_as_aiokafka_does():
+    """As its client's `close`: the suppressed cancellation may be of the task, or of who closes."""
+    routine = asyncio.create_task(asyncio.Event().wait())
+    await turns(1)
+    routine.cancel()
+    with suppress(asyncio.CancelledError):
+        await routine
+
+
+def test_closing_returns_when_nobody_is_cancelled():
+    asyncio.run(closed(closing_as_aiokafka_does()))
+
+
+@pytest.mark.parametrize("after", range(5))
+def test_who_is_cancelled_while_closing_does_not_go_on(after):
+    went_on = []
+
+    async def close_and_go_on():
+        await closed(closing_as_aiokafka_does())
+        went_on.append(True)
+        await asyncio.Event().wait()
+
+    async def run():
+        task = asyncio.create_task(close_and_go_on())
+        await turns(after)
+        task.cancel()
+        async with asyncio.timeout(10):
+            await asyncio.wait([task])
+        assert task.cancelled()
+
+    asyncio.run(run())
+    assert went_on == [] or after == 4
+
+
+def test_a_time_limit_that_passes_while_closing_is_told():
+    async def run():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await closed(closing_as_aiokafka_does())
+
+    asyncio.run(run())
