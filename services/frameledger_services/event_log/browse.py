@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError
 
 from frameledger.record import Place, Record
 from frameledger_services.event_log.broker import BrokerError, connect
+from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import consumer, to_record
 from frameledger_services.settings import Settings
 
@@ -46,7 +47,7 @@ async def last_records(
     except KafkaError as error:
         raise BrokerError(f"{topic} cannot be read: {error!r}") from error
     finally:
-        await reader.stop()
+        await closed(reader.stop())
 
 
 async def records_from(settings: Settings, place: Place) -> list[Record]:
@@ -86,7 +87,7 @@ async def records_between(settings: Settings, place: Place, end: int | None) -> 
     except KafkaError as error:
         raise BrokerError(f"{place.topic} cannot be read: {error!r}") from error
     finally:
-        await reader.stop()
+        await closed(reader.stop())
 
 
 async def _read(

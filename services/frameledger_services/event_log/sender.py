@@ -53,7 +53,7 @@ class Sender:
         try:
             await inner.start()
         except BaseException as error:
-            await inner.stop()
+            await closed(inner.stop())
             if isinstance(error, kafka_errors.KafkaConnectionError):
                 raise BrokerError(no_answer(str(settings.kafka_bootstrap_servers))) from error
             raise

@@ -15,7 +15,7 @@ from frameledger_services.store import projections
 
 OFTEN_SECONDS = 0.01
 """While frames come faster than they are stored, one announcement in this time says where all are. One for each batch
-would take as much of the processors as a tenth of the whole road: it wakes every process that listens."""
+took a fifteenth of the processor time of the whole road: it wakes every process that listens."""
 
 
 class Announcer:

@@ -19,7 +19,7 @@ from psycopg import AsyncConnection
 
 from frameledger.record import Outgoing
 from frameledger_services.event_log.producer import Producer, TooLargeError
-from frameledger_services.projector.rows import OutboxRow
+from frameledger_services.projector.rows import OutboxPlace, OutboxRow
 from frameledger_services.store import batch as statements
 
 Send = Callable[[Sequence[OutboxRow]], Awaitable[list[OutboxRow]]]
@@ -27,13 +27,9 @@ Send = Callable[[Sequence[OutboxRow]], Awaitable[list[OutboxRow]]]
 
 Connection = AsyncConnection[Any]
 
-Place = tuple[str, int, int, int, int]
-"""Of a row: its key."""
-
 TOGETHER_SECONDS = 0.05
 TOGETHER_ROWS = 500
-"""Rows that were sent are removed after so long, or when there are so many. A statement for the rows of each batch took
-as much of the database as the batch."""
+"""Rows that were sent are removed after so long, or when there are so many: not with a transaction for each batch."""
 
 _log = structlog.get_logger("projector")
 
@@ -46,7 +42,7 @@ class Relay:
         self._send = send
         self._passing = passing
         self._waiting: list[OutboxRow] = []
-        self._sent: list[Place] = []
+        self._sent: list[OutboxPlace] = []
         self._sent_since = 0.0
         self._hurry = False
         self._wake = asyncio.Event()
@@ -101,25 +97,20 @@ class Relay:
             await self._set_aside(too_large)
         if not self._sent:
             self._sent_since = asyncio.get_running_loop().time()
-        self._sent += map(_place, rows)
+        self._sent += (row.place for row in rows)
 
     async def _set_aside(self, too_large: Sequence[OutboxRow]) -> None:
-        """Keep among the rejected frames what no topic takes."""
+        """Keep among the rejected frames what no topic takes. It is removed with what was sent; if we die before that,
+        the next owner keeps it again, which changes nothing."""
         for row in too_large:
             _log.error("too large to publish", kind=row.kind, to=row.to_topic, of=(row.partition, row.offset))
-        async with self._connection.transaction():
-            await statements.keep_unsendable(
-                self._connection,
-                [
-                    (one.topic, one.partition, one.generation, one.offset, one.context_id, one.key, one.value)
-                    for one in too_large
-                ],
-            )
-            await statements.delete_outbox(self._connection, list(map(_place, too_large)))
-
-
-def _place(row: OutboxRow) -> Place:
-    return row.topic, row.partition, row.generation, row.offset, row.ordinal
+        await statements.keep_unsendable(
+            self._connection,
+            [
+                (one.topic, one.partition, one.generation, one.offset, one.context_id, one.key, one.value)
+                for one in too_large
+            ],
+        )
 
 
 def sending(producer: Producer) -> Send:

@@ -13,6 +13,9 @@ from frameledger_services.store.tables import FOR_EVER
 
 Key = tuple[Any, ...]
 
+OutboxPlace = tuple[str, int, int, int, int]
+"""Topic, partition, generation, offset and ordinal: the primary key of `outbox`."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -70,6 +73,11 @@ class OutboxRow:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
+
+    @property
+    def place(self) -> OutboxPlace:
+        """Which row of the table it is."""
+        return self.topic, self.partition, self.generation, self.offset, self.ordinal
 
 
 @dataclass(slots=True)

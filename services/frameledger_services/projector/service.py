@@ -21,6 +21,7 @@ from psycopg import AsyncConnection
 
 from frameledger_services import access
 from frameledger_services.event_log import broker, identity
+from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import (
     ConsumerRebalanceListener,
     KafkaError,
@@ -43,8 +44,8 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import copying, projections, schema
 
 MAX_RECORDS = 2_000
-"""Of a batch. In a backlog a head is written once for all of its frames in it: with half as many a frame takes an
-eighth longer."""
+"""Of a batch. In a backlog a head is written once for all of its frames in it: with half as many a frame took
+a sixth longer."""
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """A batch ends with the record that makes it larger than this; a single record may be as large as records get."""
@@ -164,7 +165,7 @@ async def _project(settings: Settings, stopping: asyncio.Event, passing: Step) -
         projector = _Projector(client, feed, batches_connection, relay, announcer, log, topics, passing)
         client.subscribe([names.frames], listener=projector)
         await client.start()
-        stack.push_async_callback(client.stop)
+        stack.push_async_callback(lambda: closed(client.stop()))
         stack.push_async_exit(projector.leave)
         async with asyncio.TaskGroup() as tasks:
             beside = [tasks.create_task(relay.run()), tasks.create_task(announcer.run())]

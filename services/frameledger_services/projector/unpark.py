@@ -103,8 +103,7 @@ async def _publish(connection: Connection, rows: Sequence[OutboxRow], send: Send
         await send(rows)
     except (BrokerError, PublishError, SettingsError) as error:
         return str(error)
-    places = [(row.topic, row.partition, row.generation, row.offset, row.ordinal) for row in rows]
-    await statements.delete_outbox(connection, places)
+    await statements.delete_outbox(connection, [row.place for row in rows])
     return None
 
 

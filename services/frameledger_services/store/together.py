@@ -26,7 +26,7 @@ Cursor = AsyncRawCursor[Any]
 
 
 def cursor_of(connection: Connection) -> Cursor:
-    """What `store` needs, for as long as the connection lasts: making it takes longer than using it."""
+    """What `store` needs, for as long as the connection lasts."""
     # Raw: psycopg would look for placeholders in the long text each time.
     return AsyncRawCursor(connection)
 
@@ -112,7 +112,7 @@ def _statement(alone: bool, ends: bool, single: bool, writes: tuple[str, ...]) -
         ours = "EXISTS (SELECT FROM moved)"
     else:
         # Unless all of them were moved none is to be: the division fails, and with it what was done. To lock and count
-        # them first would cost as much again as to move them.
+        # them first took a quarter longer.
         steps += ", fence AS MATERIALIZED (SELECT 1 / (count(*) = %s::int8)::int4 = 1 AS ours FROM moved)"
         ours = "(SELECT ours FROM fence)"
     if ends:
