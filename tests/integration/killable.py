@@ -274,5 +274,5 @@ def _named(statement: Any, connection: Any) -> str:
     text = re.sub(r"\s+", " ", statement if isinstance(statement, str) else statement.as_string(connection))
     words = text.strip().replace('"', "").split(" ")
     return " ".join(words[:3] if words[0] == "DELETE" else words[:2]) + (
-        f" {text.split(' FROM ')[1].split(' ')[0]}" if words[0] == "SELECT" else ""
+        f" {text.split(' FROM ')[1].split(' ')[0]}" if words[0] == "SELECT" and " FROM " in text else ""
     )

@@ -244,7 +244,7 @@ async def project_in_memory(database, log, passing, *, looks):
     ):
         copying.prepare(connection)
         group, feed = Group(TOPIC, PARTITIONS), Feed(log.records)
-        relay, announcer = Relay(relaying, send, passing), Announcer(relaying, TOPIC)
+        relay, announcer = Relay(relaying, send, passing), Announcer(relaying, TOPIC, passing)
         projector = service._Projector(
             group, feed, connection, relay, announcer, Looked(log.records), TOPICS, passing
         )

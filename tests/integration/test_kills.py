@@ -17,6 +17,8 @@ STEPS = (
     "before send",
     "after send",
     "after removal",
+    "before announcing",
+    "announced",
 )
 """Those of a batch that is written statement by statement."""
 

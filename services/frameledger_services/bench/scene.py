@@ -82,7 +82,7 @@ class Scene:
         """End the projector, which then says when its transactions were committed."""
         self.projector.terminate()
         told, _ = await self.projector.communicate()
-        return Committed(json.loads(told))
+        return Committed(json.loads(told)["committed"])
 
 
 class Committed:

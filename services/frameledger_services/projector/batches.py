@@ -5,6 +5,12 @@ If the process dies before the commit, nothing of the batch happened: the next o
 is published by the next owner. There is no third case, because rows, heads, outbox and `next_offset` are one commit: at
 the end of a transaction, or of the one statement that a small batch is. If it dies between sending that and hearing of
 it, it is one of the two, and the next owner's first statement says which.
+
+If the database dies, what of it was not on disk did not happen either, the same commits as a whole and in their order:
+the log is read again from the `next_offset` that is left, to the same rows. So a batch need not be on disk before it is
+seen, as long as nobody does anything because of it that is not read from the log again. A batch that leaves something
+in the outbox, or says of a call who runs it, is on disk when its commit returns, and so is every large one. Any other
+is when it is announced, right after (`announcing`): nobody is told before that, and only who looks unasked sees it.
 """
 
 from __future__ import annotations

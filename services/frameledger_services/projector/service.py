@@ -160,7 +160,7 @@ async def _project(settings: Settings, stopping: asyncio.Event, passing: Step) -
         )
         client = consumer(settings, group=f"{settings.topic_prefix}projector", name="frameledger-projector")
         relay = Relay(relay_connection, sending(producer), passing)
-        announcer = Announcer(relay_connection, names.frames)
+        announcer = Announcer(relay_connection, names.frames, passing)
         feed = Feed(client, names.frames)
         projector = _Projector(client, feed, batches_connection, relay, announcer, log, topics, passing)
         client.subscribe([names.frames], listener=projector)

@@ -88,34 +88,50 @@ async def write_at_once(
 ) -> set[int]:
     """Write it all and move the partitions on, in one statement that commits: the quickest way for few rows.
 
-    Returns the partitions that are still ours; unless those are all, nothing was written.
+    Returns the partitions that are still ours; unless those are all, nothing was written. It is on disk by then if
+    anybody acts upon it; see `batches`.
     """
     writes = list(_writes(rows, rows.messages(), heads))
-    return await together.store(cursor, topic, progress, rows.ended, writes)
+    acted_upon = bool(rows.outbox or rows.new_calls or any(rows.call_patches.values()))
+    return await together.store(cursor, topic, progress, rows.ended, writes, on_disk=acted_upon)
 
 
 def _writes(rows: Rows, messages: Sequence[MessageRow], heads: Iterable[Head]) -> Iterator[Added | Changed]:
     """What is written after the messages that end. Statements in this order wait for nobody who runs them too."""
-    yield Added(tables.frames, _FRAMES, rows.frames)
-    yield Added(tables.messages, _MESSAGES, [_values_of_message(row) for row in messages])
-    yield Added(tables.eras, ("context_id", "valid_from", "era"), rows.eras)
-    settings = [(*key, value) for key, value in rows.settings.items()]
-    yield Added(tables.context_settings, ("context_id", "name", "valid_from", "value"), settings)
-    yield statements.added(tables.runs, list(rows.new_runs.values()))
-    yield statements.added(tables.tool_calls, list(rows.new_calls.values()))
-    yield _changed(tables.runs, ("context_id", "run_id"), rows.run_patches)
-    yield _changed(tables.tool_calls, ("context_id", "requested_version", "ordinal"), rows.call_patches)
-    yield Added(tables.rejected_frames, _REJECTED, list(_rejected(rows)))
-    outbox = [
-        [*(getattr(row, name) for name in _OUTBOX[:-1]), headers_as_json(row.headers)] for row in rows.outbox
-    ]
-    yield Added(tables.outbox, _OUTBOX, outbox)
+    # Each is looked for first: a small batch has few of them, and a tenth of its time went into what it has not.
+    if rows.frames:
+        yield Added(tables.frames, _FRAMES, rows.frames)
+    if messages:
+        yield Added(tables.messages, _MESSAGES, [_values_of_message(row) for row in messages])
+    if rows.eras:
+        yield Added(tables.eras, ("context_id", "valid_from", "era"), rows.eras)
+    if rows.settings:
+        settings = [(*key, value) for key, value in rows.settings.items()]
+        yield Added(tables.context_settings, ("context_id", "name", "valid_from", "value"), settings)
+    if rows.new_runs:
+        yield statements.added(tables.runs, list(rows.new_runs.values()))
+    if rows.new_calls:
+        yield statements.added(tables.tool_calls, list(rows.new_calls.values()))
+    if rows.run_patches:
+        yield _changed(tables.runs, ("context_id", "run_id"), rows.run_patches)
+    if rows.call_patches:
+        yield _changed(tables.tool_calls, ("context_id", "requested_version", "ordinal"), rows.call_patches)
+    if rows.rejections:
+        yield Added(tables.rejected_frames, _REJECTED, list(_rejected(rows)))
+    if rows.outbox:
+        yield Added(tables.outbox, _OUTBOX, [_outbox_values(row) for row in rows.outbox])
     new: list[dict[str, Any]] = []
     known: list[dict[str, Any]] = []
     for head in heads:
         (known if head.stored else new).append(_head_row(head))
-    yield statements.added(tables.contexts, new)
-    yield Changed(tables.contexts, ("context_id",), known, usual=_HEAD)
+    if new:
+        yield statements.added(tables.contexts, new)
+    if known:
+        yield Changed(tables.contexts, ("context_id",), known, usual=_HEAD)
+
+
+def _outbox_values(row: OutboxRow) -> list[Any]:
+    return [*(getattr(row, name) for name in _OUTBOX[:-1]), headers_as_json(row.headers)]
 
 
 def _changed(table: Any, key: tuple[str, ...], patches: dict[Any, dict[str, Any]]) -> Changed:

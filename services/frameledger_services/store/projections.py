@@ -55,11 +55,14 @@ class Progress:
 def announcement(topic: str, offsets: Mapping[int, int]) -> str:
     """The statement that tells who listens how far partitions were read. It says nothing if that is too much to say.
 
-    Whoever is told has still to look, since everybody may notify; but there is no need to look before.
+    Whoever is told has still to look, since everybody may notify; but there is no need to look before. What was
+    committed before it is on disk when they are told: that takes something to be written, as a notification is not.
     """
     told = " ".join([topic, *(f"{partition}:{offset}" for partition, offset in offsets.items())])
+    if not offsets or len(told) > _LONGEST_TOLD:
+        told = ""
     # No topic has a name that would have to be quoted.
-    return f"NOTIFY {CHANNEL}, '{told}'" if offsets and len(told) <= _LONGEST_TOLD else f"NOTIFY {CHANNEL}"
+    return f"SELECT pg_logical_emit_message(true, 'frameledger', ''), pg_notify('{CHANNEL}', '{told}')"
 
 
 _LONGEST_TOLD = 7_900

@@ -5,6 +5,9 @@ could die. What it does to the tables is what `batch` does in many statements. I
 moving on the rows of its partitions that have the epoch and the offset that it expects; unless those are all, it does
 nothing.
 
+Its commit is waited for until it is on disk, unless whoever writes it says that nobody acts upon it
+before that.
+
 Most of what such a statement costs is the database's making ready for it. So it names no more than it needs; and if no
 table gets more than one row, which is what comes most often, the values of the rows are parameters.
 """
@@ -37,16 +40,20 @@ async def store(
     batch: Sequence[Progress],
     ended: Sequence[Ended] = (),
     writes: Sequence[Added | Changed] = (),
+    *,
+    on_disk: bool = True,
 ) -> set[int]:
     """Move the partitions of a batch on, and write it, all or nothing. The cursor's connection is in no transaction.
 
-    The answer is the commit. A partition that is missing in it belongs to somebody else: its projector is fenced, and
-    nothing was done. Raises psycopg's errors, and then nothing was done either.
+    The answer is the commit: everybody sees what was done. Unless it is to be `on_disk`, a crash of the database in the
+    next moments may undo it, all of it; the next commit of anybody that is on disk brings it there too. A partition
+    that is missing in the answer belongs to somebody else: its projector is fenced, and nothing was done. Raises
+    psycopg's errors, and then nothing was done either.
     """
     writes = [write for write in writes if write.rows]
     while True:
         try:
-            return await _store(cursor, topic, batch, ended, writes)
+            return await _store(cursor, topic, batch, ended, writes, on_disk)
         except errors.DivisionByZero:
             # The fence of several partitions. It does not say which of them were lost.
             held = await moving.ours(cursor.connection, topic, batch)
@@ -60,15 +67,16 @@ async def _store(
     batch: Sequence[Progress],
     ended: Sequence[Ended],
     writes: Sequence[Added | Changed],
+    on_disk: bool,
 ) -> set[int]:
     if len(ended) <= 1 and all(len(write.rows) == 1 for write in writes):
         try:
-            return await _execute(cursor, topic, batch, ended, writes, single=True)
+            return await _execute(cursor, topic, batch, ended, writes, on_disk, single=True)
         except DataError as error:
             # Text with NUL, which psycopg does not send. Inside of JSON it is the database that refuses it.
             if error.sqlstate is not None:
                 raise
-    return await _execute(cursor, topic, batch, ended, writes, single=False)
+    return await _execute(cursor, topic, batch, ended, writes, on_disk, single=False)
 
 
 async def _execute(
@@ -77,6 +85,7 @@ async def _execute(
     batch: Sequence[Progress],
     ended: Sequence[Ended],
     writes: Sequence[Added | Changed],
+    on_disk: bool,
     *,
     single: bool,
 ) -> set[int]:
@@ -99,13 +108,13 @@ async def _execute(
         else:
             parameters.append(recordset.changes(write.table, write.rows))
             steps.append(f"{write.update} AND")
-    statement = _statement(alone, bool(ended), single, tuple(steps))
+    statement = _statement(alone, bool(ended), single, tuple(steps), on_disk)
     await cursor.execute(statement, parameters, prepare=True)
     return {row[0] for row in await cursor.fetchall()}
 
 
 @lru_cache(maxsize=1_024)
-def _statement(alone: bool, ends: bool, single: bool, writes: tuple[str, ...]) -> str:
+def _statement(alone: bool, ends: bool, single: bool, writes: tuple[str, ...], on_disk: bool) -> str:
     """The statement that does these `writes` if the partitions are ours; each ends where a condition can follow."""
     steps = f"moved AS ({moving.statement(single=alone)})"
     if alone:
@@ -119,6 +128,9 @@ def _statement(alone: bool, ends: bool, single: bool, writes: tuple[str, ...]) -
         steps += f", ended AS ({ending(single=single).replace('WHERE', f'WHERE {ours} AND')})"
     for number, write in enumerate(writes):
         steps += f", write{number} AS ({write} {ours})"
+    if not on_disk:
+        # For this transaction. Nobody asks what a setting was set to, unless it stands in a condition.
+        ours += " AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'"
     return _numbered(f"WITH {steps} SELECT partition FROM moved WHERE {ours}")
 
 

@@ -1,11 +1,14 @@
 """How long a frame takes from publish to SQL, beside the bare road.
 
 Measured on both sides from just before the send to the return of the COMMIT that makes the row visible to everybody.
+The bare road's row is on disk by then. Of ours some are, and the others when they are announced, which is right after,
+or after some milliseconds if there is much to announce: that is told too, without a goal.
+
 Ours has the client in one process and the projector in another: a row says by the database's clock when it was
 written, and its commit is the first one of the projector after that. So the servers have to be on this machine.
 
-How long it takes until the publisher itself knows (`publish(..., wait=True)`) is told too, without a goal: nobody
-tells the bare road's publisher anything, it is the process that commits.
+How long it takes until the publisher itself knows (`publish(..., wait=True)`) is told without a goal: nobody tells the
+bare road's publisher anything, it is the process that commits.
 """
 
 from __future__ import annotations
@@ -42,9 +45,10 @@ WITHIN = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Milliseconds: to the COMMIT of each frame, and until its publisher knew (if it waited)."""
+    """Milliseconds: to the COMMIT of each frame, until it was on disk, and until its publisher knew (if it waited)."""
 
     committed: Sequence[float]
+    on_disk: Sequence[float] = ()
     known: Sequence[float] = ()
 
     @property
@@ -54,6 +58,10 @@ class Latencies:
     @property
     def p99(self) -> float:
         return _percentile(self.committed, 99)
+
+    @property
+    def p50_on_disk(self) -> float:
+        return _percentile(self.on_disk or self.committed, 50)
 
     @property
     def p50_known(self) -> float:
@@ -72,6 +80,7 @@ async def measure(servers: Servers, *, one_at_a_time: int, at_rate: int, rounds:
         alone.figure("publish(wait=True), one at a time, p50", "ms", lambda one: one.p50_known, None),
         busy.figure(f"publish to COMMIT, {RATE:,} frames/s, p50", "ms", lambda one: one.p50, 1.5),
         busy.figure(f"publish to COMMIT, {RATE:,} frames/s, p99", "ms", lambda one: one.p99, None),
+        busy.figure(f"publish to disk, {RATE:,} frames/s, p50", "ms", lambda one: one.p50_on_disk, None),
     ]
 
 
@@ -113,9 +122,13 @@ async def _published(settings: Settings, frames: Sequence[tuple[str, AnyFrame]],
         written = await _written(settings)
         process.terminate()
         told, _ = await process.communicate()
-    commits: list[float] = json.loads(told)
-    took = [1e3 * (commits[bisect_left(commits, written[one])] - start) for one, start in sent.items()]
-    return Latencies(took[WARM_UP:], known[WARM_UP:] if rate == 0 else ())
+    times: dict[str, list[float]] = json.loads(told)
+    batches = {one: bisect_left(times["committed"], written[one]) for one in sent}
+    took, to_disk = (
+        [1e3 * (times[event][batches[one]] - start) for one, start in sent.items()]
+        for event in ("committed", "on_disk")
+    )
+    return Latencies(took[WARM_UP:], to_disk[WARM_UP:], known[WARM_UP:] if rate == 0 else ())
 
 
 async def _written(settings: Settings) -> dict[UUID, float]:

@@ -1,6 +1,6 @@
-"""The projector, run as its command runs it, that says when each of its transactions was committed.
+"""The projector, run as its command runs it, that says when each of its transactions was committed, and when on disk.
 
-A time for each, in seconds since 1970 by this machine's clock, as JSON on standard output when it stops.
+Times for each, in order, in seconds since 1970 by this machine's clock, as JSON on standard output when it stops.
 """
 
 from __future__ import annotations
@@ -14,17 +14,25 @@ from frameledger_services.projector import service
 from frameledger_services.settings import load
 
 
-def watch() -> list[float]:
-    """Serve until SIGTERM; the times at which a commit returned, in order."""
+def watch() -> dict[str, list[float]]:
+    """Serve until SIGTERM; the times at which a commit returned, and those at which it was announced: it was on disk by
+    then at the latest."""
     committed: list[float] = []
+    on_disk: list[float] = []
+    announcing = 0
 
     async def passing(step: str) -> None:
+        nonlocal announcing
         if step == "after commit":
             committed.append(time.time())
+        elif step == "before announcing":
+            announcing = len(committed)
+        elif step == "announced":
+            on_disk.extend([time.time()] * (announcing - len(on_disk)))
 
     settings = load(os.environ).settings
     life.live(lambda stopping: service.serve(settings, stopping, passing))
-    return committed
+    return {"committed": committed, "on_disk": on_disk}
 
 
 if __name__ == "__main__":

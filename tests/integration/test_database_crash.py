@@ -1,0 +1,175 @@
+"""The database dies: what anybody acts upon was on disk, and what was not is folded again, to the same rows."""
+
+import asyncio
+import json
+import os
+import signal
+from contextlib import contextmanager, suppress
+
+import psycopg
+import pytest
+from tests.integration.test_batches import TOPIC, Log, Projecting, histories_interleaved, value_of
+
+from frameledger_services.embedded import ports, postgres
+from frameledger_services.embedded.running import start, stop, wait_until_ready
+from frameledger_services.store import projections, schema
+
+TABLES = {
+    "frames": "context_id, version, frame_id, outcome, payload::text, chain",
+    "messages": "context_id, era, position, valid_from, valid_to, message::text",
+    "contexts": "context_id, version, chain",
+    "runs": "context_id, run_id, status",
+    "tool_calls": "context_id, requested_version, ordinal, status",
+    "outbox": 'topic, partition, "offset", ordinal, value',
+    "projections": "partition, next_offset, last_hash",
+}
+
+
+class Crashing:
+    """A PostgreSQL of its own that writes nothing to disk unless a commit asks it to."""
+
+    def __init__(self, directory):
+        # No fsync: a process that is killed loses what is in its memory, and not what it gave to the kernel.
+        self.server = postgres.prepare(directory, ports.choose(0), settings={"fsync": "off"})
+        self._process = start(self.server.program)
+        self._stopped = ()
+
+    @property
+    def address(self):
+        return self.server.dsn
+
+    def ready(self):
+        wait_until_ready(self.server.program, self._process)
+        schema.migrate(self.address)
+        with psycopg.connect(self.address) as connection:
+            # What brings to disk, sooner or later, what nobody waits for.
+            query = "SELECT array_agg(pid) FROM pg_stat_activity WHERE backend_type <> 'client backend'"
+            self._stopped = value_of(connection, query)
+        self._signal(signal.SIGSTOP)
+
+    def crash(self):
+        """All of its processes at once, and then it begins again."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        for child in self._stopped:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        self._process.wait()
+        self._stopped = ()
+        self._process = start(self.server.program)
+        wait_until_ready(self.server.program, self._process)
+
+    def stop(self):
+        self._signal(signal.SIGCONT)
+        stop(self.server.program, self._process)
+
+    def _signal(self, number):
+        for child in self._stopped:
+            os.kill(child, number)
+
+
+@contextmanager
+def crashing(directory):
+    made = Crashing(directory)
+    try:
+        made.ready()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def server(tmp_path):
+    with crashing(tmp_path) as made:
+        yield made
+
+
+def rows(address):
+    with psycopg.connect(address) as connection:
+        return {
+            table: connection.execute(f"SELECT {columns} FROM {table} ORDER BY {columns}").fetchall()
+            for table, columns in TABLES.items()
+        }
+
+
+def said(*words):
+    log = Log()
+    for word in words:
+        frame = {"type": "TranscriptionFrame", "user_id": "u", "timestamp": "", "text": word}
+        log.add("ctx", json.dumps(frame).encode())
+    return log.records
+
+
+def project(address, records):
+    """A life of a projector: it stores one by one what of these records is not stored yet."""
+
+    async def run():
+        async with Projecting(address) as projecting:
+            for record in records:
+                if record.offset >= projecting.owned[record.partition].next_offset:
+                    await projecting.store([record])
+
+    asyncio.run(run())
+
+
+def test_what_was_not_on_disk_is_gone_as_a_whole_and_is_folded_again_to_the_same_rows(server):
+    records = said("One.", "Two.", "Three.")
+    project(server.address, records[:1])
+    with psycopg.connect(server.address, autocommit=True) as connection:
+        connection.execute(projections.announcement(TOPIC, {records[0].partition: 1}))
+    project(server.address, records)
+    seen = rows(server.address)
+    assert len(seen["frames"]) == 3
+
+    server.crash()
+
+    # The first was announced. That its partition was taken over after that was brought to disk by itself.
+    left = rows(server.address)
+    assert [row[1] for row in left["frames"]] == [1]
+    assert [row[1] for row in left["contexts"]] == [1]
+    assert {row[:2] for row in left["projections"] if row[1]} == {(records[0].partition, 1)}
+
+    project(server.address, records)
+    assert rows(server.address) == seen
+
+
+def test_what_anybody_acts_upon_is_on_disk_when_it_is_committed(server):
+    """Effects, and what a call says of who runs it: a worker begins because of it what must not begin twice."""
+    found = {True: 0, False: 0}
+
+    async def run():
+        async with (
+            Projecting(server.address) as projecting,
+            await psycopg.AsyncConnection.connect(server.address, autocommit=True) as looking,
+        ):
+            calls = None
+            for record in histories_interleaved():
+                published = len(projecting.outbox)
+                await projecting.store([record])
+                rest = await one(
+                    looking, "pg_wal_lsn_diff(pg_current_wal_insert_lsn(), pg_current_wal_flush_lsn())"
+                )
+                # At the end of a page the next record begins behind a header, which is nothing yet.
+                is_on_disk = rest < 100
+                before, calls = (
+                    calls,
+                    await one(looking, "(SELECT json_agg(tool_calls)::text FROM tool_calls)"),
+                )
+                acted_upon = len(projecting.outbox) > published or calls != before
+                assert is_on_disk or not acted_upon, record
+                found[is_on_disk] += 1
+
+    async def one(connection, what):
+        return (await (await connection.execute(f"SELECT {what}")).fetchone())[0]
+
+    asyncio.run(run())
+    assert min(found.values()) > 100, found
+
+
+def test_the_rows_are_the_same_however_often_the_database_dies(server, database):
+    records = histories_interleaved()
+    project(database, records)
+    for end in (40, 90, 91, 150, len(records)):
+        project(server.address, records[:end])
+        server.crash()
+    project(server.address, records)
+    assert rows(server.address) == rows(database)
