@@ -133,6 +133,13 @@ class Settings(BaseModel):
         5.0, ge=0, le=3_600, description="Seconds that work which is told to stop may take to do so."
     )
 
+    projector_instance_id: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9._-]{1,249}$",
+        description="A name for a projector that outlives its process: the next one under it goes on at once where "
+        "one was killed, and not after 10 s. No two that run may have the same.",
+    )
+
     inference_provider: str | None = Field(
         None, description="Who answers: openai, anthropic, scripted, or an installed plug-in."
     )

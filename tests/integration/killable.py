@@ -184,7 +184,8 @@ def _project(settings: Settings, plan: Plan, armed: Any, said: Any) -> None:
     async def life() -> None:
         stopping = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
-        await service.serve(settings, stopping, points.passing)
+        named = settings.model_copy(update={"projector_instance_id": plan.member})
+        await service.serve(named, stopping, points.passing)
 
     asyncio.run(life())
 
@@ -243,12 +244,9 @@ def _wrap(points: _Points, plan: Plan) -> None:
         await points.reach(f"send to {topic}")
         return await sent(self, topic, *args, **options)
 
-    options: dict[str, Any] = {"session_timeout_ms": plan.session_ms, "heartbeat_interval_ms": 100}
-    if plan.member is not None:
-        options["group_instance_id"] = plan.member
-
-    def grouped(settings: Settings, *, group: str, name: str) -> Any:
-        return consumer(settings, group=plan.group or group, name=name, **options)
+    def grouped(settings: Settings, *, group: str, **options: Any) -> Any:
+        options |= {"session_timeout_ms": plan.session_ms, "heartbeat_interval_ms": 100}
+        return consumer(settings, group=plan.group or group, **options)
 
     AIOKafkaProducer.send = send
 

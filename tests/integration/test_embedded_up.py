@@ -16,6 +16,7 @@ import pytest
 from frameledger_services.embedded import directory, kafka, postgres_remains
 from frameledger_services.embedded.program import EmbeddedError
 
+NAME = "FRAMELEDGER_PROJECTOR_INSTANCE_ID"
 DEADLINE = 60
 
 
@@ -152,13 +153,18 @@ def test_in_the_foreground_it_says_what_it_restarts_and_ctrl_c_stops_it_beside_a
         here, there = folder.processes(), other.processes()
         assert len({found[name]["address"] for found in (here, there) for name in ("postgres", "kafka")}) == 4
 
-        psutil.Process(here["postgres"]["pid"]).kill()
-        folder.until(
-            lambda status: (
-                status["running"] and folder.processes()["postgres"]["pid"] != here["postgres"]["pid"]
+        names = [psutil.Process(found["projector"]["pid"]).environ()[NAME] for found in (here, there)]
+        assert len(set(names)) == 2
+        for name in ("postgres", "projector"):
+            psutil.Process(here[name]["pid"]).kill()
+            folder.until(
+                lambda status, name=name: (
+                    status["running"] and folder.processes()[name]["pid"] != here[name]["pid"]
+                )
             )
-        )
         assert folder.processes()["postgres"]["restarts"] == 1
+        # So that it need not wait until the group has given its predecessor up.
+        assert psutil.Process(folder.processes()["projector"]["pid"]).environ()[NAME] == names[0]
         with folder.database() as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
 

@@ -82,6 +82,18 @@ def test_whatever_statement_or_send_it_is_killed_at_each_frame_counts_once_and_e
     road.check()
 
 
+def test_nobody_waits_for_one_that_was_killed_if_the_next_has_its_name(road):
+    with projector(road.settings, Plan(member="it", session_ms=1_800_000)) as running:
+        road.publish(mixed("before", FEW))
+        road.until_idle(running)
+        running.send(signal.SIGKILL)
+        assert running.ended() == -signal.SIGKILL
+    with projector(road.settings, Plan(member="it", session_ms=1_800_000)) as running:
+        road.publish(mixed("after", FEW))
+        road.until_idle(running)
+    road.check()
+
+
 def _halves():
     left: list[Raw] = []
     for number in itertools.count(1):

@@ -3,11 +3,13 @@
 import asyncio
 import json
 import os
+import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from frameledger_services.embedded import java, kafka, ports, postgres
@@ -169,13 +171,22 @@ class _Stack:
         unfinished.replace(file)
 
     def _program(self, command: Command) -> Program:
+        # What is kept running has one process at a time, so the next one may take its predecessor's place in a group.
+        ours = {"projector_instance_id": self._settings.projector_instance_id or self._name()}
         return Program(
             name=command.name,
             argv=(sys.executable, "-m", "frameledger_services", *command.arguments),
             directory=Path.cwd(),
             log=self._directory / "logs" / f"{command.name}.log",
-            environment={f"{PREFIX}{name.upper()}": value for name, value in self._environment.items()},
+            environment={
+                f"{PREFIX}{name.upper()}": value for name, value in (self._environment | ours).items()
+            },
         )
+
+    def _name(self) -> str:
+        """The name of what runs in this directory of this machine, in letters that Kafka takes."""
+        place = f"{socket.gethostname()}:{self._directory}"
+        return f"up-{sha256(place.encode()).hexdigest()[:16]}"
 
     def _say(self, **changes: object) -> None:
         self._record = self._record.model_copy(update=changes)

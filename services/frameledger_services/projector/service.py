@@ -158,7 +158,12 @@ async def _project(settings: Settings, stopping: asyncio.Event, passing: Step) -
             effects=effect_topics(names),
             partitions=found[names.frames].partitions,
         )
-        client = consumer(settings, group=f"{settings.topic_prefix}projector", name="frameledger-projector")
+        client = consumer(
+            settings,
+            group=f"{settings.topic_prefix}projector",
+            name="frameledger-projector",
+            group_instance_id=settings.projector_instance_id,
+        )
         relay = Relay(relay_connection, sending(producer), passing)
         announcer = Announcer(relay_connection, names.frames, passing)
         feed = Feed(client, names.frames)
