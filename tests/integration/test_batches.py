@@ -338,6 +338,14 @@ def test_records_of_a_foreign_partition_are_forwarded_and_what_is_no_frame_is_a_
         ("forward", TOPIC, b"ctx"),
         ("dead_letter", "llm.frames.dlq", b"ctx"),
     ]
+    *place, code, error = outbox[1].headers
+    assert place == [
+        ("fl_topic", TOPIC.encode()),
+        ("fl_generation", b"1"),
+        ("fl_partition", b"%d" % home),
+        ("fl_offset", b"0"),
+    ]
+    assert (code, error[0]) == (("fl_code", b"not_json"), "fl_error")
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT count(*) FROM frames").fetchone() == (0,)
         assert connection.execute("SELECT code, value FROM rejected_frames").fetchall() == [

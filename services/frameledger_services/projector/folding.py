@@ -173,7 +173,12 @@ class Folding:
         self.rows.rejections.append(
             Rejection(record, code, clean(error), context_id or _readable_key(record))
         )
-        place = (("fl_topic", record.topic), ("fl_partition", record.partition), ("fl_offset", record.offset))
+        place = (
+            ("fl_topic", record.topic),
+            ("fl_generation", record.generation),
+            ("fl_partition", record.partition),
+            ("fl_offset", record.offset),
+        )
         self.rows.outbox.append(
             OutboxRow(
                 topic=record.topic,
