@@ -1,9 +1,11 @@
 """Recovering on the real servers: logs that lost their newest or oldest records, and topics made again."""
 
 import asyncio
+import base64
 import json
 import multiprocessing
 import os
+import random
 import signal
 from dataclasses import replace
 from functools import partial
@@ -12,6 +14,8 @@ import psycopg
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from confluent_kafka import admin as kafka_admin
 from tests.integration import road as roads
 from tests.integration.killable import EACH_BY_ITSELF, Plan, projector
 from tests.integration.power_cut import machine as machine_in
@@ -20,11 +24,13 @@ from tests.integration.test_batches import dump, value_of
 from typer.testing import CliRunner
 
 from frameledger.partition import partition_for
+from frameledger.record import read
 from frameledger_services.cli import application
 from frameledger_services.cli import recover as recover_command
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.producer import Producer
-from frameledger_services.projector import putting_back, recover
+from frameledger_services.projector import comparing, putting_back, recover
+from frameledger_services.projector.folding import frame_uuid
 from frameledger_services.settings import Settings
 from frameledger_services.store import parking, projections, recovering
 
@@ -95,6 +101,11 @@ def applied(one, run):
     result = run(one, "recover", "--apply", "--yes", "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)["applied"]
+
+
+def all_put_back(*, generation, frames):
+    """What is said of a recovery that left nothing to be done."""
+    return {"generation": generation, "put_back": frames, "left": 0, "too_large": 0, "not_put_back": []}
 
 
 def diagnosed(one, run):
@@ -209,12 +220,12 @@ def test_what_a_power_cut_took_is_put_back_and_changes_nothing(machine, cut_road
         ]
 
 
-@pytest.mark.parametrize("look_back", [1, recover.LOOK_BACK])
+@pytest.mark.parametrize("look_back", [1, comparing.LOOK_BACK])
 def test_records_that_were_written_since_the_power_cut_are_read_where_they_lie(
     machine, cut_road, run, monkeypatch, look_back
 ):
     """The services are quicker than the operator: the partition is longer than what is stored."""
-    monkeypatch.setattr(recover, "LOOK_BACK", look_back)
+    monkeypatch.setattr(comparing, "LOOK_BACK", look_back)
     key = b"quick"
     home = partition_for(key, PARTITIONS)
     words = [Raw(key, SAID % b"%d" % number) for number in range(6)]
@@ -269,14 +280,164 @@ def test_a_log_that_loses_what_was_put_back_gets_it_back_again(machine, cut_road
     kept = cut_road.ends()
     projected(cut_road, words[2:4])
     lose(machine, cut_road, kept)
-    assert applied(cut_road, run) == {"generation": 2, "put_back": 2, "left": 0}
+    assert applied(cut_road, run) == all_put_back(generation=2, frames=2)
     projected(cut_road, words[4:])
     frames = frames_of(cut_road.address)
     lose(machine, cut_road, kept)
-    assert applied(cut_road, run) == {"generation": 3, "put_back": 3, "left": 0}
+    assert applied(cut_road, run) == all_put_back(generation=3, frames=3)
     projected(cut_road, [])
     assert frames_of(cut_road.address) == frames
     assert set(tell(in_generations(cut_road)).frames) == frames
+
+
+LIMIT = 100_000
+"""Bytes of a batch: what a topic takes is a batch, and a large record has one of its own."""
+
+
+def batch_bytes(raw):
+    """How large a record is on the log, if it is sent alone and not compressed."""
+    batch = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=0,
+        batch_size=2 * LIMIT,
+    )
+    batch.append(0, timestamp=0, key=raw.key, value=raw.value, headers=list(raw.headers))
+    return len(batch.build())
+
+
+def at_the_limit(key, start, headers=()):
+    """A record of LIMIT bytes that no compression makes smaller; its value begins so."""
+    noise = base64.b64encode(random.Random(start).randbytes(LIMIT))
+
+    def of(length):
+        content = noise[:length]
+        return Raw(key, start + b',"messages":[{"role":"user","content":"%s"}]}' % content, headers)
+
+    length = LIMIT - (batch_bytes(of(LIMIT)) - LIMIT)
+    assert batch_bytes(of(length)) == LIMIT
+    return of(length)
+
+
+def set_limit(one, most):
+    """What the topic of the frames takes from now on."""
+    operator = kafka_admin.AdminClient({"bootstrap.servers": one.settings.kafka_bootstrap_servers})
+    entry = kafka_admin.ConfigEntry(
+        "max.message.bytes", str(most), incremental_operation=kafka_admin.AlterConfigOpType.SET
+    )
+    topic = kafka_admin.ConfigResource(
+        kafka_admin.ConfigResource.Type.TOPIC, one.names.frames, incremental_configs=[entry]
+    )
+    for done in operator.incremental_alter_configs([topic]).values():
+        done.result(timeout=roads.DEADLINE)
+
+
+def test_a_frame_as_large_as_the_topic_takes_is_put_back_with_fewer_headers_or_told(machine, cut_road, run):
+    key, said = b"large", b'{"type":"LLMMessagesAppendFrame"'
+    ours = (
+        ("ce_specversion", b"1.0"),
+        ("ce_type", b"LLMMessagesAppendFrame"),
+        ("ce_source", b"a client"),
+        ("ce_subject", key),
+    )
+    trace = (("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),)
+    large = [
+        at_the_limit(key, said + b',"id":"own"', trace),
+        at_the_limit(key, said, ours),
+        at_the_limit(key, said, trace),
+    ]
+    # Nothing of it can be left out, and it needs a header that says which frame it is.
+    hopeless = at_the_limit(key, said)
+    others = [Raw(b"%d" % number, SAID % b"beside") for number in range(10)]
+    projected(cut_road, [Raw(key, SAID % b"kept")])
+    kept = cut_road.ends()
+    set_limit(cut_road, LIMIT)
+    # A batch holds all that is sent at once.
+    bursts = [[one] for one in (*large, hopeless)]
+    projected(cut_road, *bursts, [Raw(key, SAID % b"after"), *others])
+    frames, rows = frames_of(cut_road.address), dump(cut_road.address)
+    lose(machine, cut_road, kept)
+
+    result = run(cut_road, "recover", "--apply", "--yes", "--json")
+    assert result.exit_code == 1, result.output
+    done = json.loads(result.stdout)["applied"]
+    assert (done["put_back"], done["left"], done["too_large"]) == (14, 0, 1)
+    (told,) = done["not_put_back"]
+    place = told["partition"], told["generation"], told["offset"]
+    assert (told["context_id"], *place) == ("large", partition_for(key, PARTITIONS), 1, kept[place[0]] + 3)
+    assert "kafka-configs --alter" in result.stderr
+    assert "max.message.bytes" in result.stderr
+    projected(cut_road, [])
+    assert frames_of(cut_road.address) == frames
+
+    # Only its partition is not finished.
+    found, _ = looked(cut_road, run, 1)
+    assert [part["partition"] for part in found["partitions"] if part["to_put_back"]] == [told["partition"]]
+    assert "'large': frame " in run(cut_road, "recover", "--apply", "--yes").stderr
+    set_limit(cut_road, LIMIT + 100)
+    again = run(cut_road, "recover", "--apply", "--yes")
+    assert again.exit_code == 0, again.output
+    looked(cut_road, run, 0)
+    projected(cut_road, [])
+    assert frames_of(cut_road.address) == frames
+    assert without_duplicates(dump(cut_road.address)) == without_duplicates(rows)
+    assert on_the_log(cut_road) == in_the_tables(cut_road)
+
+
+def on_the_log(one):
+    """Each frame on the log by its id, with what the chain of its conversation is made from."""
+    return {
+        (read(record).context_id, frame_uuid(read(record).frame_id), read(record).source, record.value)
+        for record in in_generations(one)
+    }
+
+
+def in_the_tables(one):
+    with psycopg.connect(one.address) as connection:
+        return set(
+            connection.execute(
+                "SELECT context_id, frame_id, source, convert_to(payload::text, 'UTF8') FROM frames"
+            ).fetchall()
+        )
+
+
+def test_the_look_reads_the_table_as_often_for_many_changed_partitions_as_for_one(road, run, monkeypatch):
+    """Log and tables part at the beginning of each partition, so it looks near the end first, and then everywhere."""
+    monkeypatch.setattr(comparing, "LOOK_BACK", 1)
+    words = [Raw(b"%d" % number, SAID % b"%d" % (number % 3)) for number in range(40)]
+    projected(road, words)
+    with psycopg.connect(road.address) as connection:
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("UPDATE frames SET payload = '{}'")
+        connection.execute("UPDATE projections SET last_hash = 'x' WHERE partition = 0")
+    of_one = scans_of_frames(road)
+    with psycopg.connect(road.address) as connection:
+        connection.execute("UPDATE projections SET last_hash = 'x'")
+    of_all = scans_of_frames(road)
+    # Near the end, everywhere, and to count what is lost.
+    assert of_one == of_all == {"scans": 3, "rows": 3 * len(words)}
+    _, happened = looked(road, run, 1)
+    assert happened == dict.fromkeys(range(PARTITIONS), "lost_tail")
+
+
+def scans_of_frames(one):
+    """How often a look at the log reads the frames from end to end, and how many rows that is."""
+    seen = "SELECT seq_scan, seq_tup_read, coalesce(idx_scan, 0) FROM pg_stat_user_tables WHERE relname = 'frames'"
+
+    async def look():
+        async with await psycopg.AsyncConnection.connect(one.address, autocommit=True) as connection:
+            await connection.execute("ANALYZE frames")
+            before = await (await connection.execute(seen)).fetchone()
+            await recover.examine(one.settings, connection)
+            await connection.execute("SELECT pg_stat_force_next_flush()")
+            after = await (await connection.execute(seen)).fetchone()
+            assert after[2] == before[2]
+            return {"scans": after[0] - before[0], "rows": after[1] - before[1]}
+
+    return asyncio.run(look())
 
 
 def assert_dead_letters_are_found(one, run):
@@ -348,7 +509,7 @@ def test_a_topic_that_was_made_again_is_read_from_its_beginning_beside_what_is_s
     assert "deleted and made again" in diagnosed(road, run)
     found, _ = looked(road, run, 1)
     assert found["same_topic"] is False
-    assert applied(road, run) == {"generation": 2, "put_back": 0, "left": 0}
+    assert applied(road, run) == all_put_back(generation=2, frames=0)
     looked(road, run, 0)
     projected(road, [])
     assert frames < frames_of(road.address)

@@ -1,6 +1,7 @@
 """What becomes of a partition whose log changed: a table, and the comparison that finds where log and tables part."""
 
 import asyncio
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import get_args
@@ -9,10 +10,12 @@ from uuid import UUID
 import pytest
 
 from frameledger.record import Place, Record, derived_id, forward, read
+from frameledger_services.event_log.producer import TooLargeError
 from frameledger_services.projector import changed_log
 from frameledger_services.projector.changed_log import (
     NO_END,
     Finding,
+    InTurn,
     OnLog,
     agreed,
     finding,
@@ -20,8 +23,9 @@ from frameledger_services.projector.changed_log import (
     sign,
     spans,
 )
+from frameledger_services.projector.copies import TooLarge, copy, publish_copies, smaller
 from frameledger_services.projector.folding import frame_uuid
-from frameledger_services.projector.putting_back import copy, losses
+from frameledger_services.projector.putting_back import losses
 from frameledger_services.store.recovering import KeptFrame, Lost, LostFrame, Position, Receipt
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -91,8 +95,15 @@ def record(offset, value=b"v", *, key=b"ctx", after=0):
     return Record("llm.frames", 3, offset, key, value, timestamp_ms=round(moment.timestamp() * 1000))
 
 
-def kept(offset, value=b"v", *, context="ctx", after=0):
-    return KeptFrame(offset, context, AT + timedelta(seconds=offset + after), sha256(value).digest())
+def kept(offset, value=b"v", *, context="ctx", after=0, partition=3):
+    return KeptFrame(
+        partition, offset, context, AT + timedelta(seconds=offset + after), sha256(value).digest()
+    )
+
+
+async def each(some):
+    for one in some:
+        yield one
 
 
 UNTIL_9 = AT + timedelta(seconds=9)
@@ -122,11 +133,31 @@ UNTIL_9 = AT + timedelta(seconds=9)
     ],
 )
 def test_log_and_tables_are_of_one_mind_up_to_the_first_difference(stored, on_log, read_until, expected):
-    async def each(some):
-        for one in some:
-            yield one
-
     assert asyncio.run(agreed(each(stored), each(on_log), read_until)) == expected
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2, 9])
+def test_kept_frames_are_handed_out_by_partition_however_many_of_one_are_taken(taken):
+    rows = [kept(offset, partition=partition) for partition in (1, 2, 4, 7) for offset in range(3)]
+
+    async def hand_out():
+        found = {}
+        in_turn = InTurn(each(rows))
+        for partition in (0, 2, 3, 4, 9):
+            found[partition] = []
+            async with aclosing(in_turn.of(partition)) as some:
+                while len(found[partition]) < taken and (one := await anext(some, None)) is not None:
+                    found[partition].append((one.partition, one.offset))
+        return found
+
+    offsets = range(min(taken, 3))
+    assert asyncio.run(hand_out()) == {
+        0: [],
+        2: [(2, offset) for offset in offsets],
+        3: [],
+        4: [(4, offset) for offset in offsets],
+        9: [],
+    }
 
 
 def receipt(generation, happened, begins_at, *, is_put_back=True, through=None):
@@ -267,9 +298,67 @@ def test_a_copy_of_a_stored_frame_is_read_as_what_is_stored(value, headers, gene
     )
 
 
+@pytest.mark.parametrize("value", [b'{"type":"LLMRunFrame"}', b'{"type":"LLMRunFrame","id":"a"}'])
+@pytest.mark.parametrize("source", [None, "me"])
+@pytest.mark.parametrize("trace", [None, TRACE])
+@pytest.mark.parametrize("was_forwarded", [False, True])
+def test_a_copy_with_fewer_headers_is_the_same_frame(value, source, trace, was_forwarded):
+    headers = () if source is None else (("ce_source", source.encode()),)
+    headers += () if trace is None else (("traceparent", f"00-{trace}-b7ad6b7169203331-01".encode()),)
+    lay_at = Record("llm.frames", 1 if was_forwarded else 3, 118, b"ctx", value, headers)
+    before = read(lay_at)
+    frame = stored_from(before)
+    with_trace, smallest = smaller("llm.frames", frame)
+    found = [
+        read(Record("llm.frames", 3, 2_000, made.key, made.value, made.headers, 5, 3))
+        for made in (with_trace, smallest)
+    ]
+    for after in found:
+        assert frame_uuid(after.frame_id) == frame_uuid(before.frame_id)
+        assert (after.context_id, after.source, after.record.value) == ("ctx", source, value)
+    assert [after.trace_id for after in found] == [trace, None]
+    if before.has_own_id:
+        assert {name for name, _ in with_trace.headers} == {name for name, _ in headers}
+
+
+def test_one_that_is_too_large_does_not_keep_back_those_behind_it():
+    values = [b'{"type":"LLMRunFrame","n":%d}' % number for number in range(4)]
+    frames = [
+        stored_from(read(Record("llm.frames", 3, number, b"ctx", value)), offset=number)
+        for number, value in enumerate(values)
+    ]
+    unreadable = LostFrame(3, 1, 4, "ctx", UUID(int=1), None, None, b"no frame")
+    log = []
+
+    async def publish(records):
+        places = [None] * len(records)
+        for number, record in enumerate(records):
+            if record.value == values[1]:
+                raise TooLargeError("too large", places)
+            log.append(record.value)
+            places[number] = Place("llm.frames", 3, 100 + len(log))
+        return places
+
+    published = asyncio.run(publish_copies("llm.frames", [*frames, unreadable], publish))
+    assert log == [values[0], values[2], values[3]]
+    assert [place.offset for place in published.places] == [101, 102, 103]
+    assert published.left == 1
+    assert published.too_large == [
+        TooLarge(
+            3,
+            1,
+            1,
+            "ctx",
+            frames[1].frame_id,
+            len(b"ctx" + values[1] + b"fl_forwarded_from" + b"llm.frames:1:3:1"),
+        )
+    ]
+
+
 def test_bytes_that_no_release_reads_any_more_are_left():
     frame = LostFrame(3, 1, 118, "ctx", UUID(int=1), None, None, b"no frame")
     assert copy("llm.frames", frame) is None
+    assert list(smaller("llm.frames", frame)) == []
 
 
 def test_what_happened_is_stored_by_these_names():

@@ -41,7 +41,8 @@ def recover(
     Without --apply it compares, says what it would do, and ends with exit code 1 if that is anything. What is stored
     stays. With --apply the topic's next generation begins, in which each partition is read on where log and tables
     part, and frames that the log lost are put back onto it; their copies change nothing. Projectors may run
-    meanwhile. If it is cut short, run it again.
+    meanwhile. If it is cut short, run it again. Frames that the topic no longer takes because of their size are told,
+    with exit code 1, and all others are put back.
 
     Example: `frameledger recover --apply`
     """
@@ -70,10 +71,12 @@ def _recover(settings: Settings, *, apply: bool, yes: bool, as_json: bool) -> No
         _ask()
     generation, done = asyncio.run(_apply(settings, examined, console))
     if as_json:
-        applied = {"generation": generation, "put_back": done.frames, "left": done.left}
+        applied = {"generation": generation} | recover_page.done_as_json(done)
         typer.echo(json.dumps(recover_page.as_json(examined) | {"applied": applied}, indent=2))
     else:
         recover_page.show_done(examined, generation, done)
+    if done.too_large:
+        output.refuse(*recover_page.too_large(examined, done))
 
 
 def _ask() -> None:

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from frameledger_services.cli import output
+from frameledger_services.event_log.topics import MAX_RECORD_BYTES, ROOM
 from frameledger_services.projector.changed_log import Finding
 from frameledger_services.projector.putting_back import PutBack
 from frameledger_services.projector.recover import Examined
@@ -67,7 +68,7 @@ def _happened(one: Finding) -> str:
         case "another_log":
             return f"It is another log{_same_until(one)}."
         case "fine":
-            return "An earlier recovery was cut short."
+            return "An earlier recovery did not put everything back."
 
 
 def _since(one: Finding) -> str:
@@ -106,6 +107,26 @@ def show_done(examined: Examined, generation: int | None, done: PutBack) -> None
         )
 
 
+def too_large(examined: Examined, done: PutBack) -> tuple[str, str]:
+    """What is wrong, and what can be done about it, if the topic does not take some frames."""
+    topic = examined.topic.name
+    lines = [
+        f"{topic} does not take {_frames(done.too_large)} that it took before; all others were put back."
+    ]
+    lines += [
+        f"  {one.context_id!r}: frame {one.frame_id}, {one.bytes:,} bytes, which lay at "
+        f"{one.partition}:{one.offset} of generation {one.generation}"
+        for one in done.named
+    ]
+    if more := done.too_large - len(done.named):
+        lines.append(f"  and {more:,} more")
+    needed = max(MAX_RECORD_BYTES, *(one.bytes + ROOM for one in done.named))
+    return "\n".join(lines), (
+        "Nothing is lost: they are stored, and projectors go on. Have the topic take more, with Kafka's own tool, and "
+        f"run this again: kafka-configs --alter --topic {topic} --add-config max.message.bytes={needed}"
+    )
+
+
 def _frames(count: int) -> str:
     return f"{count:,} frame{'' if count == 1 else 's'}"
 
@@ -129,5 +150,25 @@ def as_json(examined: Examined) -> dict[str, Any]:
                 "to_put_back": examined.to_put_back.get(one.stored.partition, 0),
             }
             for one in examined.findings
+        ],
+    }
+
+
+def done_as_json(done: PutBack) -> dict[str, Any]:
+    """What was put back, for programs: fields are added, never renamed."""
+    return {
+        "put_back": done.frames,
+        "left": done.left,
+        "too_large": done.too_large,
+        "not_put_back": [
+            {
+                "context_id": one.context_id,
+                "frame_id": str(one.frame_id),
+                "partition": one.partition,
+                "generation": one.generation,
+                "offset": one.offset,
+                "bytes": one.bytes,
+            }
+            for one in done.named
         ],
     }

@@ -7,7 +7,7 @@ stores them.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -106,6 +106,27 @@ async def agreed(
             continue  # a later one that agrees vouches for it
         reached = record.offset + 1
     return reached
+
+
+class InTurn:
+    """The kept frames of many partitions, which come from one statement, handed out partition by partition."""
+
+    def __init__(self, rows: AsyncIterator[KeptFrame]) -> None:
+        """`rows` are in the order of their partitions."""
+        self._rows = rows
+        self._next: KeptFrame | None = None
+
+    async def of(self, partition: int) -> AsyncGenerator[KeptFrame, None]:
+        """Those of a partition. It is asked in the order of partitions; what nobody took of one before is passed
+        over."""
+        row, self._next = self._next, None
+        if row is None:
+            row = await anext(self._rows, None)
+        while row is not None and row.partition <= partition:
+            if row.partition == partition:
+                yield row
+            row = await anext(self._rows, None)
+        self._next = row
 
 
 def spans(chain: Sequence[Receipt], generation: int) -> list[tuple[int, int]]:

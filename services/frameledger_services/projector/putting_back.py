@@ -1,7 +1,11 @@
 """Putting back: frames that the log lost and the tables have are published again.
 
-Each copy names where its original lay and has the id that is stored, so it is counted as a repetition and changes
-nothing; the log is again what the tables were folded from. What was no frame is not put back: it is kept where it is.
+Each copy has the id that is stored, so it is counted as a repetition and changes nothing; the log has again what the
+tables were folded from. What was no frame is not put back: it is kept where it is.
+
+A copy may be larger than its original, which may have been as large as the topic takes. It is put back with fewer
+headers then. If the topic takes none, the others are put back without it, and its partition is not noted as done:
+once the topic takes more, whoever recovers next puts it back, behind what came after it.
 
 If the process dies in between, the receipts still say that all of it is to be put back, and whoever recovers next does
 that: what was on Kafka already is there twice then, under one id. If it dies after the last copy and before that is
@@ -10,19 +14,16 @@ noted, the same.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg import AsyncConnection
 
-from frameledger.headers import FRAME_ID, TRACEPARENT, headers_for
-from frameledger.ids import ContextId
-from frameledger.record import DecodeError, Outgoing, Place, Record, forward, read
 from frameledger_services.projector.batches import Step, nobody_listens
 from frameledger_services.projector.changed_log import Finding, lost
-from frameledger_services.projector.folding import frame_uuid
+from frameledger_services.projector.copies import Publish, Published, TooLarge, publish_copies
 from frameledger_services.store import recovering
 from frameledger_services.store.recovering import Lost, LostFrame, Receipt
 
@@ -31,16 +32,21 @@ Connection = AsyncConnection[Any]
 COPIES_AT_ONCE = 500
 BYTES_AT_ONCE = 4 * 1024 * 1024
 
-Publish = Callable[[Sequence[Outgoing]], Awaitable[list[Place]]]
-"""Publishes records to the topic of the frames, in their order; where each lies once the broker has it."""
+NAMED = 100
+"""How many frames are named that were too large. There may be millions, if the topic was set to take less."""
 
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """What came of putting back. `left` frames have bytes that this release cannot read, so no projector would."""
+    """What came of putting back. `left` frames have bytes that this release cannot read, so no projector would.
+
+    Of `too_large` frames the topic takes no copy: they are still to be put back. The first of them are `named`.
+    """
 
     frames: int
     left: int = 0
+    too_large: int = 0
+    named: tuple[TooLarge, ...] = ()
 
 
 def losses(receipts: Sequence[Receipt], generation: int, findings: Sequence[Finding]) -> list[Lost]:
@@ -66,68 +72,56 @@ async def put_back(
 ) -> PutBack:
     """Publish what the log lost and was not put back yet; `told` hears how many frames are done.
 
-    Called twice it puts nothing back twice; called again after it died it begins anew. Raises `PublishError` and
-    `BrokerError`: then the rest is still to be put back.
+    Called twice it puts nothing back twice; called again after it died it begins anew, and so it does with partitions
+    of which a frame was too large. Raises `PublishError` and `BrokerError`: then the rest is still to be put back.
     """
     receipts = await recovering.receipts(connection, topic)
     due = _due(receipts)
-    done: dict[int, int] = dict.fromkeys(due, 0)
-    through: dict[int, int] = {}
-    unreadable = 0
+    so_far = _SoFar(dict.fromkeys(due, 0))
     lost_ones = [one for receipt in due.values() for one in _lost_before(receipts, receipt)]
     await passing("before putting back")
     async with connection.transaction(), aclosing(recovering.lost_frames(connection, lost_ones)) as rows:
         async for frames in _parts(rows):
-            copies = [copied for one in frames if (copied := copy(topic, one)) is not None]
-            unreadable += len(frames) - len(copies)
-            for place in await publish(copies):
-                done[place.partition] += 1
-                through[place.partition] = max(through.get(place.partition, 0), place.offset)
+            so_far.add(await publish_copies(topic, frames, publish))
             await passing("after some were put back")
-            told(sum(done.values()))
+            told(so_far.frames)
     await passing("before noting")
-    if due:
+    if done := [one for one in due if one not in so_far.unfinished]:
         await recovering.note_put_back(
             connection,
             topic,
             [
-                (partition, began.generation, done[partition], through.get(partition))
-                for partition, began in due.items()
+                (partition, due[partition].generation, so_far.count[partition], so_far.through.get(partition))
+                for partition in done
             ],
         )
     await passing("after noting")
-    return PutBack(sum(done.values()), unreadable)
+    return PutBack(so_far.frames, so_far.left, so_far.too_large, tuple(so_far.named))
 
 
-def copy(topic: str, stored: LostFrame) -> Outgoing | None:
-    """The record by which a stored frame gets onto the log again: the same bytes, what is known of its headers, and
-    one that names where it lay. None for bytes that cannot be read any more.
+@dataclass(slots=True)
+class _SoFar:
+    """What is done by now: of each partition how many frames, and up to which offset of the log."""
 
-    Read again it is what is stored: its id, its bytes, its source.
-    """
-    record = Record(
-        topic,
-        stored.partition,
-        stored.offset,
-        stored.context_id.encode(),
-        stored.payload,
-        generation=stored.generation,
-    )
-    try:
-        frame = read(record).frame
-    except DecodeError:
-        return None
-    # Of the trace its id is stored; that of the span is not.
-    trace = None if stored.trace_id is None else f"00-{stored.trace_id}-{stored.frame_id.hex[:16]}-00"
-    if stored.source is not None:
-        known = headers_for(frame, ContextId(stored.context_id), source=stored.source, traceparent=trace)
-    else:
-        known = () if trace is None else ((TRACEPARENT, trace.encode()),)
-    made = forward(replace(record, headers=known))
-    if frame.id is None and frame_uuid(read(record).frame_id) != stored.frame_id:
-        # It was itself a copy of a record in another partition.
-        return replace(made, headers=(*made.headers, (FRAME_ID, str(stored.frame_id).encode())))
-    return made
+    count: dict[int, int]
+    through: dict[int, int] = field(default_factory=dict)
+    unfinished: set[int] = field(default_factory=set)
+    left: int = 0
+    too_large: int = 0
+    named: list[TooLarge] = field(default_factory=list)
+
+    @property
+    def frames(self) -> int:
+        return sum(self.count.values())
+
+    def add(self, published: Published) -> None:
+        for place in published.places:
+            self.count[place.partition] += 1
+            self.through[place.partition] = max(self.through.get(place.partition, 0), place.offset)
+        self.left += published.left
+        self.too_large += len(published.too_large)
+        self.unfinished |= {one.partition for one in published.too_large}
+        self.named += published.too_large[: NAMED - len(self.named)]
 
 
 def _due(receipts: Sequence[Receipt]) -> dict[int, Receipt]:

@@ -12,31 +12,26 @@ and the receipts say what is still to be put back, to whoever recovers next.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from psycopg import AsyncConnection, errors
 
-from frameledger.record import Place
 from frameledger_services.event_log import broker, identity
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.browse import records_between
 from frameledger_services.event_log.identity import TopicChangedError
 from frameledger_services.event_log.looking import looking
 from frameledger_services.event_log.topics import Found, Topics
 from frameledger_services.projector import putting_back
 from frameledger_services.projector.batches import Step, nobody_listens
-from frameledger_services.projector.changed_log import Finding, OnLog, agreed, finding, sign, spans
+from frameledger_services.projector.changed_log import Finding, finding, sign, spans
+from frameledger_services.projector.comparing import Changed, compared
 from frameledger_services.projector.partitions import ATTEMPTS, LOCK_TIMEOUT_MS, LogChangedError, on_log
 from frameledger_services.settings import Settings
 from frameledger_services.store import projections, recovering
-from frameledger_services.store.recovering import NewReceipt, Position
+from frameledger_services.store.recovering import NewReceipt, Position, Receipt
 
 Connection = AsyncConnection[Any]
-
-LOOK_BACK = 100_000
-"""Offsets before the end in which the place is looked for where log and tables part; all, if it is not there."""
 
 
 class MovedError(Exception):
@@ -89,22 +84,29 @@ async def examine(settings: Settings, connection: Connection) -> Examined:
     is_same = identity.is_same(before, found)
     stored = {one.partition: one for one in await recovering.positions(connection, name)}
     receipts = await recovering.receipts(connection, name)
-    findings = []
     async with looking(settings, name) as log:
+        looks = []
         for partition in range(found.partitions):
             position = stored.get(partition) or Position(partition, 0, None, None, None)
-            seen = await on_log(log, position)
-            upto = None
-            if is_same is False or sign(position, seen) in ("shorter", "another_record"):
-                chain = [one for one in receipts if one.partition == partition]
-                upto = await _agreed(
-                    settings, connection, name, position, seen, spans(chain, before.generation), is_same
-                )
-            findings.append(finding(position, seen, is_same_topic=is_same, agreed=upto))
+            looks.append((position, await on_log(log, position)))
+    changed = [
+        Changed(position, seen, spans(_of(receipts, position.partition), before.generation))
+        for position, seen in looks
+        if is_same is False or sign(position, seen) in ("shorter", "another_record")
+    ]
+    reached = await compared(settings, connection, name, changed, is_same)
+    findings = [
+        finding(position, seen, is_same_topic=is_same, agreed=reached.get(position.partition))
+        for position, seen in looks
+    ]
     lost = putting_back.losses(receipts, before.generation, findings)
     return Examined(
         found, before.generation, is_same, findings, await recovering.count_lost(connection, lost)
     )
+
+
+def _of(receipts: Sequence[Receipt], partition: int) -> list[Receipt]:
+    return [one for one in receipts if one.partition == partition]
 
 
 async def begin(connection: Connection, examined: Examined, passing: Step = nobody_listens) -> int:
@@ -167,30 +169,3 @@ async def _begin(connection: Connection, examined: Examined) -> int:
     await recovering.begin_partitions(connection, topic.name, generation + 1, positions)
     await recovering.write_receipts(connection, topic.name, generation + 1, given)
     return generation + 1
-
-
-async def _agreed(
-    settings: Settings,
-    connection: Connection,
-    topic: str,
-    stored: Position,
-    found: OnLog,
-    of_generations: Sequence[tuple[int, int]],
-    is_same: bool | None,
-) -> int | None:
-    """Up to which offset log and tables are of one mind: looked for near the end, and then from the beginning."""
-    end = min(found.end, stored.next_offset)
-    for first in dict.fromkeys((max(found.first, end - LOOK_BACK), found.first)):
-        if first >= end:
-            return None
-        async with (
-            connection.transaction(),
-            aclosing(
-                recovering.kept_frames(connection, stored.partition, of_generations, first, end)
-            ) as kept,
-            aclosing(records_between(settings, Place(topic, stored.partition, first), end)) as records,
-        ):
-            reached = await agreed(kept, records, None if is_same is False else stored.last_logged_at)
-        if reached is not None:
-            return reached
-    return None

@@ -79,9 +79,20 @@ class LostFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets of a partition in one of its generations: from the first one on, below the end."""
+
+    partition: int
+    generation: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class KeptFrame:
     """A stored frame, as far as a record can be compared with it."""
 
+    partition: int
     offset: int
     context_id: str
     logged_at: datetime
@@ -227,26 +238,30 @@ async def note_put_back(
         )
 
 
-async def kept_frames(
-    connection: Connection, partition: int, spans: Sequence[tuple[int, int]], first: int, end: int
-) -> AsyncGenerator[KeptFrame, None]:
-    """The stored frames of a partition whose records lay between two offsets, in their order; `spans` says of each
-    generation below which offset it counts. In the caller's transaction."""
+async def kept_frames(connection: Connection, spans: Sequence[Span]) -> AsyncGenerator[KeptFrame, None]:
+    """The stored frames whose records lay in these spans, by partition and in the order of their offsets. In the
+    caller's transaction. It reads the table once, however many spans there are."""
     async with connection.cursor(name="kept", row_factory=class_row(KeptFrame)) as cursor:
         cursor.itersize = AT_ONCE
-        # Nobody else asks for frames by their place, so there is no index: it reads the table once.
+        # Nobody else asks for frames by their place, so there is no index.
         await cursor.execute(
             """
             SELECT
-                frames."offset", frames.context_id, frames.logged_at,
+                frames.partition, frames."offset", frames.context_id, frames.logged_at,
                 sha256(convert_to(frames.payload::text, 'UTF8')) AS sha256
             FROM frames
-            INNER JOIN unnest(%s::int[], %s::bigint[]) AS span (generation, below)
-                ON frames.generation = span.generation AND frames."offset" < span.below
-            WHERE frames.partition = %s AND frames."offset" >= %s AND frames."offset" < %s
-            ORDER BY frames."offset"
+            INNER JOIN unnest(%s::int[], %s::int[], %s::bigint[], %s::bigint[])
+                AS span (partition, generation, first, below)
+                ON frames.partition = span.partition AND frames.generation = span.generation
+                    AND frames."offset" >= span.first AND frames."offset" < span.below
+            ORDER BY frames.partition, frames."offset"
             """,
-            ([one[0] for one in spans], [one[1] for one in spans], partition, first, end),
+            (
+                [one.partition for one in spans],
+                [one.generation for one in spans],
+                [one.first for one in spans],
+                [one.end for one in spans],
+            ),
         )
         async for row in cursor:
             yield row
