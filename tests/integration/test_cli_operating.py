@@ -97,6 +97,13 @@ def test_doctor_says_what_is_set_aside_forwarded_and_not_read(settings, command,
     assert "frameledger run projector" in " ".join(page.stdout.split())
 
 
+def test_doctor_warns_of_a_database_that_forgets_commits(settings, command):  # noqa: F811
+    assert "commits" not in states(command("doctor", "--json"), exit_code=1)
+    with psycopg.connect(settings.database_url.get_secret_value(), autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {connection.info.dbname} SET synchronous_commit = off")
+    assert states(command("doctor", "--json"), exit_code=1)["commits"] == "warn"
+
+
 def test_doctor_says_what_nobody_takes_and_how_to_have_it_taken(settings, command, monkeypatch):  # noqa: F811
     monkeypatch.setattr(untaken, "AFTER_SECS", 0.0)
 

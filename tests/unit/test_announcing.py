@@ -1,7 +1,6 @@
 """What is announced of the batches, and how often, with a connection that writes down what it is asked."""
 
 import asyncio
-import re
 from contextlib import asynccontextmanager
 
 from tests.turns import turns
@@ -15,11 +14,10 @@ class Connection:
     def __init__(self):
         self.said = []
 
-    async def execute(self, statement):
-        """What is told, without how."""
-        self.said.append(
-            re.fullmatch(r"SELECT .*, pg_notify\('frameledger_projected', '(.*)'\)", statement)[1]
-        )
+    async def execute(self, _, parameters):
+        channel, told = parameters
+        assert channel == "frameledger_projected"
+        self.said.append(told)
 
 
 @asynccontextmanager

@@ -95,6 +95,14 @@ async def _of_database(
         yield Finding("schema", "fail", str(error), "Upgrade this release.")
         return
     yield Finding("schema", "ok", f"Its tables have revision {schema.REVISION}, which this release needs.")
+    if await reading.forgets_commits(connection):
+        yield Finding(
+            "commits",
+            "warn",
+            "synchronous_commit is off for us: if PostgreSQL dies, what workers claimed and began may be forgotten "
+            "and done twice.",
+            "Set it to on, or to what is stricter, for our role and database.",
+        )
     if frames is not None:
         changed = await identity.difference(connection, frames)
         if changed is not None:

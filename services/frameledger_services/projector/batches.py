@@ -10,7 +10,8 @@ If the database dies, what of it was not on disk did not happen either, the same
 the log is read again from the `next_offset` that is left, to the same rows. So a batch need not be on disk before it is
 seen, as long as nobody does anything because of it that is not read from the log again. A batch that leaves something
 in the outbox, or says of a call who runs it, is on disk when its commit returns, and so is every large one. Any other
-is when it is announced, right after (`announcing`): nobody is told before that, and only who looks unasked sees it.
+is when it is announced, right after (`announcing`). A power cut that takes the same moments from Kafka too leaves a
+conversation that ends before them, in both.
 """
 
 from __future__ import annotations
@@ -102,6 +103,9 @@ class Batches:
         self._topics = topics
         self._cache = cache
         self._passing = passing or nobody_listens
+        self.all_on_disk = False
+        """Have every batch on disk when its commit returns: if the database itself dies of what lies in a log, what was
+        stored last tells where."""
 
     async def store(
         self, found: Iterable[Found], owned: Mapping[int, Owned], positions: Mapping[int, int]
@@ -186,7 +190,9 @@ class Batches:
 
     async def _write_at_once(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
         await self._passing("before lock")
-        held = await write_at_once(self._cursor, self._topics.frames, progress, rows, heads)
+        held = await write_at_once(
+            self._cursor, self._topics.frames, progress, rows, heads, on_disk=self.all_on_disk
+        )
         _check_held(progress, held)
 
     async def _write_in_turn(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:

@@ -291,6 +291,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             self._owned[partition] = taken.owned
             if taken.lives > CAREFUL_AFTER:
                 self._careful[partition] = taken.lives
+                self._batches.all_on_disk = True
                 _log.warning(
                     "careful", partition=partition, offset=taken.owned.next_offset, lives=taken.lives
                 )

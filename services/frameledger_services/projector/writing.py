@@ -63,6 +63,9 @@ _HEAD = frozenset(
 )
 """What of a head is written with every batch that touches it, unless it is parked."""
 
+_ACTED_UPON = frozenset({tables.outbox, tables.tool_calls})
+"""What goes into these tables makes somebody begin what must not begin twice."""
+
 _values_of_message = attrgetter(*_MESSAGES)
 
 
@@ -84,16 +87,22 @@ async def write(connection: Connection, rows: Rows, heads: Iterable[Head]) -> No
 
 
 async def write_at_once(
-    cursor: together.Cursor, topic: str, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]
+    cursor: together.Cursor,
+    topic: str,
+    progress: Sequence[Progress],
+    rows: Rows,
+    heads: Iterable[Head],
+    *,
+    on_disk: bool,
 ) -> set[int]:
     """Write it all and move the partitions on, in one statement that commits: the quickest way for few rows.
 
-    Returns the partitions that are still ours; unless those are all, nothing was written. It is on disk by then if
-    anybody acts upon it; see `batches`.
+    Returns the partitions that are still ours; unless those are all, nothing was written. With `on_disk`, or if anybody
+    acts upon it, it is on disk by then; see `batches`.
     """
     writes = list(_writes(rows, rows.messages(), heads))
-    acted_upon = bool(rows.outbox or rows.new_calls or any(rows.call_patches.values()))
-    return await together.store(cursor, topic, progress, rows.ended, writes, on_disk=acted_upon)
+    on_disk = on_disk or any(one.rows and one.table in _ACTED_UPON for one in writes)
+    return await together.store(cursor, topic, progress, rows.ended, writes, on_disk=on_disk)
 
 
 def _writes(rows: Rows, messages: Sequence[MessageRow], heads: Iterable[Head]) -> Iterator[Added | Changed]:

@@ -52,24 +52,26 @@ class Progress:
     generation: int = FIRST_GENERATION
 
 
-def announcement(topic: str, offsets: Mapping[int, int]) -> str:
-    """The statement that tells who listens how far partitions were read. It says nothing if that is too much to say.
+async def announce(connection: Connection, topic: str, offsets: Mapping[int, int]) -> None:
+    """Tell who listens how far partitions were read. It says nothing if that is too much to say.
 
     Whoever is told has still to look, since everybody may notify; but there is no need to look before. What was
-    committed before it is on disk when they are told: that takes something to be written, as a notification is not.
+    committed before this began is on disk by then.
     """
     told = " ".join([topic, *(f"{partition}:{offset}" for partition, offset in offsets.items())])
     if not offsets or len(told) > _LONGEST_TOLD:
         told = ""
-    # No topic has a name that would have to be quoted.
-    return f"SELECT pg_logical_emit_message(true, 'frameledger', ''), pg_notify('{CHANNEL}', '{told}')"
+    # Nobody waits for the disk when a transaction does nothing but notify: hence the message, which nobody reads.
+    await connection.execute(
+        "SELECT pg_logical_emit_message(true, 'frameledger', ''), pg_notify(%s, %s)", (CHANNEL, told)
+    )
 
 
 _LONGEST_TOLD = 7_900
 
 
 def announced(told: str) -> tuple[str, dict[int, int]]:
-    """What such a statement told: the topic, and the offsets by partition. Nothing of what is none."""
+    """What `announce` told: the topic, and the offsets by partition. Nothing of what is none."""
     topic, *offsets = told.split(" ")
     pairs = [one.split(":") for one in offsets]
     try:

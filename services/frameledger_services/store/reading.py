@@ -300,3 +300,9 @@ _REJECTED_AT = f"""
     INNER JOIN rejected_frames USING (topic, partition, generation, "offset")
     ORDER BY asked.number
 """
+
+
+async def forgets_commits(connection: Connection) -> bool:
+    """Whether a commit of a session like this one may be gone after a crash, though its answer came."""
+    row = await (await connection.execute("SHOW synchronous_commit")).fetchone()
+    return row is not None and row[0] == "off"

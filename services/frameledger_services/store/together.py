@@ -3,10 +3,7 @@
 A statement by itself is a transaction by itself, so there is nothing between its beginning and its commit at which we
 could die. What it does to the tables is what `batch` does in many statements. It begins, as every batch does, by
 moving on the rows of its partitions that have the epoch and the offset that it expects; unless those are all, it does
-nothing.
-
-Its commit is waited for until it is on disk, unless whoever writes it says that nobody acts upon it
-before that.
+nothing. Its commit returns when it is on disk, or before, as whoever writes it wishes.
 
 Most of what such a statement costs is the database's making ready for it. So it names no more than it needs; and if no
 table gets more than one row, which is what comes most often, the values of the rows are parameters.
@@ -129,8 +126,8 @@ def _statement(alone: bool, ends: bool, single: bool, writes: tuple[str, ...], o
     for number, write in enumerate(writes):
         steps += f", write{number} AS ({write} {ours})"
     if not on_disk:
-        # For this transaction. Nobody asks what a setting was set to, unless it stands in a condition.
-        ours += " AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'"
+        # For this transaction only.
+        ours += " AND set_config('synchronous_commit', 'off', true) = 'off'"
     return _numbered(f"WITH {steps} SELECT partition FROM moved WHERE {ours}")
 
 
