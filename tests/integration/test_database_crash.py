@@ -37,7 +37,7 @@ class Crashing:
             directory, ports.choose(0), settings={"fsync": "off", "io_method": "sync"}
         )
         self._process = start(self.server.program)
-        self._stopped = ()
+        self._stopped: list[int] = []
 
     @property
     def address(self):
@@ -53,7 +53,7 @@ class Crashing:
         self._signal(signal.SIGKILL)
         self._process.kill()
         self._process.wait()
-        self._stopped = ()
+        self._stopped = []
         self._process = start(self.server.program)
         wait_until_ready(self.server.program, self._process)
         self._stop_those_who_bring_to_disk_what_nobody_waits_for()

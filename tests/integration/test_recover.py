@@ -15,7 +15,12 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from confluent_kafka import admin as kafka_admin
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # three that it does not list
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 from tests.integration import road as roads
 from tests.integration.killable import EACH_BY_ITSELF, Plan, projector
 from tests.integration.power_cut import machine as machine_in
@@ -324,13 +329,9 @@ def at_the_limit(key, start, headers=()):
 
 def set_limit(one, most):
     """What the topic of the frames takes from now on."""
-    operator = kafka_admin.AdminClient({"bootstrap.servers": one.settings.kafka_bootstrap_servers})
-    entry = kafka_admin.ConfigEntry(
-        "max.message.bytes", str(most), incremental_operation=kafka_admin.AlterConfigOpType.SET
-    )
-    topic = kafka_admin.ConfigResource(
-        kafka_admin.ConfigResource.Type.TOPIC, one.names.frames, incremental_configs=[entry]
-    )
+    operator = AdminClient({"bootstrap.servers": one.settings.kafka_bootstrap_servers})
+    entry = ConfigEntry("max.message.bytes", str(most), incremental_operation=AlterConfigOpType.SET)
+    topic = ConfigResource(ConfigResource.Type.TOPIC, one.names.frames, incremental_configs=[entry])
     for done in operator.incremental_alter_configs([topic]).values():
         done.result(timeout=roads.DEADLINE)
 

@@ -141,7 +141,7 @@ def test_kept_frames_are_handed_out_by_partition_however_many_of_one_are_taken(t
     rows = [kept(offset, partition=partition) for partition in (1, 2, 4, 7) for offset in range(3)]
 
     async def hand_out():
-        found = {}
+        found: dict[int, list[tuple[int, int]]] = {}
         in_turn = InTurn(each(rows))
         for partition in (0, 2, 3, 4, 9):
             found[partition] = []
@@ -303,8 +303,8 @@ def test_a_copy_of_a_stored_frame_is_read_as_what_is_stored(value, headers, gene
 @pytest.mark.parametrize("trace", [None, TRACE])
 @pytest.mark.parametrize("was_forwarded", [False, True])
 def test_a_copy_with_fewer_headers_is_the_same_frame(value, source, trace, was_forwarded):
-    headers = () if source is None else (("ce_source", source.encode()),)
-    headers += () if trace is None else (("traceparent", f"00-{trace}-b7ad6b7169203331-01".encode()),)
+    given = {"ce_source": source, "traceparent": trace and f"00-{trace}-b7ad6b7169203331-01"}
+    headers = tuple((name, text.encode()) for name, text in given.items() if text is not None)
     lay_at = Record("llm.frames", 1 if was_forwarded else 3, 118, b"ctx", value, headers)
     before = read(lay_at)
     frame = stored_from(before)
@@ -331,7 +331,7 @@ def test_one_that_is_too_large_does_not_keep_back_those_behind_it():
     log = []
 
     async def publish(records):
-        places = [None] * len(records)
+        places: list[Place | None] = [None] * len(records)
         for number, record in enumerate(records):
             if record.value == values[1]:
                 raise TooLargeError("too large", places)
