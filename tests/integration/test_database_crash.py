@@ -24,8 +24,8 @@ TABLES = {
     "projections": "partition, next_offset, last_hash",
 }
 
-
 WRITERS = ("walwriter", "background writer", "checkpointer")
+"""PostgreSQL's own, who bring to disk by and by what nobody waits for."""
 
 
 class Crashing:
@@ -66,13 +66,16 @@ class Crashing:
         with psycopg.connect(self.address, autocommit=True) as connection:
             while True:
                 query = "SELECT array_agg(pid) FROM pg_stat_activity WHERE backend_type = ANY (%s)"
-                self._stopped = value_of(connection, query, list(WRITERS))
+                writers = value_of(connection, query, list(WRITERS)) or []
+                if len(writers) < len(WRITERS):
+                    continue  # it has just begun
+                self._stopped = writers
                 self._signal(signal.SIGSTOP)
                 # Whoever was stopped in the middle of something may hold a lock that others need.
                 query = (
                     "SELECT bool_and(wait_event_type = 'Activity') FROM pg_stat_activity WHERE pid = ANY (%s)"
                 )
-                if value_of(connection, query, self._stopped):
+                if value_of(connection, query, writers):
                     return
                 self._signal(signal.SIGCONT)
 

@@ -21,7 +21,10 @@ ACKNOWLEDGED_WITHIN = 30.0
 """Seconds that a publisher waits if it does not say otherwise."""
 
 PAUSE_SECONDS = 0.1
-"""Before records are sent again."""
+"""Before records are sent again, or a topic is looked for again."""
+
+ABSENT_SECONDS = 3.0
+"""A topic that is not there for so long is not there: a broker that comes back may know none for a moment."""
 
 BYTES_ON_THE_WAY = LARGEST
 """What may be unacknowledged at once. A broker hangs up on a request of more than 100 MiB, and aiokafka, with a large
@@ -160,13 +163,21 @@ class Producer:
                 self._sender = await Sender.start(self._settings, self._name)
             if topic not in self._partitions:
                 # Before aiokafka asks for it, which makes a topic where brokers are set to make what is asked for.
-                found = await Broker(self._sender.client, self._address).describe([topic])
-                if topic not in found:
-                    raise BrokerError(
-                        f"There is no topic {topic} at {self._address}: make it with `frameledger topics --create`."
-                    )
-                self._partitions[topic] = found[topic].partitions
+                self._partitions[topic] = await self._partitions_of(
+                    topic, Broker(self._sender.client, self._address)
+                )
             return self._sender
+
+    async def _partitions_of(self, topic: str, broker: Broker) -> int:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + ABSENT_SECONDS
+        while topic not in (found := await broker.describe([topic])):
+            if loop.time() > until:
+                raise BrokerError(
+                    f"There is no topic {topic} at {self._address}: make it with `frameledger topics --create`."
+                )
+            await asyncio.sleep(PAUSE_SECONDS)
+        return found[topic].partitions
 
     async def _replace(self, sender: Sender) -> None:
         """Have another sender made for the next one who publishes. What is on its way is sent to its end."""
