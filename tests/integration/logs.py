@@ -36,7 +36,7 @@ def log_settings(kafka: KafkaServer) -> Settings:
 @pytest.fixture
 def log(log_settings: Settings) -> Settings:
     """The same, with all topics made."""
-    asyncio.run(_make(log_settings))
+    asyncio.run(make(log_settings))
     return log_settings
 
 
@@ -44,7 +44,8 @@ def frames_topic(settings: Settings) -> str:
     return Topics(settings.topic_prefix).frames
 
 
-async def _make(settings: Settings) -> None:
+async def make(settings: Settings) -> None:
+    """Make all topics."""
     async with broker.connect(settings) as connection:
         await connection.create_missing(wanted(settings))
 

@@ -8,7 +8,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import OffsetOutOfRangeError
 from confluent_kafka import Producer as LibrdkafkaProducer
-from tests.integration.logs import BadName, frames_topic, read, reading, send_raw
+from tests.integration.logs import BadName, frames_topic, make, read, reading, send_raw
 
 from frameledger.partition import librdkafka_default, partition_for
 from frameledger.record import MAX_VALUE_BYTES, Outgoing, Place
@@ -166,6 +166,28 @@ def test_who_does_not_wait_long_enough_is_told_and_may_go_on(log):
 def test_nothing_is_published_to_a_topic_that_is_not_there(log_settings):
     with pytest.raises(BrokerError, match="frameledger topics --create"):
         publish(log_settings, [record("a", b"1")])
+
+
+def test_a_topic_that_is_not_there_for_a_moment_is_waited_for(log_settings, monkeypatch):
+    """As with a broker that comes back, and does not know yet what it has."""
+    looked = asyncio.Event()
+
+    class Looked(broker.Broker):
+        async def describe(self, *names, **options):
+            found = await super().describe(*names, **options)
+            looked.set()
+            return found
+
+    monkeypatch.setattr(producer, "Broker", Looked)
+
+    async def scenario():
+        async with Producer(log_settings) as ours, asyncio.TaskGroup() as tasks:
+            publishing = tasks.create_task(ours.publish(frames_topic(log_settings), [record("a", b"1")]))
+            await looked.wait()
+            await make(log_settings)
+        return publishing.result()
+
+    assert len(asyncio.run(scenario())) == 1
 
 
 def test_no_broker_is_told_at_once():
