@@ -11,7 +11,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 from pydantic import SecretStr
-from tests.integration.logs import _make
+from tests.integration.logs import make
 from tests.integration.scene import INTERRUPTION, Scene
 
 from frameledger.effects import Cancel, to_wire
@@ -41,7 +41,7 @@ def office(log_settings, database):
             "work_grace_secs": 5.0,
         }
     )
-    asyncio.run(_make(settings))
+    asyncio.run(make(settings))
     return Office(settings, database)
 
 
@@ -657,7 +657,7 @@ def test_cancellations_are_followed_as_soon_as_their_topic_is_there(log_settings
         heard: asyncio.Queue[Cancel] = asyncio.Queue()
         async with asyncio.timeout(WITHIN), asyncio.TaskGroup() as tasks:
             task = tasks.create_task(follow(log_settings, topic, heard.put_nowait, following))
-            await _make(log_settings)
+            await make(log_settings)
             await following.wait()
             async with Producer(log_settings) as producer:
                 cancel = Cancel("e", "ctx", 1, run_id="r")
