@@ -190,6 +190,19 @@ def test_a_topic_that_is_not_there_for_a_moment_is_waited_for(log_settings, monk
     assert len(asyncio.run(scenario())) == 1
 
 
+def test_all_who_want_a_topic_that_is_not_there_are_told(log_settings):
+    """Each in its own time, and not one after the other."""
+
+    async def scenario():
+        async with Producer(log_settings) as ours:
+            wanted = (
+                ours.publish(frames_topic(log_settings), [record("a", b"1")], within=20) for _ in range(20)
+            )
+            return await asyncio.gather(*wanted, return_exceptions=True)
+
+    assert {type(said) for said in asyncio.run(scenario())} == {BrokerError}
+
+
 def test_no_broker_is_told_at_once():
     with pytest.raises(BrokerError, match="No Kafka answers"):
         publish(Settings(kafka_bootstrap_servers="127.0.0.1:1"), [record("a", b"1")])

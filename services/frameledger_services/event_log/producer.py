@@ -158,26 +158,29 @@ class Producer:
         if self._sender is not None and topic in self._partitions:
             # Who has the lock either asks about another topic or is about to find this sender.
             return self._sender
+        loop = asyncio.get_running_loop()
+        until = loop.time() + ABSENT_SECONDS
+        while (sender := await self._looked_for(topic)) is None:
+            if loop.time() > until:
+                raise BrokerError(
+                    f"There is no topic {topic} at {self._address}: make it with `frameledger topics --create`."
+                )
+            # Without the lock: others wait for the same topic, and end at the same time, or want another one.
+            await asyncio.sleep(PAUSE_SECONDS)
+        return sender
+
+    async def _looked_for(self, topic: str) -> Sender | None:
+        """The sender, if the topic is there."""
         async with self._connecting:
             if self._sender is None:
                 self._sender = await Sender.start(self._settings, self._name)
             if topic not in self._partitions:
                 # Before aiokafka asks for it, which makes a topic where brokers are set to make what is asked for.
-                self._partitions[topic] = await self._partitions_of(
-                    topic, Broker(self._sender.client, self._address)
-                )
+                found = await Broker(self._sender.client, self._address).describe([topic])
+                if topic not in found:
+                    return None
+                self._partitions[topic] = found[topic].partitions
             return self._sender
-
-    async def _partitions_of(self, topic: str, broker: Broker) -> int:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + ABSENT_SECONDS
-        while topic not in (found := await broker.describe([topic])):
-            if loop.time() > until:
-                raise BrokerError(
-                    f"There is no topic {topic} at {self._address}: make it with `frameledger topics --create`."
-                )
-            await asyncio.sleep(PAUSE_SECONDS)
-        return found[topic].partitions
 
     async def _replace(self, sender: Sender) -> None:
         """Have another sender made for the next one who publishes. What is on its way is sent to its end."""

@@ -107,7 +107,7 @@ async def write_at_once(
 
 def _writes(rows: Rows, messages: Sequence[MessageRow], heads: Iterable[Head]) -> Iterator[Added | Changed]:
     """What is written after the messages that end. Statements in this order wait for nobody who runs them too."""
-    # Each is looked for first: a small batch has few of them, and a tenth of its time went into what it has not.
+    # Each is looked for first: a small batch has few of them, and need not make what it has not.
     if rows.frames:
         yield Added(tables.frames, _FRAMES, rows.frames)
     if messages:

@@ -243,6 +243,12 @@ async def rejected_not_retried(connection: Connection, topic: str) -> list[Rejec
         return await cursor.fetchall()
 
 
+async def forgets_commits(connection: Connection) -> bool:
+    """Whether a commit of a session like this one may be gone after a crash, though its answer came."""
+    row = await (await connection.execute("SHOW synchronous_commit")).fetchone()
+    return row is not None and row[0] == "off"
+
+
 async def reach(connection: Connection, topic: str) -> list[Reach]:
     """How far each partition of a topic was read, as far as one ever was, and whether somebody reads it now."""
     async with connection.cursor(row_factory=class_row(Reach)) as cursor:
@@ -300,9 +306,3 @@ _REJECTED_AT = f"""
     INNER JOIN rejected_frames USING (topic, partition, generation, "offset")
     ORDER BY asked.number
 """
-
-
-async def forgets_commits(connection: Connection) -> bool:
-    """Whether a commit of a session like this one may be gone after a crash, though its answer came."""
-    row = await (await connection.execute("SHOW synchronous_commit")).fetchone()
-    return row is not None and row[0] == "off"
