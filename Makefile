@@ -27,9 +27,10 @@ demo: $(READY) ## see it work: a conversation with a model and functions on real
 test: lint ## everything CI runs: setup, lint, types, all tests
 	@$(PY) -m pytest -n 3 --dist loadfile
 
-chaos: $(READY) ## twenty thousand simulated conversations, pairs of faults on real servers (CHAOS_ROUNDS=30, CHAOS_SEED), a million frames
+chaos: $(READY) ## twenty thousand simulated conversations, faults on real servers (CHAOS_ROUNDS=30, CHAOS_SEED), a million frames
 	@$(PY) -m tests.laws.simulation 0 20000
-	@$(PY) -m pytest -s tests/integration/chaos.py tests/integration/chaos_calls.py tests/integration/large.py
+	@$(PY) -m pytest -s tests/integration/chaos.py tests/integration/chaos_calls.py \
+		tests/integration/chaos_failover.py tests/integration/chaos_topics.py tests/integration/large.py
 
 lint: $(READY) ## style and types only
 	@$(PY) -m ruff check --quiet --output-format concise .

@@ -14,7 +14,7 @@ from typing import Any
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.fetch import FetchRequest_v11
-from aiokafka.protocol.metadata import MetadataResponse_v1
+from aiokafka.protocol.metadata import MetadataRequest, MetadataResponse_v1
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from aiokafka.record.util import calc_crc32c
 from tests.turns import turns
@@ -43,6 +43,8 @@ class Brokers:
         self.asked: list[tuple[int, dict[int, int]]] = []
         """Every fetch: the broker, and the offset of each partition that it named."""
         self.metadata_asked = 0
+        self.asked_who_leads: list[int] = []
+        """Brokers that were asked it one by one, beside what the client does by itself."""
         self.cluster: Any = ClusterMetadata()
         self._topic = topic
         self._request_class = request_class
@@ -79,12 +81,14 @@ class Brokers:
 
     def tell(self) -> None:
         """The client learns who leads what."""
+        self.cluster.update_metadata(self._metadata())
+
+    def _metadata(self) -> Any:
         brokers = [(node, "localhost", 9000 + node, None) for node in {*self.leaders.values()} - {NOBODY}]
         partitions: list[Any] = [(0, number, leader, [], []) for number, leader in self.leaders.items()]
-        answer = MetadataResponse_v1(
+        return MetadataResponse_v1(
             brokers or [(99, "localhost", 1, None)], 0, [(0, self._topic, False, partitions)]
         )
-        self.cluster.update_metadata(answer)
 
     def force_metadata_update(self) -> asyncio.Future[None]:
         self.metadata_asked += 1
@@ -94,6 +98,8 @@ class Brokers:
         return future
 
     async def send(self, node: int, request: Any) -> Any:
+        if isinstance(request, MetadataRequest):
+            return await self._say_who_leads(node)
         built = request.build(self._request_class)
         ((_, places),) = built.topics
         at_offset = _COLUMNS[built.API_VERSION]
@@ -115,6 +121,15 @@ class Brokers:
         if node in self.away:
             raise KafkaConnectionError(f"Connection at broker {node} closed")
         return self._response(built, found)
+
+    async def _say_who_leads(self, node: int) -> Any:
+        self.asked_who_leads.append(node)
+        await turns(1)
+        if node in self.held:
+            await self.held[node].wait()
+        if node in self.away or not self.answers_metadata:
+            raise KafkaConnectionError(f"Connection at broker {node} closed")
+        return self._metadata()
 
     def _answer(self, node: int, asked: dict[int, int], most: dict[int, int], room: int) -> list[Any]:
         found: list[Any] = []

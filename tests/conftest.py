@@ -8,6 +8,14 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests import bounds
+from tests.statements import (  # noqa: F401  # hooks
+    pytest_addoption,
+    pytest_configure,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 # Material of the project that is no part of this repository: conformance samples and real conversations. It
@@ -21,6 +29,10 @@ needs_shared = pytest.mark.skipif(
 settings.register_profile("default", derandomize=True, deadline=None, database=None)
 settings.register_profile("long", derandomize=False, deadline=None, max_examples=5_000, print_blob=True)
 settings.load_profile("default")
+
+
+def pytest_report_header() -> str:
+    return f"bounds: {bounds.slowness():.2f} times those of tests/bounds.py"
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from frameledger.json_values import json_copy
 from frameledger.media import without_media
@@ -26,6 +26,12 @@ class LLMSpecificMessage:
 
 
 LLMContextMessage = LLMStandardMessage | LLMSpecificMessage
+
+
+class HasWire(Protocol):
+    """What writes itself down as a context does: an `LLMContext`, or the context in a frame."""
+
+    def to_wire(self) -> dict[str, Any]: ...
 
 
 class LLMContext:
@@ -59,12 +65,16 @@ class LLMContext:
         )
 
     @staticmethod
-    def from_wire(wire: Mapping[str, Any], *, copy: bool = True) -> "LLMContext":
-        """The context that `to_wire` wrote. An absent or null part is empty; unknown keys are passed over.
+    def from_wire(wire: Mapping[str, Any] | HasWire, *, copy: bool = True) -> "LLMContext":
+        """The context that `to_wire` wrote, or writes: the context in a frame is taken too.
+
+        An absent or null part is empty; unknown keys are passed over.
 
         With `copy=False` the parts are taken over as they are, which is cheap for a long history: the caller
         promises that they are JSON values and that nobody changes them from now on.
         """
+        if not isinstance(wire, Mapping):
+            wire = wire.to_wire()
         messages, tools = wire.get("messages"), wire.get("tools")
         settings, tool_choice = wire.get("settings"), wire.get("tool_choice")
         if copy:

@@ -8,12 +8,13 @@ from __future__ import annotations
 from hashlib import sha1
 from uuid import UUID
 
-from frameledger.ids import ContextId, RunId, Version
+from frameledger.ids import ContextId, RunId, ToolCallId, Version
 
 RUNS = UUID("6d0f4a0e-2f0c-5d1b-9a43-5b2c7f1e8a10")
 EFFECTS = UUID("b7c1d9e4-8a35-5f6e-8c02-1d94e0a7c356")
+KEYS = UUID("0b9a2f4d-51c6-5e8a-8f13-9e7d4c60a1b5")
 
-_RUNS, _EFFECTS = RUNS.bytes, EFFECTS.bytes
+_RUNS, _EFFECTS, _KEYS = RUNS.bytes, EFFECTS.bytes, KEYS.bytes
 
 
 def run_id(context_id: ContextId, asked_version: Version) -> RunId:
@@ -24,6 +25,14 @@ def run_id(context_id: ContextId, asked_version: Version) -> RunId:
 def effect_id(kind: str, context_id: ContextId, version: Version, subject: str) -> str:
     """The effect of this kind that the frame at this version caused for a run or a call."""
     return _uuid5(_EFFECTS, f"{kind}:{version}:{len(subject)}:{subject}:{context_id}")
+
+
+def idempotency_key(
+    context_id: ContextId, requested_version: Version, ordinal: int, tool_call_id: ToolCallId
+) -> str:
+    """What the handler of a call may send along to whoever must do it once: the same for every attempt, and for no
+    other call."""
+    return _uuid5(_KEYS, f"{requested_version}:{ordinal}:{tool_call_id}:{context_id}")
 
 
 def _uuid5(namespace: bytes, name: str) -> str:

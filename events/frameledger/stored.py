@@ -15,10 +15,11 @@ from pydantic_core import PydanticSerializationError
 
 from frameledger.evolve.state import State
 
-FOLD_VERSION = 2
+FOLD_VERSION = 3
 """Raised when a state of this release cannot be read, or would be folded otherwise, by the release before.
 
 2: ambiguous calls are remembered, and when a turn was stopped.
+3: the claims under which the latest attempts of the open run and of running calls were started.
 """
 
 

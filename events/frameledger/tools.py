@@ -37,6 +37,10 @@ class FunctionSchema:
         function = {"name": self.name, "description": self.description, "parameters": parameters}
         return {"type": "function", "function": function}
 
+    def to_wire(self) -> dict[str, Any]:
+        """The definition as the log has it: `to_openai`."""
+        return self.to_openai()
+
 
 @dataclass(frozen=True, slots=True)
 class ToolsSchema:
@@ -88,7 +92,18 @@ def _definition(tool: FunctionSchema | Mapping[str, Any]) -> dict[str, Any]:
         return tool.to_openai()
     if isinstance(tool, Mapping):
         return {**json_copy(tool)}
-    raise TypeError(f"a tool is a FunctionSchema or a mapping, not a {type(tool).__name__}")
+    raise TypeError(no_definition(tool))
+
+
+def no_definition(tool: object) -> str:
+    """Why this is no tool, and what to do with a function instead."""
+    if not callable(tool):
+        return f"a tool is a FunctionSchema or a mapping, not a {type(tool).__name__}"
+    name = getattr(tool, "__name__", type(tool).__name__)
+    return (
+        f"a tool is a FunctionSchema or a mapping, not the function {name!r}: `schema_of` of "
+        "frameledger_services.functions describes one, and `FunctionService.set_tools` publishes that and runs it"
+    )
 
 
 def tool_name(tool: object) -> str | None:

@@ -1,5 +1,6 @@
 """How the broker and the database are reached with these settings, in the words of the drivers."""
 
+import shlex
 import ssl
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from aiokafka.abc import AbstractTokenProvider
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
+from frameledger_services import data_directory
 from frameledger_services.settings import PREFIX, Settings, SettingsError
 
 
@@ -87,4 +89,10 @@ def _secret(value: SecretStr | None) -> str | None:
 
 
 def _missing(what: str, variable: str) -> SettingsError:
-    return SettingsError([f"There is no {what}: run `frameledger up` here first, or set {PREFIX}{variable}."])
+    elsewhere = "".join(
+        f" One runs in {directory.parent}: to use it, set {PREFIX}DATA_DIR={shlex.quote(str(directory))}."
+        for directory in data_directory.running()
+    )
+    return SettingsError(
+        [f"There is no {what} here: run `frameledger up` first, or set {PREFIX}{variable}.{elsewhere}"]
+    )

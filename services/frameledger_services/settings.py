@@ -1,8 +1,9 @@
 """All settings: one frozen object, read once from the environment and passed down.
 
 A setting `kafka_port` is the variable `FRAMELEDGER_KAFKA_PORT`. A secret can also lie in a file that the same
-name with `_FILE` names. What nobody set is taken from a running `frameledger up` of the data directory, or has
-a default. An unknown variable with our prefix is an error, because it is a typo.
+name with `_FILE` names. What the environment does not set is taken from the file `frameledger.env` of the data
+directory, then from a running `frameledger up` of that directory, or has a default. An unknown variable with our
+prefix is an error, because it is a typo.
 
 Everything that libpq knows (`sslmode`, `sslrootcert`, a service file ...) is set in the database address or by
 libpq's own variables, `PGSSLMODE` and so on.
@@ -10,6 +11,8 @@ libpq's own variables, `PGSSLMODE` and so on.
 
 import difflib
 import json
+import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +23,18 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
+from frameledger_services import data_directory
+
 PREFIX = "FRAMELEDGER_"
 FILE = "_FILE"
 HIDDEN = "********"
+SETTINGS_FILE = "frameledger.env"
 RUNNING = "frameledger up"
 """The source of a setting that a running `up` gave."""
 WELL_KNOWN = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
 """Variables without our prefix that every program of their kind reads. Our own of the same name outrank them."""
+
+_DATA_DIR = f"{PREFIX}DATA_DIR"
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Secs = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
@@ -79,7 +87,11 @@ class Settings(BaseModel):
     )
     database_password: SecretStr | None = Field(None, description="If it is not in the address.")
 
-    data_dir: Path = Field(Path(".frameledger"), description="Where `frameledger up` keeps everything.")
+    data_dir: Path = Field(
+        Path(data_directory.NAME),
+        description="Where `frameledger up` keeps everything. Not set: .frameledger here, or in the nearest folder "
+        "above that has one.",
+    )
     kafka_port: Port | None = Field(None, description="The embedded broker's. Not set: 19092, or a free one.")
     postgres_port: Port | None = Field(
         None, description="The embedded database's. Not set: 15432, or a free one."
@@ -137,7 +149,17 @@ class Settings(BaseModel):
         None,
         pattern=r"^[A-Za-z0-9._-]{1,249}$",
         description="A name for a projector that outlives its process: the next one under it goes on at once where "
-        "one was killed, and not after 10 s. No two that run may have the same.",
+        "one was killed, and not after 10 s. No two that run may have the same: the later one says so and ends.",
+    )
+
+    function_call_timeout_secs: float = Field(
+        600,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds that a call has, counted from its dispatch, if its function does not say.",
+    )
+    enable_async_tool_cancellation: bool = Field(
+        False, description="Whether the model may cancel calls of every asynchronous function that is served."
     )
 
     inference_provider: str | None = Field(
@@ -180,6 +202,10 @@ class Settings(BaseModel):
     )
     inference_completion_timeout_secs: float = Field(
         120, gt=0, allow_inf_nan=False, description="For how long a provider may say nothing."
+    )
+    inference_turn_completion: str = Field(
+        "",
+        description="A part of every system instruction: how the model shall tell that the user is not done speaking.",
     )
     inference_retries: int = Field(
         4, ge=0, le=100, description="How often a request is sent again while nothing of its answer came."
@@ -233,13 +259,15 @@ class Settings(BaseModel):
     )
     timekeeper_call_secs: Secs = Field(
         600,
-        description="A call that names no deadline has so long from its announcement. 0: no call has one.",
+        description="A call that names no deadline has so long from its dispatch. 0: no call has one.",
     )
     timekeeper_call_grace_secs: Secs = Field(
         10, description="A worker has so long beyond a call's deadline to keep it itself."
     )
     timekeeper_call_unserved_secs: Secs = Field(
-        30, description="A call is answered as not available when nobody served it for so long. 0: never."
+        30,
+        description="A call is answered as not available when nobody served it for so long. 0: never. A name that is "
+        "no tool of its context is answered at once by any function service that lives.",
     )
     timekeeper_call_unstarted_secs: Secs = Field(
         120,
@@ -247,6 +275,11 @@ class Settings(BaseModel):
     )
     timekeeper_interrupted_call_secs: Secs = Field(
         10, description="An interrupted call is ended when its worker has been gone for so long. 0: never."
+    )
+    timekeeper_lost_call_secs: Secs = Field(
+        10,
+        description="A call that had begun and must not be run again is ambiguous when its worker has been gone for so "
+        "long and nobody takes it over. 0: at its deadline.",
     )
     timekeeper_waiting_calls: bool = Field(
         True, description="Whether calls that wait for a person are ended at their own deadlines."
@@ -283,46 +316,39 @@ class Loaded:
     sources: Mapping[str, str]
     """By field: `environment`, `file PATH`, `frameledger up` or `default`."""
 
+    file: Path
+    """The settings file of the data directory, whether it is there or not."""
+
 
 def load(environment: Mapping[str, str], *, look_for_running: bool = True) -> Loaded:
     """Read everything once. Raises `SettingsError` with all that is wrong, not only the first of it.
 
     A variable that is set to nothing counts as not set. `look_for_running`: whether the addresses that nobody
-    set are taken from a running `frameledger up` of the data directory.
+    set are taken from a running `frameledger up` of the data directory. That one is looked for in the working directory
+    and above it, if it is not set.
     """
-    problems: list[str] = []
-    values: dict[str, str] = {}
-    sources = dict.fromkeys(Settings.model_fields, "default")
-    for variable in WELL_KNOWN:
-        if environment.get(variable):
-            name = variable.lower()
-            values[name], sources[name] = environment[variable], f"environment, {variable}"
-    for variable in sorted(name for name, value in environment.items() if name.startswith(PREFIX) and value):
-        name = variable.removeprefix(PREFIX).lower()
-        if name in Settings.model_fields:
-            values[name], sources[name] = environment[variable], "environment"
-        elif (secret := name.removesuffix(FILE.lower())) in SECRETS and name.endswith(FILE.lower()):
-            if environment.get(PREFIX + secret.upper()):
-                problems.append(
-                    f"{PREFIX}{secret.upper()} and {variable} are both set; one of them is too many."
-                )
-                continue
-            try:
-                values[secret] = Path(environment[variable]).read_text(encoding="utf-8").rstrip("\r\n")
-                sources[secret] = f"file {environment[variable]}"
-            except (OSError, UnicodeDecodeError) as error:
-                problems.append(f"{variable} cannot be read: {error}.")
-        else:
-            problems.append(f"{variable} is no setting.{_guess(variable)}")
+    given = {name: value for name, value in environment.items() if value and _is_ours(name)}
+    above = None if _DATA_DIR in given else _data_directory_above()
+    directory = above or Path(given.get(_DATA_DIR, Settings.model_fields["data_dir"].default))
+    file = directory / SETTINGS_FILE
+    written, problems = read_file(file, of_anybody=_DATA_DIR in given)
+    # Who sets a secret in the environment means that, in whichever of its two forms the file has it.
+    kept = {name: value for name, value in written.items() if not {name, _other_form(name)} & given.keys()}
+    place = dict.fromkeys(kept, f"file {file}") | dict.fromkeys(given, "environment")
+    values, sources, wrong = _settings_of(kept | given, place)
+    problems += wrong
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
         raise SettingsError(
-            problems + [_sentence(part) for part in error.errors(include_url=False)]
+            problems + [_sentence(part, sources) for part in error.errors(include_url=False)]
         ) from None
     problems += _contradictions(settings)
     if problems:
         raise SettingsError(problems)
+    if above is not None:
+        settings = settings.model_copy(update={"data_dir": above})
+        sources["data_dir"] = f"found in {above.parent}"
     if look_for_running:
         found = {
             name: value
@@ -331,7 +357,90 @@ def load(environment: Mapping[str, str], *, look_for_running: bool = True) -> Lo
         }
         settings = Settings.model_validate({**settings.model_dump(), **found})
         sources.update(dict.fromkeys(found, RUNNING))
-    return Loaded(settings, sources)
+    return Loaded(settings, sources, file)
+
+
+def read_file(file: Path, *, of_anybody: bool = True) -> tuple[dict[str, str], list[str]]:
+    """The variables of a settings file, as a shell would read it, and what is wrong with it; none if it is not there.
+
+    A line is NAME=value, with quotes where the value has spaces. Beside ours it may set those of `WELL_KNOWN`. Unless
+    `of_anybody`, one that another user wrote is wrong: it would say where our conversations go.
+    """
+    try:
+        if not of_anybody and file.stat().st_uid not in (os.getuid(), 0):
+            return {}, [f"{file} belongs to another user; if it is meant, set {_DATA_DIR}={file.parent}."]
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}, []
+    except (OSError, UnicodeDecodeError) as error:
+        return {}, [f"{file} cannot be read: {error}."]
+    variables: dict[str, str] = {}
+    problems = []
+    for number, line in enumerate(lines, 1):
+        at = f"{file}, line {number}"
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            words = ["", ""]
+        if words[:1] == ["export"]:
+            del words[0]
+        if not words:
+            continue
+        name, equals, value = words[0].partition("=")
+        if len(words) > 1 or not equals:
+            # Without the line itself: there may be a secret in it.
+            problems.append(
+                f"{at}: it is no NAME=value; a value with spaces or quotes stands in 'single quotes'."
+            )
+        elif name == _DATA_DIR:
+            problems.append(f"{at}: {_DATA_DIR} says where this file is found; set it in the environment.")
+        elif not _is_ours(name):
+            problems.append(f"{at}: {name} is no setting.{_guess(PREFIX + name)}")
+        elif value:
+            variables[name] = value
+    return variables, problems
+
+
+def _settings_of(
+    variables: Mapping[str, str], place: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """The values by field, the source of every field, and what is wrong. `place` is where each variable was set."""
+    problems: list[str] = []
+    values: dict[str, str] = {}
+    sources = dict.fromkeys(Settings.model_fields, "default")
+    for variable in WELL_KNOWN:
+        if variable in variables:
+            name = variable.lower()
+            values[name], sources[name] = variables[variable], f"{place[variable]}, {variable}"
+    for variable in sorted(name for name in variables if name.startswith(PREFIX)):
+        name = variable.removeprefix(PREFIX).lower()
+        if name in Settings.model_fields:
+            values[name], sources[name] = variables[variable], place[variable]
+        elif (secret := name.removesuffix(FILE.lower())) in SECRETS and name.endswith(FILE.lower()):
+            if PREFIX + secret.upper() in variables:
+                problems.append(
+                    f"{PREFIX}{secret.upper()} and {variable} are both set; one of them is too many."
+                )
+                continue
+            try:
+                values[secret] = Path(variables[variable]).read_text(encoding="utf-8").rstrip("\r\n")
+                sources[secret] = f"file {variables[variable]}"
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(f"{variable} cannot be read: {error}.")
+        else:
+            where = "" if place[variable] == "environment" else f" ({place[variable]})"
+            problems.append(f"{variable} is no setting{where}.{_guess(variable)}")
+    return values, sources, problems
+
+
+def _data_directory_above() -> Path | None:
+    """The data directory that is meant where none is set, if it is not the one of the working directory."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return None
+    found = data_directory.nearest(here)
+    return None if found is None or found.parent == here else found
 
 
 def running_file(data_dir: Path) -> Path:
@@ -378,15 +487,27 @@ SECRETS = frozenset(name for name, field in Settings.model_fields.items() if _is
 """The settings that can lie in a file, and are hidden wherever settings are shown."""
 
 
+def _is_ours(variable: str) -> bool:
+    return variable.startswith(PREFIX) or variable in WELL_KNOWN
+
+
+def _other_form(variable: str) -> str:
+    """The name under which the same secret is set in its other form, itself or the file that it lies in."""
+    return variable.removesuffix(FILE) if variable.endswith(FILE) else variable + FILE
+
+
 def _guess(variable: str) -> str:
     known = [name.upper() for name in Settings.model_fields] + [name.upper() + FILE for name in SECRETS]
     close = difflib.get_close_matches(variable.removeprefix(PREFIX), known, n=1)
     return f" Did you mean {PREFIX}{close[0]}?" if close else " `frameledger config` lists those that are."
 
 
-def _sentence(error: Any) -> str:
+def _sentence(error: Any, sources: Mapping[str, str]) -> str:
     # The message only, never the value: it may be a secret.
-    return f"{PREFIX}{str(error['loc'][0]).upper()}: {error['msg']}."
+    name = str(error["loc"][0])
+    source = sources.get(name, "")
+    where = f" ({source})" if source.startswith("file ") else ""
+    return f"{PREFIX}{name.upper()}{where}: {error['msg']}."
 
 
 def _contradictions(settings: Settings) -> list[str]:

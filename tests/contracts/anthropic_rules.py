@@ -4,8 +4,8 @@ import json
 from itertools import pairwise
 
 
-def keeps_the_rules(body):
-    """Fails where the API would refuse the request."""
+def keeps_the_rules(body, *, thinking=False):
+    """Fails where the API would refuse the request; `thinking` says that the model was told to think."""
     messages = body["messages"]
     roles = [message["role"] for message in messages]
     assert roles[0] == roles[-1] == "user"
@@ -24,3 +24,18 @@ def keeps_the_rules(body):
     assert json.dumps(body).count("cache_control") <= 4
     if any(block["type"] == "tool_use" for message in messages for block in message["content"]):
         assert body["tools"]
+    if thinking:
+        for message in _going_on(messages):
+            if message["role"] == "assistant":
+                assert message["content"][0]["type"] in ("thinking", "redacted_thinking")
+
+
+def _going_on(messages):
+    """What follows the user's last own words: an answer that goes on with what its calls gave."""
+    own = [
+        at
+        for at, message in enumerate(messages)
+        if message["role"] == "user"
+        and not any(block["type"] == "tool_result" for block in message["content"])
+    ]
+    return messages[own[-1] + 1 :]

@@ -112,7 +112,8 @@ CONTEXTS = {
             ],
             [WEATHER, CLOCK],
             tool_choice="auto",
-        )
+        ),
+        request={"answers": [None, "run 1", "run 1", None, "run 1", None, "run 2", None, None]},
     ),
     "04-background-calls": Asked(
         LLMContext(
@@ -165,6 +166,8 @@ CONTEXTS = {
                 bot("Let me look."),
                 call("call_1"),
                 result("call_1", "-3"),
+                call("call_2"),
+                result("call_2", "-4"),
                 thought("anthropic", "It is cold.", "Y29sZA=="),
                 bot("It is cold."),
                 thought("anthropic", "was interrupted", "bm90aGluZw=="),

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tests.bounds import IN_PROCESS
 from tests.contracts.websocket_model import PlainWebsocketLLMService, serving
 from tests.contracts.wire.scripts import said
 
@@ -20,8 +21,6 @@ from frameledger_services.providers.anthropic import AnthropicLLMService
 from frameledger_services.providers.openai import OpenAILLMService
 from frameledger_services.providers.script import Script
 from frameledger_services.providers.scripted import ScriptedLLMService
-
-DEADLINE = 5.0
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ PROVIDERS: dict[str, Factory] = {
 
 async def until(holds: Callable[[], bool]) -> None:
     """Wait until it is so, by turns of the event loop; a failure after the deadline."""
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(IN_PROCESS):
         turn = asyncio.Event()
         while not holds():
             asyncio.get_running_loop().call_later(0.001, turn.set)

@@ -5,6 +5,7 @@ import json
 from contextlib import aclosing
 
 import pytest
+from tests.bounds import IN_PROCESS
 from tests.contracts.providers import PROVIDERS, until
 
 from frameledger import frames as f
@@ -43,7 +44,7 @@ def played(provider, *steps, test, **reply):
 
     async def life():
         script = Script(replies=[Reply(say=steps, **reply)])
-        async with asyncio.timeout(20), PROVIDERS[provider](script) as running:
+        async with asyncio.timeout(IN_PROCESS), PROVIDERS[provider](script) as running:
             try:
                 return await test(running)
             finally:

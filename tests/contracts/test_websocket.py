@@ -5,13 +5,19 @@ import json
 from contextlib import aclosing
 
 import pytest
+from tenacity import AsyncRetrying, RetryCallState
+from tenacity.wait import wait_base
+from tests.bounds import IN_PROCESS
 from tests.contracts.providers import until
 from tests.contracts.websocket_model import PlainWebsocketLLMService, serving
+from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
+from websockets.exceptions import ConnectionClosed
 
 from frameledger.context import LLMContext
 from frameledger_services.providers import WebsocketReconnectedError, errors
 from frameledger_services.providers.script import Delay, Reply, Script, Text
+from frameledger_services.providers.websocket import WebsocketLLMService
 
 HELLO = LLMContext([{"role": "user", "content": "Hello?"}])
 
@@ -28,7 +34,7 @@ class Listening(PlainWebsocketLLMService):
 def tried(test, *steps, **options):
     async def life():
         script = Script(replies=[Reply(say=steps or (Text(text="Hello."),))])
-        async with asyncio.timeout(20), serving(script) as (server, address):
+        async with asyncio.timeout(IN_PROCESS), serving(script) as (server, address):
             service = Listening(address=address, **options)
             try:
                 return await test(server, service)
@@ -85,6 +91,60 @@ def test_a_lost_connection_is_made_again_and_the_caller_is_told_to_begin_again()
     tried(test)
 
 
+def test_a_reconnect_that_fails_gives_the_original_error():
+    async def test(server, service):
+        def gone(service, sentence):
+            service.address = "ws://127.0.0.1:1"
+
+        service.add_event_handler("on_connection_error", gone)
+        server.lose_next = 1
+        with pytest.raises(errors.ConnectionLostError) as raised:
+            await service.run_inference(HELLO)
+        assert not isinstance(raised.value, WebsocketReconnectedError)
+        assert isinstance(raised.value.__cause__, ConnectionClosed)
+        assert raised.value.code != "no_connection"
+        # Of the connection that was lost, and of those that could not be made.
+        assert len(service.losses) == 2
+
+    tried(test)
+
+
+class WaitsOnPaper(wait_base):
+    """Notes before which attempt it is asked, and waits for nothing."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, retry_state):
+        self.asked.append(retry_state.attempt_number)
+        return 0
+
+
+def test_between_attempts_to_connect_it_backs_off_and_gives_up_after_the_last():
+    async def test(server, service):
+        service.address = "ws://127.0.0.1:1"
+        service.RECONNECT_WAIT = waits = WaitsOnPaper()
+        with pytest.raises(errors.ConnectionLostError):
+            await service.run_inference(HELLO)
+        # After the last one too, when it is not waited any more.
+        assert waits.asked == list(range(1, service.RECONNECT_ATTEMPTS + 1))
+
+    tried(test)
+
+
+def test_the_backoff_grows_with_each_attempt_up_to_a_bound_and_has_jitter():
+    def waited(attempt):
+        state = RetryCallState(AsyncRetrying(), None, (), {})
+        state.attempt_number = attempt
+        return WebsocketLLMService.RECONNECT_WAIT(state)
+
+    for attempt, least in ((1, 0.2), (2, 0.4), (3, 0.8), (4, 1.6)):
+        waits = [waited(attempt) for _ in range(20)]
+        assert all(least <= wait <= least + 0.2 for wait in waits)
+        assert len(set(waits)) > 1
+    assert waited(100) == 5
+
+
 def test_without_reconnecting_the_first_loss_is_the_error():
     async def test(server, service):
         server.lose_next = 1
@@ -139,7 +199,7 @@ def test_what_a_server_said_before_it_left_is_read_and_then_the_loss_is_told():
             await connection.send(json.dumps({"type": "text", "text": word}))
 
     async def life():
-        async with asyncio.timeout(20), serve(leaves, "127.0.0.1", 0) as listening:
+        async with asyncio.timeout(IN_PROCESS), serve(leaves, "127.0.0.1", 0) as listening:
             port = listening.sockets[0].getsockname()[1]
             service = Listening(address=f"ws://127.0.0.1:{port}")
             answer = service.answer(service.request(HELLO))
@@ -179,3 +239,47 @@ def test_the_steps_of_an_answer_may_be_taken_by_different_tasks():
             return [await asyncio.create_task(anext(answer)) for _ in range(3)]
 
     assert len(tried(test)) == 3
+
+
+class AsInTheSeed(Listening):
+    """Keeps its connection in itself."""
+
+    async def _connect_websocket(self):
+        self._websocket = await connect(self.address, proxy=None)
+
+    async def _disconnect_websocket(self):
+        if self._websocket:
+            await self._websocket.close()
+        self._websocket = None
+
+
+@pytest.mark.regression("repair 16")
+def test_a_subclass_may_keep_its_connection_in_itself_and_many_requests_have_one_each():
+    async def life():
+        script = Script(replies=[Reply(say=(Text(text="Hello."),))])
+        async with asyncio.timeout(IN_PROCESS), serving(script) as (server, address):
+            service = AsInTheSeed(address=address)
+            await service.start()
+            server.lose_next = 1
+            with pytest.raises(WebsocketReconnectedError):
+                await service.run_inference(HELLO)
+            async with asyncio.TaskGroup() as tasks:
+                several = [tasks.create_task(service.run_inference(HELLO)) for _ in range(3)]
+            assert [one.result() for one in several] == ["Hello."] * 3
+            assert service._websocket is None
+            await service.stop()
+            await until(lambda: not server.open_connections)
+
+    asyncio.run(life())
+
+
+def test_a_subclass_that_gives_no_connection_is_told_so():
+    async def test(server, service):
+        async def connects_to_nothing():
+            return None
+
+        service._connect_websocket = connects_to_nothing
+        with pytest.raises(TypeError, match="_connect_websocket returned no connection"):
+            await service.run_inference(HELLO)
+
+    tried(test)

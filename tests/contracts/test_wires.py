@@ -13,6 +13,7 @@ from email.utils import format_datetime
 from urllib.request import urlopen
 
 import pytest
+from tests.bounds import IN_PROCESS
 from tests.contracts.providers import until
 from tests.contracts.wire.cases import CASES
 
@@ -43,7 +44,7 @@ def against(provider, test, *replies, **options):
     """Run `test(service, server)` against a server that gives these replies first."""
 
     async def life():
-        async with asyncio.timeout(20), serving() as server:
+        async with asyncio.timeout(IN_PROCESS), serving() as server:
             server.then(*replies)
             service = service_at(server, provider, **options)
             try:
@@ -146,7 +147,7 @@ def test_a_response_that_never_ends_does_not_keep_an_answer_that_has(provider):
         at = time.monotonic()
         got, error = await asked(service)
         took = time.monotonic() - at
-        await asyncio.wait_for(server.received[0].left.wait(), 5)
+        await asyncio.wait_for(server.received[0].left.wait(), IN_PROCESS)
         return got, error, took
 
     answer = say.Answer((say.Text("Hello"),), ending="hang")
@@ -190,7 +191,7 @@ def test_closing_an_answer_reaches_the_server_within_50_ms(provider):
             at = time.monotonic()
             await answer.aclose()
             received = server.received[-1]
-            await asyncio.wait_for(received.left.wait(), 5)
+            await asyncio.wait_for(received.left.wait(), IN_PROCESS)
             took.append(received.left_at - at)
         return took
 
@@ -207,7 +208,7 @@ def test_cancelling_before_the_first_byte_reaches_the_server_within_50_ms(provid
         reading.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await reading
-        await asyncio.wait_for(server.received[0].left.wait(), 5)
+        await asyncio.wait_for(server.received[0].left.wait(), IN_PROCESS)
         return server.received[0].left_at - at
 
     assert against(provider, test) < 0.05
@@ -426,7 +427,7 @@ def test_the_server_runs_as_a_process_of_its_own():
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(IN_PROCESS):
             url = (await server.stdout.readline()).decode().strip()
             service = OpenAILLMService(base_url=f"{url}/v1")
             text = await service.run_inference(CONTEXT)

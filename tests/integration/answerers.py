@@ -22,7 +22,8 @@ from uuid import uuid4
 
 import psutil
 import psycopg
-from tests.integration.killable import DEADLINE, _processes
+from tests.bounds import ON_SERVERS, scaled
+from tests.integration.killable import _processes
 from tests.integration.road import Raw
 
 from frameledger_services import work
@@ -36,7 +37,7 @@ from frameledger_services.settings import Settings
 # As the module of the projector's processes says: children are forked from a process that has imported this.
 _processes.set_forkserver_preload(["tests.integration.killable", __name__])
 
-QUICK = {"work_lease_secs": 1.0, "work_heartbeat_secs": 0.1}
+QUICK = {"work_lease_secs": scaled(1.0), "work_heartbeat_secs": 0.1}
 """Nobody waits for the dead for long."""
 
 
@@ -63,14 +64,14 @@ class Answerer:
 
     def reached(self) -> str:
         """Wait until the process is at its point; the point's name."""
-        assert self._heard.poll(DEADLINE), "the service did not come to its point"
+        assert self._heard.poll(ON_SERVERS), "the service did not come to its point"
         name: str = self._heard.recv()
         return name
 
     def frozen(self) -> str:
         """Wait until the process has stopped itself at its point; the point's name."""
         name = self.reached()
-        until = time.monotonic() + DEADLINE
+        until = time.monotonic() + ON_SERVERS
         while psutil.Process(self.pid).status() != psutil.STATUS_STOPPED:
             assert time.monotonic() < until
         return name
@@ -80,7 +81,7 @@ class Answerer:
 
     def ended(self) -> int:
         """Wait for its end; its exit code, below zero for a signal."""
-        self._process.join(DEADLINE)
+        self._process.join(ON_SERVERS)
         assert self._process.exitcode is not None, "the service does not end"
         return self._process.exitcode
 
@@ -122,13 +123,13 @@ class Beside:
 
     def begin(self) -> None:
         self._thread.start()
-        assert self._ready.wait(DEADLINE), "the service does not begin"
+        assert self._ready.wait(ON_SERVERS), "the service does not begin"
 
     def end(self) -> None:
         """Let it finish; raises what it died of."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join(DEADLINE)
+        self._thread.join(ON_SERVERS)
         assert not self._thread.is_alive(), "the service does not end"
         if self._failure is not None:
             raise self._failure

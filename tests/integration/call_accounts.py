@@ -29,11 +29,17 @@ def asked(context_id: str, *functions: str, run_in_parallel: bool = True) -> lis
         {"tool_call_id": call_of(context_id, number), "function_name": name, "arguments": {}}
         for number, name in enumerate(functions)
     ]
+    # Of a function that the model was not told of, any worker says that there is none.
+    tools = [
+        {"type": "function", "function": {"name": name, "parameters": {}}}
+        for name in dict.fromkeys(functions)
+    ]
     message = {"role": "user", "content": "Please."}
     return [
         Raw(context_id.encode(), one)
         for one in (
             frame("LLMMessagesAppendFrame", messages=[message], run_llm=True),
+            frame("LLMSetToolsFrame", tools=tools),
             frame("LLMFullResponseStartFrame", **run),
             frame("FunctionCallsStartedFrame", function_calls=calls, run_in_parallel=run_in_parallel, **run),
             frame("LLMFullResponseEndFrame", finish_reason="tool_calls", **run),

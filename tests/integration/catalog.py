@@ -9,7 +9,9 @@ FROM pg_class AS c WHERE c.relnamespace = %(schema)s::regnamespace AND c.relkind
 """
 
 COLUMNS = """
-SELECT format('%%s.%%s', c.relname, a.attname), a.attnum::text, format_type(a.atttypid, a.atttypmod),
+SELECT format('%%s.%%s', c.relname, a.attname),
+    -- Not its number: a column that was dropped keeps its own.
+    rank() OVER (PARTITION BY c.oid ORDER BY a.attnum)::text, format_type(a.atttypid, a.atttypmod),
     a.attnotnull::text, coalesce(locale.collname::text, ''), coalesce(pg_get_expr(d.adbin, d.adrelid), ''),
     coalesce(col_description(c.oid, a.attnum), '')
 FROM pg_attribute AS a

@@ -21,10 +21,13 @@ from typing import Any
 import psutil
 from aiokafka import AIOKafkaProducer
 from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor
+from tests.bounds import ON_SERVERS
 
+from frameledger import record as record_module
 from frameledger.evolve import evolve
+from frameledger_services import database
 from frameledger_services.event_log.consumer import consumer
-from frameledger_services.projector import batches, deadline, folding, service
+from frameledger_services.projector import batches, deadline, folding, namesakes, service
 from frameledger_services.settings import Settings
 from frameledger_services.store import together
 
@@ -32,7 +35,6 @@ from frameledger_services.store import together
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload([__name__])
 
-DEADLINE = 60.0
 
 AT_ONCE = "everything at once"
 """The point of the statement that writes a whole batch."""
@@ -64,6 +66,9 @@ class Plan:
     hanging: bool = False
     """Folding a frame with that text never ends, instead; what computes has a fraction of a second then."""
 
+    decoding: bool = False
+    """It is decoding a record with that text that kills."""
+
     small: int | None = None
     """Up to how many records a batch is written in one statement, if not as many as usual."""
 
@@ -88,7 +93,7 @@ class Projector:
 
     def reached(self) -> str:
         """Wait until the process is at its point; the point's name."""
-        assert self._heard.poll(DEADLINE), "the projector did not come to its point"
+        assert self._heard.poll(ON_SERVERS), "the projector did not come to its point"
         name: str = self._heard.recv()
         return name
 
@@ -103,7 +108,7 @@ class Projector:
         """Wait until the process has stopped itself at its point; the point's name."""
         name = self.reached()
         process = psutil.Process(self.pid)
-        until = time.monotonic() + DEADLINE
+        until = time.monotonic() + ON_SERVERS
         while process.status() != psutil.STATUS_STOPPED:
             assert time.monotonic() < until, process.status()
         return name
@@ -114,10 +119,10 @@ class Projector:
     def is_alive(self) -> bool:
         return self._process.is_alive()
 
-    def ended(self) -> int:
+    def ended(self, *what: object) -> int:
         """Wait for its end; its exit code, below zero for a signal."""
-        self._process.join(DEADLINE)
-        assert self._process.exitcode is not None, "the projector does not end"
+        self._process.join(ON_SERVERS)
+        assert self._process.exitcode is not None, ("the projector does not end", *what)
         return self._process.exitcode
 
     def stop(self) -> int:
@@ -229,7 +234,7 @@ def _wrap(points: _Points, plan: Plan) -> None:
                     points.reach_at_once(f"after sending {AT_ONCE}")
                 came = yield awaited
 
-    class Connection(AsyncConnection[Any]):
+    class Connection(database.Connection):
         @classmethod
         async def connect(cls, *args: Any, **options: Any) -> Any:
             connection = await super().connect(*args, **options)
@@ -257,14 +262,21 @@ def _wrap(points: _Points, plan: Plan) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return evolve(state, frame)
 
+    def read_or_die(record: Any) -> Any:
+        if plan.deadly is not None and plan.decoding and plan.deadly.encode() in (record.value or b""):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return record_module.read(record)
+
+    vars(namesakes)["WAIT_SECONDS"] = plan.session_ms / 1000
     vars(folding)["evolve"] = evolve_or_die
+    vars(folding)["read"] = read_or_die
     vars(together)["AsyncRawCursor"] = RawCursor
     if plan.hanging:
         vars(deadline)["SECONDS"] = 0.2
     if plan.small is not None:
         vars(batches)["SMALL_RECORDS"] = plan.small
-    for name, wrapped in {"AsyncConnection": Connection, "consumer": grouped}.items():
-        setattr(service, name, wrapped)
+    vars(database)["Connection"] = Connection
+    vars(service)["consumer"] = grouped
 
 
 def _named(statement: Any, connection: Any) -> str:

@@ -25,6 +25,7 @@ from typing import Any
 
 import psutil
 from aiokafka.conn import AIOKafkaConnection
+from tests.bounds import ON_SERVERS
 from tests.integration.killable_worker import quick_to_notice
 
 from frameledger_services import life
@@ -36,7 +37,6 @@ from frameledger_services.work import intake, living
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["tests.integration.killable", "tests.integration.answerers", __name__])
 
-DEADLINE = 60.0
 LOOK_AGAIN = 0.02
 _NOTHING_TELLS = threading.Event()
 """Never set: of a row in SQLite and of a stopped process nobody is told, so they are looked for again."""
@@ -89,13 +89,13 @@ class Effects:
 
     def until(self, *calls: str) -> None:
         """Wait until each of these calls has had its effect."""
-        until = time.monotonic() + DEADLINE
+        until = time.monotonic() + ON_SERVERS
         while missing := [call for call in calls if not self.of(call)]:
             assert time.monotonic() < until, f"these had no effect: {missing}"
             _NOTHING_TELLS.wait(LOOK_AGAIN)
 
     def _open(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, timeout=DEADLINE, isolation_level=None)
+        connection = sqlite3.connect(self._path, timeout=ON_SERVERS, isolation_level=None)
         connection.execute("PRAGMA synchronous=OFF")
         return connection
 
@@ -117,7 +117,7 @@ class Tools:
 
     def hear(self) -> str:
         """The next that it says: `alive`, `stopped` by a handler, or the name of its point when it has come to it."""
-        assert self._heard.poll(DEADLINE), "the service says nothing"
+        assert self._heard.poll(ON_SERVERS), "the service says nothing"
         said: str = self._heard.recv()
         return said
 
@@ -131,7 +131,7 @@ class Tools:
 
     def frozen(self) -> None:
         """Wait until it has stopped itself."""
-        until = time.monotonic() + DEADLINE
+        until = time.monotonic() + ON_SERVERS
         while psutil.Process(self.pid).status() != psutil.STATUS_STOPPED:
             assert time.monotonic() < until, "the service did not come to its point"
             _NOTHING_TELLS.wait(LOOK_AGAIN)
@@ -141,7 +141,7 @@ class Tools:
 
     def ended(self) -> int:
         """Wait for its end; its exit code, below zero for a signal."""
-        self._process.join(DEADLINE)
+        self._process.join(ON_SERVERS)
         assert self._process.exitcode is not None, "the service does not end"
         return self._process.exitcode
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psutil
+from tests.bounds import ON_SERVERS, scaled
 
 from frameledger.frames import LLMRunFrame
 from frameledger_services import life
@@ -21,7 +22,6 @@ from frameledger_services.work import RUNS, LeaseLostError, Worker, intake
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload([__name__])
 
-DEADLINE = 60.0
 SERVICE = "killable"
 
 
@@ -35,19 +35,19 @@ class Killable:
         said.close()
 
     def hear(self) -> Any:
-        assert self._heard.poll(DEADLINE), "the worker says nothing"
+        assert self._heard.poll(ON_SERVERS), "the worker says nothing"
         return self._heard.recv()
 
     def ended(self) -> int:
         """Wait for its end; its exit code, below zero for a signal."""
-        self._process.join(DEADLINE)
+        self._process.join(ON_SERVERS)
         assert self._process.exitcode is not None, "the worker does not end"
         return self._process.exitcode
 
     def frozen(self) -> None:
         """Wait until it has stopped itself."""
         process = psutil.Process(self._process.pid)
-        until = time.monotonic() + DEADLINE
+        until = time.monotonic() + ON_SERVERS
         while process.status() != psutil.STATUS_STOPPED:
             assert time.monotonic() < until, process.status()
 
@@ -78,7 +78,9 @@ def killable(
 
 def quick_to_notice(*args: Any, **options: Any) -> Any:
     """A consumer whose group notices soon that it is dead."""
-    return consumer(*args, **{"session_timeout_ms": 1_000, "heartbeat_interval_ms": 100} | options)
+    return consumer(
+        *args, **{"session_timeout_ms": int(scaled(1_000)), "heartbeat_interval_ms": 100} | options
+    )
 
 
 def _work(settings: Settings, point: str | None, number: signal.Signals, holds: bool, said: Any) -> None:

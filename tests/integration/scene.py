@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from tests.integration.test_batches import Log, Projecting
@@ -50,8 +51,13 @@ class Scene:
         await self.tell(*((one, RUN) for one in context_ids))
         return self.runs[before:]
 
-    async def call(self, context_id: str, *names: str, **options: Any) -> list[effects.CallFunction]:
-        """Have a model call functions in a conversation; the effects."""
+    async def call(
+        self, context_id: str, *names: str, tools: Sequence[str] = (), **options: Any
+    ) -> list[effects.CallFunction]:
+        """Have a model call functions in a conversation that has these tools; the effects."""
+        if tools:
+            wire = [{"type": "function", "function": {"name": name}} for name in tools]
+            await self.tell((context_id, {"type": "LLMSetToolsFrame", "tools": wire}))
         before = len(self.calls)
         (run,) = await self.ask(context_id)
         calls = [

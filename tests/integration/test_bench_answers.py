@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.bounds import BENCH
 from typer.testing import CliRunner
 
 from frameledger.fold import Conversation, Folding
@@ -50,7 +51,7 @@ def test_every_figure_is_taken_on_servers_that_exist(part, kafka, postgres):
         env={**os.environ, **address},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=BENCH,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -15,14 +15,17 @@ from contextlib import contextmanager
 
 import psycopg
 import pytest
+from tests.bounds import PROGRAM
 from tests.integration import databases
 from tests.integration.killable import projector
 from tests.integration.road import made
 
 from frameledger.context import LLMContext
+from frameledger.frames import ErrorFrame
+from frameledger_services.client import SyncClient
 from frameledger_services.providers.pairing import paired
+from frameledger_services.settings import load
 
-DEADLINE = 60.0
 SCRIPT = {
     "pace": 30,
     "replies": [
@@ -72,11 +75,11 @@ def service(environment, *words):
     finally:
         # A captain is still being asked, and nobody wants to know what he says.
         running.kill()
-        running.wait(DEADLINE)
+        running.wait(PROGRAM)
 
 
 def until_alive(address, count):
-    until = time.monotonic() + DEADLINE
+    until = time.monotonic() + PROGRAM
     with psycopg.connect(address, autocommit=True) as connection:
         while connection.execute("SELECT count(*) FROM live_workers()").fetchone()[0] < count:
             assert time.monotonic() < until, "the services do not begin"
@@ -111,7 +114,7 @@ class Terminal:
 
     def until(self, words):
         """Wait until these words are shown, after those that were waited for last; what was shown up to them."""
-        until = time.monotonic() + DEADLINE
+        until = time.monotonic() + PROGRAM
         while (found := plain(self.shown).find(words, self._read)) < 0:
             assert time.monotonic() < until, (words, self.shown)
             self._more()
@@ -120,7 +123,7 @@ class Terminal:
 
     def ended(self):
         """Wait for its end; its exit code."""
-        until = time.monotonic() + DEADLINE
+        until = time.monotonic() + PROGRAM
         while self._process.poll() is None:
             assert time.monotonic() < until, self.shown
             self._more()
@@ -187,14 +190,16 @@ def test_a_line_is_a_turn_and_its_answer_is_printed_as_it_comes(stage, chat):
     assert again.ended() == 0
 
 
+@pytest.mark.regression("journey 26")
 def test_ctrl_c_during_an_answer_keeps_what_was_printed_and_the_chat_goes_on(stage, chat):
     talk = chat("cut", "--no-tools")
     talk.until("> ")
     talk.type("Please count.\n")
     talk.until("number-1 number-2 number-3")
     talk.type("\x03")
-    shown = talk.until("> ")
-    printed = ("number-1 number-2 number-3" + shown).replace("^C", "").replace("> ", "").strip()
+    shown = talk.until("\nIt was cut short here.\n> ")
+    printed = "number-1 number-2 number-3" + shown.partition("\nIt was cut")[0].replace("^C", "")
+    printed = printed.strip()
     talk.type("Thanks.\n")
     talk.until("Yes, of course.\n> ")
     talk.type("\x03")
@@ -223,6 +228,19 @@ def test_functions_are_announced_and_their_results_shown_in_a_line_each(stage, c
     talk.type("Let them hold the ferry.\n")
     talk.until("  hold_ferry = ")
     talk.until("He is being asked.\n> ")
+    talk.type("\x04")
+    assert talk.ended() == 0
+
+
+@pytest.mark.regression("journey 26")
+def test_the_prompt_comes_back_after_a_line_about_what_goes_on_in_the_background(stage, chat):
+    talk = chat("background", "--no-tools", "--system", "Be brief.")
+    talk.until("> ")
+    with SyncClient(load(stage).settings) as client:
+        client.publish("background", ErrorFrame(message="The heating is out."), wait=True)
+    talk.until("The heating is out.\n> ")
+    talk.type("Is anybody there?\n")
+    talk.until("Yes, of course.\n> ")
     talk.type("\x04")
     assert talk.ended() == 0
 
@@ -260,7 +278,7 @@ def test_input_may_be_a_pipe_and_what_comes_during_an_answer_is_said_after_it(st
         env=stage,
         capture_output=True,
         text=True,
-        timeout=DEADLINE,
+        timeout=PROGRAM,
     )
     assert done.returncode == 0, done.stderr
     assert "> One?\nYes, of course.\n> Two?\nYes, of course.\n" in done.stdout
@@ -275,7 +293,7 @@ def test_without_a_database_one_sentence_says_so(stage):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=DEADLINE,
+        timeout=PROGRAM,
     )
     assert done.returncode == 1
     assert "127.0.0.1:1" in done.stderr

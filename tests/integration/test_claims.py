@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import psycopg
 import pytest
+from tests.bounds import ON_SERVERS
 from tests.integration.scene import INTERRUPTION, Scene, made_up_run
 
 from frameledger_services import claims
@@ -21,16 +22,33 @@ def scene(database):
 
 
 class Worker:
-    """A worker's row, and the statements on a connection of its own."""
+    """A worker's row, and the statements on a connection of its own. It remembers the tokens of what it claimed, and
+    names work by effects alone."""
 
     def __init__(self, connection, offer):
         self.connection = connection
         self.id = offer.worker_id
         self.offer = offer
+        self.tokens = {}
 
     def __getattr__(self, name):
         statement = getattr(claims, name)
-        return lambda *args, **options: statement(self.connection, self.id, *args, **options)
+
+        async def ask(*args, **options):
+            if name in ("finish", "release", "release_all_but", "heartbeat"):
+                args = (self.held(args[0]), *args[1:])
+            if name == "next_attempt":
+                args = (args[0], self.tokens.get(args[0], ""), *args[1:])
+            answer = await statement(self.connection, self.id, *args, **options)
+            if name.startswith(("claim_", "take_over_")):
+                claimed = getattr(answer, "claimed", answer)
+                self.tokens |= {one.effect_id: one.claim for one in claimed}
+            return answer
+
+        return ask
+
+    def held(self, effect_ids):
+        return {one: self.tokens.get(one, "") for one in effect_ids}
 
 
 @asynccontextmanager
@@ -82,7 +100,11 @@ def test_who_claims_first_has_it_and_the_second_finds_it_taken(scene):
         (effect,) = await scene.ask("a")
         async with workers(scene.address, {}, {}) as (one, other):
             assert await one.claim_runs([effect]) == claims.Claiming(
-                [ClaimedRun(effect.id, "a", effect.version, effect.run_id, attempt=1)]
+                [
+                    ClaimedRun(
+                        effect.id, "a", effect.version, effect.run_id, attempt=1, claim=one.tokens[effect.id]
+                    )
+                ]
             )
             assert (await other.claim_runs([effect])).claimed == []
             assert (await one.claim_runs([effect])).claimed == []
@@ -237,6 +259,7 @@ def test_a_call_goes_to_who_lists_its_function_else_to_the_catch_all(scene):
                 safe_to_retry=None,
                 interrupted=False,
                 builtin=False,
+                claim=call.claim,
             )
 
     run(scenario())
@@ -245,16 +268,65 @@ def test_a_call_goes_to_who_lists_its_function_else_to_the_catch_all(scene):
 def test_who_serves_a_function_serves_the_built_in_one_that_cancels_it(scene):
     async def scenario():
         (builtin,) = await scene.call("a", "cancel_f", builtin=True)
-        (own,) = await scene.call("b", "cancel_f")
+        (own,) = await scene.call("b", "cancel_f", tools=("cancel_f",))
         async with workers(scene.address, FUNCTIONS | {"serves": ("f",)}) as (one,):
             assert [call.builtin for call in (await one.claim_calls([builtin, own])).claimed] == [True]
+
+
+@pytest.mark.regression("call b")
+def test_who_serves_a_function_of_that_name_serves_it_instead_of_the_built_in_one(scene):
+    async def scenario():
+        (builtin,) = await scene.call("a", "cancel_f", builtin=True)
+        async with workers(
+            scene.address, FUNCTIONS | {"serves": ("f",)}, FUNCTIONS | {"serves": ("cancel_f",)}
+        ) as (of_f, own):
+            assert (await of_f.claim_calls([builtin])).claimed == []
+            assert len((await own.claim_calls([builtin])).claimed) == 1
+
+    run(scenario())
+
+
+@pytest.mark.regression("call f")
+def test_a_call_of_what_a_worker_served_that_died_a_moment_ago_is_left_to_the_next_one_of_its_service(scene):
+    async def scenario():
+        (call,) = await scene.call("a", "f")
+        async with workers(scene.address, FUNCTIONS | {"serves": ("e",)}, FUNCTIONS | {"serves": ("f",)}) as (
+            other,
+            dead,
+        ):
+            lately = (
+                "UPDATE workers SET heartbeat_at = clock_timestamp() - interval '2 min' WHERE worker_id = %s"
+            )
+            await dead.connection.execute(lately, (dead.id,))
+            assert (await other.claim_calls([call])).claimed == []
+            # Nobody started it again.
+            await die(dead)
+            assert len((await other.claim_calls([call])).claimed) == 1
+
+    run(scenario())
+
+
+@pytest.mark.regression("call f")
+def test_a_call_of_what_nobody_serves_is_anybodys_unless_the_tools_of_its_context_have_it(scene):
+    async def scenario():
+        (made_up,) = await scene.call("a", "f")
+        (advertised,) = await scene.call("b", "f", tools=("e", "f"))
+        (listed,) = await scene.call("c", "g")
+        async with workers(scene.address, FUNCTIONS | {"serves": ("e",)}, FUNCTIONS | {"serves": ("g",)}) as (
+            one,
+            _,
+        ):
+            claimed = (await one.claim_calls([listed, advertised, made_up])).claimed
+            assert [call.context_id for call in claimed] == ["a"]
+        async with workers(scene.address, FUNCTIONS | {"serves": ("f",)}) as (late,):
+            assert len((await late.claim_calls([advertised])).claimed) == 1
 
     run(scenario())
 
 
 def test_what_a_worker_serves_may_change(scene):
     async def scenario():
-        (call,) = await scene.call("a", "f")
+        (call,) = await scene.call("a", "f", tools=("f",))
         async with workers(scene.address, FUNCTIONS) as (one,):
             assert (await one.claim_calls([call])).claimed == []
             await claims.offer_again(
@@ -331,9 +403,11 @@ def test_the_work_of_a_dead_worker_is_taken_over_with_the_next_attempt(scene):
             assert await one.take_over_runs(10) == []
             await die(dead)
             assert await another.take_over_runs(10) == [], "it has not been connected for a lease itself"
-            assert await one.take_over_runs(10) == [
-                ClaimedRun(effect.id, "a", effect.version, effect.run_id, attempt=2)
-            ]
+            (taken,) = await one.take_over_runs(10)
+            assert taken.claim != dead.tokens[effect.id]
+            assert taken == ClaimedRun(
+                effect.id, "a", effect.version, effect.run_id, attempt=2, claim=taken.claim
+            )
             await connected_for_long(another)
             assert await another.take_over_runs(10) == []
             await claims.reconnected(another.connection, another.id)
@@ -375,6 +449,23 @@ def test_released_work_may_be_taken_by_anybody_at_once(scene):
     run(scenario())
 
 
+@pytest.mark.regression("fault 10")
+def test_an_attempt_that_published_nothing_is_given_back_with_its_number(scene):
+    async def scenario():
+        (effect,) = await scene.ask("a")
+        async with workers(scene.address, {}, {}) as (one, other):
+            (first,) = (await one.claim_runs([effect])).claimed
+            await one.release([effect.id], untried=True)
+            (second,) = await other.take_over_runs(10)
+            assert (second.attempt, second.claim == first.claim) == (1, False)
+            # Given back once more by who does not have it any more: that takes nothing off.
+            await one.release([effect.id], untried=True)
+            await other.release([effect.id])
+            assert [run.attempt for run in await one.take_over_runs(10)] == [2]
+
+    run(scenario())
+
+
 def test_two_takers_at_once_never_wait_and_never_take_the_same(scene):
     async def scenario():
         effects = await scene.ask(*(f"c{number}" for number in range(200)))
@@ -386,7 +477,7 @@ def test_two_takers_at_once_never_wait_and_never_take_the_same(scene):
             # One takes some and freezes before its commit; the other does not wait for it.
             async with one.connection.transaction():
                 first = await one.take_over_runs(50)
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(ON_SERVERS):
                     second = await other.take_over_runs(1_000)
             taken = [run.effect_id for run in [*first, *second]]
             assert len(first) == 50
@@ -541,7 +632,7 @@ def test_open_work_that_nobody_claimed_is_found_under_the_ids_of_its_effects(sce
         (missed,) = await scene.ask("missed")
         await scene.ask("over")
         await scene.tell(("over", INTERRUPTION))
-        calls = await scene.call("calls", "f", "g", "h")
+        calls = await scene.call("calls", "f", "g", "h", tools=("h",))
         async with workers(scene.address, {}, {"serves": ("m1",)}, FUNCTIONS | {"serves": ("f", "g")}) as (
             one,
             lister,
@@ -648,7 +739,7 @@ def test_every_statement_reads_by_indexes(scene):
         async def execute(self, statement, parameters=None):
             cursor = await self.connection.execute(b"EXPLAIN (FORMAT JSON) " + statement.encode(), parameters)
             self.plans[statement] = (await cursor.fetchone())[0][0]["Plan"]
-            return await self.connection.execute("SELECT false, NULL, NULL WHERE false")
+            return await self.connection.execute("SELECT false, NULL, NULL, NULL WHERE false")
 
     async def scenario():
         (effect,) = await scene.ask("a")
@@ -657,7 +748,7 @@ def test_every_statement_reads_by_indexes(scene):
             await one.connection.execute(MANY)
             await one.connection.execute("ANALYZE")
             explaining = Explaining(one.connection)
-            ids = [f"e{number}" for number in range(100)]
+            ids = {f"e{number}": "token" for number in range(100)}
             await claims.claim_runs(explaining, one.id, [effect] * 10, 5)
             await claims.claim_calls(explaining, one.id, [call] * 10, 5)
             await claims.take_over_runs(explaining, one.id, 5)
@@ -696,6 +787,10 @@ MANY = """
     FROM generate_series(1, 50000) AS n;
     INSERT INTO contexts (context_id, version, state_version, started_at, last_at, fold_version, chain, state)
     SELECT 'c' || n, 1, 1, now(), now(), 1, sha256(''), '{}' FROM generate_series(0, 4999) AS n;
+    INSERT INTO frames (context_id, version, frame_id, logged_at, "offset", partition, type, outcome, chain, payload)
+    SELECT 'c' || n, 1, gen_random_uuid(), now(), n, n % 4, 'x', 'applied', sha256(''), '{}'
+    FROM generate_series(0, 4999) AS n;
+    INSERT INTO projections (projection, topic, partition) SELECT 'contexts', 't', n FROM generate_series(4, 999) AS n;
     INSERT INTO tool_calls (context_id, requested_version, ordinal, requested_at, dispatched_at, tool_call_id,
         function_name, status, arguments)
     SELECT 'c' || n % 5000, n, 0, now() - n * interval '1 second', now() - n * interval '1 second', 't' || n, 'f',

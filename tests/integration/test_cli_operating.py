@@ -12,11 +12,20 @@ from tests.integration.test_timekeeper_unstarted import calls
 from typer.testing import CliRunner
 
 from frameledger.evolve import evolve
-from frameledger.frames import LLMMessagesAppendFrame, LLMRunFrame, LLMUpdateSettingsFrame, encode_frame
+from frameledger.frames import (
+    ErrorFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMMessagesAppendFrame,
+    LLMRunFrame,
+    LLMUpdateSettingsFrame,
+    UnknownFrame,
+    encode_frame,
+)
 from frameledger.partition import partition_for
-from frameledger.record import Outgoing, Place
+from frameledger.record import Outgoing, Place, outgoing
 from frameledger_services.claims import untaken
-from frameledger_services.cli import application, doctor_checks
+from frameledger_services.cli import application, doctor_checks, doctor_server
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import Topics
 from frameledger_services.projector import folding
@@ -65,7 +74,7 @@ def test_doctor_is_content_with_a_road_that_works(settings, command):  # noqa: F
     found = states(asyncio.run(run()))
     assert set(found) == {
         *("settings", "broker", "topics", "database", "schema", "projector", "gap", "parked", "dead letters"),
-        *("outbox", "runs", "calls", "timekeeper", "forwarding"),
+        *("outbox", "types", "runs", "calls", "timekeeper", "requests", "forwarding", "disk"),
     }
     assert set(found.values()) == {"ok"}
 
@@ -95,6 +104,24 @@ def test_doctor_says_what_is_set_aside_forwarded_and_not_read(settings, command,
     page = command("doctor")
     assert "murmur2_random" in page.stdout
     assert "frameledger run projector" in " ".join(page.stdout.split())
+
+
+@pytest.mark.regression("trial C6", "fault 16")
+def test_doctor_warns_of_a_read_only_database_and_of_a_long_transaction(
+    settings,  # noqa: F811
+    command,
+    monkeypatch,
+):
+    monkeypatch.setattr(doctor_server, "LONG_SECONDS", 0.0)
+    with psycopg.connect(settings.database_url.get_secret_value(), application_name="a report") as report:
+        report.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        report.execute("SELECT count(*) FROM frames")
+        with database_of(settings) as connection:
+            name = connection.info.dbname
+            connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only TO on")
+        said = {one["check"]: one for one in lines(command("doctor", "--json"), exit_code=1)}
+    assert said["read only"]["state"] == "fail"
+    assert "a report" in said["old rows"]["found"]
 
 
 def test_doctor_warns_of_a_database_that_forgets_commits(settings, command):  # noqa: F811
@@ -131,6 +158,63 @@ def test_doctor_says_what_nobody_takes_and_how_to_have_it_taken(settings, comman
     assert "`frameledger run functions --module " in found["calls"]["remedy"]
     assert "open are: 1 run, 1 call." in found["timekeeper"]["found"]
     assert "`frameledger run timekeeper`" in found["timekeeper"]["remedy"]
+
+
+@pytest.mark.regression("journey 6")
+def test_doctor_warns_of_frames_whose_type_nobody_knows(settings, command):  # noqa: F811
+    topic = Topics(settings.topic_prefix).frames
+
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            others = [HI, b'{"type":"SomethingNewFrame"}', b'{"type":"LLMTxtFrame"}']
+            await until_projected(settings, await publish(settings, *others))
+            async with Producer(settings) as producer:
+                newest = outgoing(UnknownFrame(type="LLMTxtFrame"), "other", source="my-app")
+                await until_projected(settings, await producer.publish(topic, [newest]))
+            return await asyncio.to_thread(command, "doctor", "--json")
+
+    found = {one["check"]: one for one in lines(asyncio.run(run()))}["types"]
+    assert found["state"] == "warn"
+    assert found["found"] == (
+        "3 frames of unknown types in the last 7 days, newest LLMTxtFrame from my-app. Was LLMTextFrame meant?"
+    )
+
+
+@pytest.mark.regression("journey 28")
+def test_doctor_counts_the_conversations_that_a_provider_refuses_as_they_are(settings, command):  # noqa: F811
+    def refused(code):
+        failed = ErrorFrame(message="refused: messages[1].role 'usr'", code=code)
+        return [
+            encode_frame(LLMRunFrame()),
+            *answered(failed, LLMFullResponseEndFrame(finish_reason="error")),
+        ]
+
+    def answered(*frames):
+        return [encode_frame(frame) for frame in (LLMFullResponseStartFrame(), *frames)]
+
+    well = [encode_frame(LLMRunFrame()), *answered(LLMFullResponseEndFrame())]
+
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            places = []
+            for name, frames in {
+                "wrong-role": refused("context_refused"),
+                "no-form": [*well, *refused("unmappable")],
+                "put-right": [*refused("context_refused"), *well],
+                "other": refused("provider_unavailable"),
+            }.items():
+                places += await publish(settings, *frames, key=name.encode())
+            await until_projected(settings, places)
+            return await asyncio.to_thread(command, "doctor", "--json")
+
+    (found,) = [one for one in lines(asyncio.run(run())) if one["check"] == "requests"]
+    assert (found["state"], found["found"].split(" are ")[0]) == ("warn", "2 conversations")
+    assert all(
+        f"{name}: refused: messages[1].role 'usr'" in found["found"] for name in ("wrong-role", "no-form")
+    )
+    assert "`frameledger show CONTEXT`" in found["remedy"]
 
 
 def test_doctor_goes_on_without_a_broker_or_a_database(settings, command, monkeypatch):  # noqa: F811

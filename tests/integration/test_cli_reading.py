@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from tests.bounds import ON_SERVERS
 from tests.integration.databases import made
 from tests.integration.test_batches import HISTORIES, Log, folded, histories_interleaved, project
 from typer.testing import CliRunner
@@ -99,6 +100,7 @@ def test_a_database_that_is_away_or_empty_is_said(empty_database, command):
     refused(command("postgresql://localhost:1/none?connect_timeout=2", "parked"), "localhost")
 
 
+@pytest.mark.regression("journey 27")
 def test_a_transcript_has_who_said_what_and_what_no_run_has_seen(database, command):
     log = Log()
     for content in ("Hi", "there"):
@@ -116,8 +118,8 @@ def test_a_transcript_has_who_said_what_and_what_no_run_has_seen(database, comma
     ]
     page = succeeded(command(database, "transcript", "ctx")).splitlines()
     assert [line.split() for line in page[1:]] == [
-        ["02:40:00", "user", "Hi"],
-        ["02:40:00", "user", "*", "there"],
+        ["02:40:00Z", "user", "Hi"],
+        ["02:40:00Z", "user", "*", "there"],
     ]
     earlier = succeeded(command(database, "transcript", "ctx", "--at", 1, "--json")).splitlines()
     assert len(earlier) == 1
@@ -213,7 +215,7 @@ def test_sql_is_psql_with_the_address_out_of_sight(filled, tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=ON_SERVERS,
         check=False,
     )
     assert (done.stdout.strip(), done.returncode) == (str(len(HISTORIES)), 0), done.stderr

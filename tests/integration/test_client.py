@@ -9,6 +9,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from pydantic import SecretStr
+from tests.bounds import ON_SERVERS
 from tests.integration import rows
 from tests.integration.logs import frames_topic, read, reading
 from typer.testing import CliRunner
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 from frameledger.context import LLMContext
 from frameledger.frames import LLMRunFrame, LLMTextFrame, LLMUpdateSettingsFrame
 from frameledger.record import MAX_VALUE_BYTES, decode
+from frameledger.tools import FunctionSchema, ToolsSchema
 from frameledger_services.cli import application
 from frameledger_services.client import (
     Client,
@@ -64,7 +66,7 @@ def fill(database, context_id="ctx-1", values=VALUES):
 
 def with_client(settings, work):
     async def connected():
-        async with asyncio.timeout(60), Client(settings) as client:
+        async with asyncio.timeout(ON_SERVERS), Client(settings) as client:
             return await work(client)
 
     return asyncio.run(connected())
@@ -145,6 +147,22 @@ def test_what_is_published_lies_on_the_log_in_order_with_ids_times_and_headers(s
     assert headers["ce_source"] == b"test/a"
     assert headers["ce_time"].decode() == read_frames[0].produced_at
     assert headers["traceparent"] == b"00-" + b"a" * 32
+
+
+@pytest.mark.regression("repair 13")
+def test_tools_are_set_in_every_form_that_a_context_takes(settings):
+    look = FunctionSchema("look", "Looks.")
+    with SyncClient(settings) as client:
+        client.set_tools("ctx-1", ToolsSchema([look]))
+        client.set_tools("ctx-1", None)
+        with pytest.raises(TypeError, match="a tool is"):
+            client.set_tools("ctx-1", [1])  # type: ignore[list-item]  # on purpose
+
+    async def published():
+        async with reading(settings, frames_topic(settings)) as reader:
+            return [decode(record.value).tools for record in await read(reader, 2)]
+
+    assert asyncio.run(published()) == [(look.to_openai(),), ()]
 
 
 def test_to_publish_nothing_is_nothing(settings):
@@ -281,7 +299,7 @@ def test_notifications_are_heard_again_after_the_database_ended_the_connection(r
     async def scenario():
         projected = Projected(readable)
         listening = asyncio.create_task(projected.listen())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(ON_SERVERS):
             await projected.started()
             await heard(projected)
             with psycopg.connect(database, autocommit=True) as connection:

@@ -4,15 +4,17 @@ import asyncio
 import json
 import os
 import signal
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 
 import psycopg
 import pytest
+from tests.bounds import ON_SERVERS
 from tests.integration.test_batches import TOPIC, Log, Projecting, histories_interleaved, value_of
 
 from frameledger_services.embedded import ports, postgres
 from frameledger_services.embedded.running import start, stop, wait_until_ready
-from frameledger_services.store import projections, schema
+from frameledger_services.store import migrating, projections
 
 TABLES = {
     "frames": "context_id, version, frame_id, outcome, payload::text, chain",
@@ -45,7 +47,7 @@ class Crashing:
 
     def ready(self):
         wait_until_ready(self.server.program, self._process)
-        schema.migrate(self.address)
+        migrating.migrate(self.address)
         self._stop_those_who_bring_to_disk_what_nobody_waits_for()
 
     def crash(self):
@@ -57,6 +59,22 @@ class Crashing:
         self._process = start(self.server.program)
         wait_until_ready(self.server.program, self._process)
         self._stop_those_who_bring_to_disk_what_nobody_waits_for()
+
+    def crash_one_process(self, pid):
+        """The process of one session is gone: its postmaster ends all others and begins again, and lives on."""
+        began = self._began()
+        # The writers have to be able to end.
+        self._signal(signal.SIGCONT)
+        self._stopped = []
+        os.kill(pid, signal.SIGKILL)
+        until = time.monotonic() + ON_SERVERS
+        while self._began() in (None, began):
+            assert time.monotonic() < until
+
+    def _began(self):
+        """When PostgreSQL began anew; None while it does not answer."""
+        with suppress(psycopg.OperationalError), psycopg.connect(self.address) as connection:
+            return value_of(connection, "SELECT stats_reset FROM pg_stat_bgwriter")
 
     def stop(self):
         self._signal(signal.SIGCONT)
@@ -157,22 +175,6 @@ def test_what_was_not_on_disk_is_gone_as_a_whole_and_what_was_announced_is_not(s
     assert [row[1] for row in left["contexts"]] == [2]
     assert {row[:2] for row in left["projections"] if row[1]} == {(partition, 2)}
     project(server.address, records)
-    assert rows(server.address) == seen
-
-
-def test_if_the_database_dies_of_what_comes_what_was_stored_before_can_be_had_on_disk(server):
-    """Else every life would begin where the one before it did, and a conversation be blamed that is innocent."""
-    records = said("One.", "Two.")
-
-    async def run():
-        async with Projecting(server.address) as projecting:
-            projecting.batches.all_on_disk = True
-            for record in records:
-                await projecting.store([record])
-
-    asyncio.run(run())
-    seen = rows(server.address)
-    server.crash()
     assert rows(server.address) == seen
 
 

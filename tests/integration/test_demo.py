@@ -12,7 +12,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.integration.test_embedded_up import DEADLINE, Folder
+from tests.bounds import PROGRAM
+from tests.integration.test_embedded_up import Folder
 from tests.integration.test_projector import make_topics, projecting
 
 from frameledger.frames import (
@@ -119,7 +120,7 @@ def test_a_signal_in_the_middle_stops_everything_and_says_where_the_time_went(fo
     shown = list(itertools.takewhile(lambda line: "Are we late?" not in line, iter(demo.stdout.readline, "")))
     assert demo.poll() is None, "".join(shown)
     demo.send_signal(number)
-    rest, _ = demo.communicate(timeout=DEADLINE)
+    rest, _ = demo.communicate(timeout=PROGRAM)
     assert demo.returncode == 1
     assert re.search(r"Where the time went: servers .* s, conversation .* s", rest)
     assert "Traceback" not in rest
@@ -228,7 +229,7 @@ def model_server():
     try:
         yield running.stdout.readline().strip()
     finally:
-        running.communicate(timeout=DEADLINE)
+        running.communicate(timeout=PROGRAM)
 
 
 def block_of_the_readme():

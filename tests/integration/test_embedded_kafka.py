@@ -17,6 +17,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from tests.bounds import ON_SERVERS
 
 from frameledger_services import access
 from frameledger_services.embedded import jars, java, ports
@@ -45,7 +46,7 @@ def test_records_are_there_after_sigkill_under_another_port(tmp_path):
     asyncio.run(make_topic(server.bootstrap_servers))
     asyncio.run(send(server.bootstrap_servers, b"kept"))
     process.kill()
-    process.wait(10)
+    process.wait(ON_SERVERS)
     with embedded_kafka.running(tmp_path) as server:
         assert asyncio.run(read(server.bootstrap_servers)) == b"kept"
     assert list((tmp_path / "kafka" / "tmp").iterdir()) == []
@@ -233,7 +234,10 @@ async def send(servers, value):
 
 async def read(servers):
     options = {"bootstrap_servers": servers, "auto_offset_reset": "earliest"}
-    async with client(partial(aiokafka.AIOKafkaConsumer, "kept"), **options) as consumer, asyncio.timeout(20):
+    async with (
+        client(partial(aiokafka.AIOKafkaConsumer, "kept"), **options) as consumer,
+        asyncio.timeout(ON_SERVERS),
+    ):
         return (await consumer.getone()).value
 
 
@@ -241,7 +245,7 @@ async def read(servers):
 async def client(kind, **options):
     """A client of aiokafka for as long as a block lasts; its admin client is no context manager by itself."""
     made = kind(**options)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(ON_SERVERS):
         await made.start()
     try:
         yield made
@@ -267,7 +271,7 @@ def repository(folder, content):
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(10)
+        thread.join(ON_SERVERS)
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import psycopg
 import pytest
+from tests.bounds import ON_SERVERS
 
 from frameledger_services.embedded import ports, postgres_remains, postgres_user
 from frameledger_services.embedded import postgres as embedded_postgres
@@ -65,7 +66,7 @@ def test_what_was_written_is_there_after_a_clean_stop_and_after_sigkill(tmp_path
     with psycopg.connect(server.dsn) as connection:
         connection.execute("INSERT INTO kept VALUES (2)")
     process.kill()
-    process.wait(10)
+    process.wait(ON_SERVERS)
     with running(server.program), psycopg.connect(server.dsn) as connection:
         assert connection.execute("SELECT number FROM kept ORDER BY number").fetchall() == [(1,), (2,)]
 
@@ -81,7 +82,7 @@ def test_a_killed_server_leaves_no_process_no_shared_memory_and_no_pid_file(tmp_
     # As if it computed for long: it does not notice that it is alone.
     backend.suspend()
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(ON_SERVERS)
     assert segments() - before
     assert backend.is_running()
     stop(server.program, process)

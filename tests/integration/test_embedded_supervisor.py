@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import psutil
 import pytest
+from tests.bounds import ON_SERVERS
 
 from frameledger_services.embedded import supervisor as supervision
 from frameledger_services.embedded.program import EmbeddedError, Program
@@ -64,6 +65,73 @@ def test_the_pause_doubles_while_it_keeps_dying_and_its_last_words_are_shown(pro
     assert "ended with signal 9; again in 0.1 s" in words
     assert "ended with exit code 1; again in 0.2 s (no schema)" in words
     assert "ended with exit code 1; again in 0.4 s (no schema)" in words
+
+
+@pytest.mark.regression("journey 14")
+def test_the_line_that_says_why_is_shown_though_others_follow_it_and_none_of_an_earlier_life(
+    program, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(supervision, "FIRST_PAUSE", 0.01)
+    (tmp_path / "service.log").write_text("PANIC: of an earlier life\n")
+    good = tmp_path / "good"
+    good.touch()
+    code = (
+        f"import os, signal, sys\nif os.path.exists({str(good)!r}): signal.pause()\n"
+        "print('FATAL: could not write: No space left on device\\n"
+        "FATAL:  the database system is shutting down\\nLOG: database system is shut down'); sys.exit(1)"
+    )
+
+    async def scenario():
+        async with supervised() as (supervisor, seen):
+            await supervisor.keep(program("service", code))
+            os.kill(supervisor.processes[0].pid, signal.SIGKILL)
+            await seen(lambda service: service.restarts == 1)
+            await seen(lambda service: service.state is State.RUNNING)
+            good.unlink()
+            os.kill(supervisor.processes[0].pid, signal.SIGKILL)
+            await seen(lambda service: service.restarts == 3)
+            return seen.words
+
+    words = asyncio.run(scenario())
+    assert "ended with signal 9; again in 0.0 s" in words
+    assert any(word.endswith("(FATAL: could not write: No space left on device)") for word in words)
+    assert not any("earlier life" in word for word in words)
+
+
+@pytest.mark.regression("journey 14")
+def test_a_program_that_the_machine_does_not_let_start_is_started_when_it_does(
+    program, monkeypatch, tmp_path
+):
+    """Its log cannot be opened, as on a full disk."""
+    monkeypatch.setattr(supervision, "FIRST_PAUSE", 0.01)
+    log = tmp_path / "service.log"
+
+    async def scenario():
+        async with supervised() as (supervisor, seen):
+            await supervisor.keep(program("service"))
+            first = supervisor.processes[0].pid
+            log.unlink()
+            log.mkdir()
+            os.kill(first, signal.SIGKILL)
+            await seen(lambda service: service.restarts == 3)
+            log.rmdir()
+            await seen(lambda service: service.state is State.RUNNING and service.pid != first)
+            return seen.words
+
+    words = asyncio.run(scenario())
+    assert any("cannot be started; again in" in word and "service.log" in word for word in words)
+
+
+def test_a_program_that_the_machine_never_let_start_is_an_error(program, tmp_path):
+    (tmp_path / "service.log").mkdir()
+
+    async def scenario():
+        async with supervised() as (supervisor, _):
+            await supervisor.keep(program("service"))
+
+    with pytest.raises(ExceptionGroup) as raised:
+        asyncio.run(scenario())
+    assert raised.group_contains(EmbeddedError, match="service cannot be started")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +229,7 @@ def test_a_program_ends_with_the_process_that_started_it(program, tmp_path):
     child = psutil.Process(int(process.stdout.readline()))
     process.kill()
     process.communicate()
-    _, alive = psutil.wait_procs([child], timeout=10)
+    _, alive = psutil.wait_procs([child], timeout=ON_SERVERS)
     assert alive == []
 
 
@@ -195,7 +263,7 @@ class Seen:
             self._changed.notify_all()
 
     async def _until(self, wanted):
-        async with asyncio.timeout(20), self._changed:
+        async with asyncio.timeout(ON_SERVERS), self._changed:
             await self._changed.wait_for(lambda: any(wanted(process) for process in self._now))
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import psutil
 import psycopg
 import pytest
+from tests.bounds import PROGRAM
 
 from frameledger_services.embedded import directory, kafka, postgres_remains
 from frameledger_services.embedded.program import EmbeddedError
 
 NAME = "FRAMELEDGER_PROJECTOR_INSTANCE_ID"
-DEADLINE = 60
 
 
 class Folder:
@@ -28,8 +28,9 @@ class Folder:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FRAMELEDGER_")}
         self.environment = inherited | environment
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(self.command(*words), timeout=DEADLINE, **self.options(capture_output=True))
+    def run(self, *words: str, within: str = ".") -> subprocess.CompletedProcess[str]:
+        options = self.options(capture_output=True, cwd=self.path / within)
+        return subprocess.run(self.command(*words), timeout=PROGRAM, **options)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -50,7 +51,7 @@ class Folder:
 
     def until(self, wanted):
         """The status as soon as it is as wanted."""
-        deadline = time.monotonic() + DEADLINE
+        deadline = time.monotonic() + PROGRAM
         while not wanted(status := self.status()):
             assert time.monotonic() < deadline, status
         return status
@@ -99,6 +100,13 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
     assert "already runs" in again.stderr
     assert "frameledger down" in again.stderr
 
+    # It is found from a folder below, and named elsewhere.
+    (folder.path / "below").mkdir()
+    below = folder.run("config", "--json", within="below")
+    assert json.loads(below.stdout)["FRAMELEDGER_DATABASE_URL"]["source"] == "frameledger up"
+    elsewhere = folder.run("show", "a", within="..")
+    assert (elsewhere.returncode, str(folder.path) in elsewhere.stderr) == (1, True), elsewhere.stderr
+
     pids = [folder.status()["supervisor"], *(process["pid"] for process in processes.values())]
     for pid in filter(None, pids):
         psutil.Process(pid).kill()
@@ -120,6 +128,7 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
     assert sorted(path.name for path in (folder.path / ".frameledger" / "run").iterdir()) == [
         "kafka.port",
         "lock",
+        "name",
         "postgres.port",
     ]
     assert folder.run("down").returncode == 0
@@ -169,7 +178,7 @@ def test_in_the_foreground_it_says_what_it_restarts_and_ctrl_c_stops_it_beside_a
             assert connection.execute("SELECT 1").fetchone() == (1,)
 
         up.send_signal(signal.SIGINT)
-        rest, _ = up.communicate(timeout=DEADLINE)
+        rest, _ = up.communicate(timeout=PROGRAM)
         assert up.returncode == 0
         assert folder.status()["processes"] == []
         assert "postgres: backing off, ended with signal 9; again in 0.5 s" in rest
@@ -193,7 +202,7 @@ def test_servers_that_are_set_are_used_and_not_started(tmp_path, kafka, empty_da
         assert [(server["state"], server["pid"]) for server in servers] == [("external", None)] * 2
         assert folder.status()["running"]
         assert folder.run("down").returncode == 0
-        up.communicate(timeout=DEADLINE)
+        up.communicate(timeout=PROGRAM)
         assert up.returncode == 0
     assert folder.living() == []
 

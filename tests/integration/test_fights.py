@@ -17,8 +17,9 @@ from frameledger_services.embedded import postgres as embedded_postgres
 from frameledger_services.embedded.ports import choose
 from frameledger_services.projector import service
 from frameledger_services.projector.announcing import Announcer
+from frameledger_services.projector.namesakes import Self
 from frameledger_services.projector.relay import Relay
-from frameledger_services.store import copying, projections, schema
+from frameledger_services.store import copying, migrating, projections
 
 FEW = ("barge-in", "parallel-tools", "tool-changes", "old-names")
 OWNER = "SELECT owner_pid FROM projections WHERE epoch > 0 LIMIT 1"
@@ -134,7 +135,7 @@ def test_a_database_and_a_broker_that_start_again_are_waited_for(tmp_path):
 
         stop_postgres, postgres = start_postgres()
         stop_kafka, kafka = start_kafka()
-        schema.migrate(postgres.dsn)
+        migrating.migrate(postgres.dsn)
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute("CREATE DATABASE offline TEMPLATE frameledger")
         offline = postgres.dsn_of("offline")
@@ -176,7 +177,7 @@ def test_a_fence_in_the_first_of_several_batches_takes_no_record_of_the_others_w
         assert value_of(connection, "SELECT count(*) FROM frames") == len(log.records)
 
 
-def test_where_three_lives_ended_at_one_offset_each_record_has_a_transaction_of_its_own(database):
+def test_where_three_crashed_at_one_offset_each_record_has_a_transaction_of_its_own(database):
     log = Log()
     for _ in range(10):
         log.add("ctx", b'{"type":"LLMRunFrame"}')
@@ -246,7 +247,7 @@ async def project_in_memory(database, log, passing, *, looks):
         group, feed = Group(TOPIC, PARTITIONS), Feed(log.records)
         relay, announcer = Relay(relaying, send, passing), Announcer(relaying, TOPIC, passing)
         projector = service._Projector(
-            group, feed, connection, relay, announcer, Looked(log.records), TOPICS, passing
+            group, feed, connection, relay, announcer, Looked(log.records), TOPICS, passing, Self("here")
         )
         await projector.on_partitions_assigned(group.assignment())
         await projector._take_over()

@@ -6,9 +6,9 @@ import subprocess
 import confluent_kafka
 import psycopg
 import pytest
+from tests.bounds import ON_SERVERS
 from tests.integration.killable import projector
 from tests.integration.road import (  # noqa: F401  # a fixture
-    DEADLINE,
     PARTITIONS,
     histories,
     road_of_its_own,
@@ -40,7 +40,7 @@ def produce(road, records, **settings):
     )
     for raw in records:
         client.produce(road.names.frames, raw.value, raw.key, on_delivery=delivered)
-    assert client.flush(DEADLINE) == 0
+    assert client.flush(ON_SERVERS) == 0
     return len(astray)
 
 
@@ -92,7 +92,7 @@ def test_a_line_of_kcat_is_a_frame(road):
             ],
             input=b'ctx-1:{"type":"LLMRunFrame"}\nctx-2:{"type":"LLMRunFrame"}\n',
             check=True,
-            timeout=DEADLINE,
+            timeout=ON_SERVERS,
         )
         road.until_idle(running)
         assert running.stop() == 0

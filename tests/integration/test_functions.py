@@ -9,6 +9,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.bounds import ON_SERVERS
 from tests.integration.killable import projector
 from tests.integration.road import road_of_its_own  # noqa: F401  # a fixture
 from tests.integration.toolbench import CONNECTIONS_LEFT_OPEN, QUICK, called, play, serving, stage, talking
@@ -56,7 +57,7 @@ class Gate:
         self.cancelled = 0
 
     async def until_entered(self, times=1):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(ON_SERVERS):
             for _ in range(times):
                 await self._entries.get()
 
@@ -218,7 +219,7 @@ def test_on_context_updated_is_called_once_the_result_is_folded(settings):
 
     async def scenario(_, talk):
         await talk.call(called("look"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(ON_SERVERS):
             await updated.wait()
         assert (await talk.log())[-1][0] == RESULT
 
@@ -392,7 +393,7 @@ def test_what_does_not_stop_at_its_deadline_is_not_told_as_undone(settings, safe
         await talk.call(call)
         assert await talk.settled(call.tool_call_id) == [ending]
         leave.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(ON_SERVERS):
             await stubborn_ended.wait()
 
     play(settings, registry, scenario, stop_secs=0.3)
@@ -649,7 +650,7 @@ def test_what_is_interrupted_before_its_start_is_folded_never_runs(settings):
     async def scenario(_, talk):
         call = called("pay")
         await talk.call(call)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(ON_SERVERS):
             await claimed.wait()
         await talk.publish(InterruptionFrame())
         interrupted.set()
@@ -711,7 +712,7 @@ def test_a_handler_never_runs_whose_start_is_not_folded_before_its_deadline(road
         async def scenario(_, talk):
             call = called("pay")
             await talk.call(call)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(ON_SERVERS):
                 await frozen.wait()
             # The claim is finished once the cancel is on the log.
             await talk.until_claims_finished(at_least=1)
@@ -747,7 +748,7 @@ def test_what_was_done_is_never_told_as_cancelled(settings):
     async def scenario(_, talk):
         call = called("pay")
         await talk.call(call)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(ON_SERVERS):
             await entered.wait()
         await talk.publish(InterruptionFrame())
         assert await talk.settled(call.tool_call_id) == ["done"]
@@ -763,7 +764,7 @@ def test_a_plain_function_that_is_interrupted_finishes_and_is_told_as_done(setti
 
     def pay():
         entered.set()
-        assert leave.wait(20)
+        assert leave.wait(ON_SERVERS)
         return "paid"
 
     registry.register_direct_function(pay)
@@ -978,7 +979,7 @@ def test_a_worker_that_dies_leaves_an_unsafe_call_ambiguous_and_a_safe_one_to_th
     async def scenario(services, talk):
         call = called("pay")
         await talk.call(call)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(ON_SERVERS):
             await entered.wait()
         await talk.until_running(call.tool_call_id)
         row = await talk.call_row(call.tool_call_id)

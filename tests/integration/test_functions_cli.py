@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.integration.toolbench import CONNECTIONS_LEFT_OPEN, DEADLINE, called, stage, talking
+from tests.bounds import ON_SERVERS
+from tests.integration.toolbench import CONNECTIONS_LEFT_OPEN, called, stage, talking
 from typer.testing import CliRunner
 
 from frameledger_services.cli import application
@@ -59,7 +60,7 @@ def running(settings, *words):
     try:
         yield process
         process.terminate()
-        output, _ = process.communicate(timeout=DEADLINE)
+        output, _ = process.communicate(timeout=ON_SERVERS)
         assert process.returncode == 0, output
     finally:
         process.kill()
@@ -110,6 +111,7 @@ def test_both_examples_serve_their_functions(settings, command, words):
         assert process.poll() is None
 
 
+@pytest.mark.regression("journey 12")
 def test_an_operator_says_what_became_of_an_ambiguous_call_once(settings, command, tmp_path, monkeypatch):
     (tmp_path / "pay_tools.py").write_text(
         "import os, signal\n"
@@ -133,16 +135,24 @@ def test_an_operator_says_what_became_of_an_ambiguous_call_once(settings, comman
             pay = called("pay", {"cents": 500})
             dies = process()
             await talk.call(pay)
-            assert await asyncio.to_thread(dies.wait, DEADLINE) < 0
+            assert await asyncio.to_thread(dies.wait, ON_SERVERS) < 0
             takes_over = process()
             try:
                 assert await talk.settled(pay.tool_call_id) == ["ambiguous"]
             finally:
                 takes_over.terminate()
-                assert await asyncio.to_thread(takes_over.wait, DEADLINE) == 0
+                assert await asyncio.to_thread(takes_over.wait, ON_SERVERS) == 0
             assert (tmp_path / "paid").read_text() == "paid"
             listed = await asyncio.to_thread(command, "calls", "list", talk.context_id)
-            assert "ambiguous" in listed.stdout
+            lines = listed.stdout.splitlines()
+            settle = f"frameledger calls resolve {talk.context_id} {pay.tool_call_id} --result JSON"
+            assert lines[0].startswith("ambiguous  pay  since ")
+            assert [line.split()[-1] for line in lines[1:4]] == [
+                pay.tool_call_id,
+                talk.context_id,
+                str((await talk.call_row(pay.tool_call_id))["idempotency_key"]),
+            ]
+            assert lines[4].endswith(f" {settle}"), "an id that is to be copied is never folded"
 
             words = ("calls", "resolve", talk.context_id, pay.tool_call_id, "--result", '"It was paid."')
             resolved = await asyncio.to_thread(command, *words)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import pytest
 from pydantic import AfterValidator
+from tests.bounds import ON_SERVERS
 from tests.integration.toolbench import CONNECTIONS_LEFT_OPEN, called, play, stage
 
 from frameledger.decoding import MAX_VALUE_BYTES
@@ -166,7 +167,7 @@ def test_a_plain_function_is_not_left_waiting_for_an_answer_when_its_lease_is_lo
 
     def pay(params):
         entered.set()
-        assert leave.wait(20)
+        assert leave.wait(ON_SERVERS)
         try:
             params.result_callback("paid")
         except ResultRefusedError as error:
@@ -200,7 +201,7 @@ def test_an_interrupted_plain_function_is_waited_for_and_told_as_what_it_was(set
 
     def pay(params):
         entered.set()
-        assert leave.wait(20)
+        assert leave.wait(ON_SERVERS)
         if ends_by == "raising":
             raise RuntimeError("the password is hunter2")
         if ends_by == "reporting":
@@ -241,7 +242,7 @@ def test_an_interrupted_handler_that_never_stops_is_given_up_at_its_deadline(set
 
     def stubborn(params):
         entered.set()
-        assert leave.wait(20)
+        assert leave.wait(ON_SERVERS)
 
     registry.register_function("stubborn", stubborn, timeout_secs=2.0, safe_to_retry=safe)
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from tests.bounds import ON_SERVERS
 from tests.integration.answerers import answering
 from tests.integration.toolbench import CONNECTIONS_LEFT_OPEN, called, play, serving, stage, talking
 
@@ -51,7 +52,7 @@ def test_a_call_keeps_its_terms_and_its_handler_whatever_is_registered_meanwhile
         service.register_function("search", handler, cancel_on_interruption=False, timeout_secs=60)
         call = called("search")
         await talk.call(call)
-        await asyncio.wait_for(entered.get(), 20)
+        await asyncio.wait_for(entered.get(), ON_SERVERS)
         service.register_function("search", handler, cancel_on_interruption=True, timeout_secs=0.1)
         service.unregister_function("search")
         assert not service.has_function("search")
@@ -71,7 +72,7 @@ def test_of_an_interrupted_queue_nothing_starts_any_more(settings):
         service.register_function("book", handler)
         one, two = called("book"), called("book")
         await talk.call(one, two, run_in_parallel=False)
-        await asyncio.wait_for(entered.get(), 20)
+        await asyncio.wait_for(entered.get(), ON_SERVERS)
         await talk.publish(InterruptionFrame())
         assert await talk.settled(one.tool_call_id, two.tool_call_id) == ["cancelled", "forgotten"]
         assert entered.empty()
@@ -120,7 +121,7 @@ def test_a_result_that_comes_too_late_is_visible_as_ignored_and_updates_nothing(
     async def scenario(_, talk):
         call = called("search")
         await talk.call(call)
-        await asyncio.wait_for(answered.wait(), 20)
+        await asyncio.wait_for(answered.wait(), ON_SERVERS)
         await talk.until_running(call.tool_call_id)
         await talk.publish(FunctionCallCancelFrame(function_name="search", tool_call_id=call.tool_call_id))
         cancelled.set()
@@ -154,7 +155,7 @@ def test_who_takes_over_an_interrupted_call_ends_it_and_asks_for_nothing(setting
             call = called(name)
             async with serving(settings, registries[0]) as dies:
                 await talk.call(call)
-                await asyncio.wait_for(entered.get(), 20)
+                await asyncio.wait_for(entered.get(), ON_SERVERS)
                 await talk.until_running(call.tool_call_id)
                 await dies.cancel()
             await talk.publish(InterruptionFrame())
@@ -263,7 +264,9 @@ async def offered_cancel_tools(talk):
     return [(start.get("metadata") or {}).get("cancel_tools", []) for start in starts]
 
 
-def test_an_applications_own_function_wins_over_the_cancel_tool_of_that_name(answered):
+@pytest.mark.regression("call b")
+@pytest.mark.parametrize("advertised", [True, False])
+def test_an_applications_own_function_wins_over_the_cancel_tool_of_that_name(answered, advertised):
     registry = FunctionRegistry()
     handler, leave, entered = held()
 
@@ -277,9 +280,9 @@ def test_an_applications_own_function_wins_over_the_cancel_tool_of_that_name(ans
     )
 
     async def scenario(service, talk):
-        await service.set_tools(talk.context_id, registry.schemas())
+        await service.set_tools(talk.context_id, registry.schemas() if advertised else [schema])
         await say(talk, "Search.")
-        search = await asyncio.wait_for(entered.get(), 20)
+        search = await asyncio.wait_for(entered.get(), ON_SERVERS)
         await talk.until_running(search)
         await say(talk, "Stop.")
         cancel = await call_of(talk, "cancel_search")
@@ -308,7 +311,7 @@ def test_the_switch_of_the_service_lets_the_model_cancel_whatever_is_asynchronou
             service.register_function("cancel_search", handler)
         service.register_function("cancel_book", handler)
         await say(talk, "Search.")
-        search = await asyncio.wait_for(entered.get(), 20)
+        search = await asyncio.wait_for(entered.get(), ON_SERVERS)
         await talk.until_running(search)
         await say(talk, "Stop.")
         cancel = await call_of(talk, "cancel_search")

@@ -3,18 +3,25 @@
 import asyncio
 import hashlib
 import json
+import os
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 
 import psycopg
+import pytest
+from tests.bounds import ON_SERVERS
 from tests.integration.answerers import QUICK, answering, ask, frame, rows, spoken, until_closed
-from tests.integration.killable import DEADLINE, projector
+from tests.integration.killable import projector
 from tests.integration.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.integration.test_embedded_up import Folder
+from tests.integration.test_functions_cli import EXAMPLES, environment
 from typer.testing import CliRunner
 
+from frameledger.frames import CancelFrame, EndFrame, StartFrame
 from frameledger_services.cli import application
-from frameledger_services.inference import composing, rendering
+from frameledger_services.inference import InferenceService, composing, rendering
 from frameledger_services.providers.script import Script
 from frameledger_services.providers.scripted import ScriptedLLMService
 from frameledger_services.store.connections import connect
@@ -93,6 +100,25 @@ def test_a_model_may_cancel_what_it_started_where_the_function_allows_it(road):
     assert made.sha256 == asked.start.request_sha256
 
 
+@pytest.mark.regression("fault 10")
+def test_a_database_that_cannot_be_read_for_a_while_uses_up_no_attempts(road, monkeypatch):
+    left = [psycopg.OperationalError("the server is silent") for _ in range(5)]
+    read = composing.read
+
+    async def fails_at_first(*arguments):
+        if left:
+            raise left.pop()
+        return await read(*arguments)
+
+    monkeypatch.setattr(composing, "read", fails_at_first)
+    model = scripted({"text": "Good day."})
+    with projector(road.settings), answering(road.settings.model_copy(update=QUICK), lambda _: model):
+        ask(road, "a")
+        until_closed(road, "a")
+    assert not left
+    assert rows(road, "SELECT status, attempt FROM runs") == [("ended", 1)]
+
+
 def test_a_service_may_be_told_more_while_it_runs_and_its_requests_can_still_be_made_again(road):
     model = scripted({"text": "Good day."})
     settings = road.settings.model_copy(update=QUICK)
@@ -126,7 +152,7 @@ def test_a_context_that_was_parked_meanwhile_is_answered_when_it_is_not_any_more
     with projector(road.settings), answering(settings, lambda _: scripted({"text": "Good day."})):
         ask(road, "a")
         until_closed(road, "a")
-    assert rows(road, "SELECT status, attempt FROM runs") == [("ended", 2)]
+    assert rows(road, "SELECT status, attempt FROM runs") == [("ended", 1)]
 
 
 def test_a_context_that_is_gone_is_answered_by_nobody(road, monkeypatch):
@@ -162,7 +188,7 @@ def test_the_commands_answer_and_show_what_was_asked(road, tmp_path, monkeypatch
         ask(road, "a")
         until_closed(road, "a")
     answering.terminate()
-    said, _ = answering.communicate(timeout=DEADLINE)
+    said, _ = answering.communicate(timeout=ON_SERVERS)
     assert answering.returncode == 0, said
     assert spoken(road, "a")[-1] == ("assistant", "Good day.")
     assert rows(road, "SELECT service, serves, serves_all, slots FROM workers") == [
@@ -217,3 +243,53 @@ def rendered_again(road, context_id):
 
     found = asyncio.run(asked())
     return found, rendering.rendered(found, lambda _: ScriptedLLMService())
+
+
+@pytest.mark.regression("repair 11")
+def test_a_program_of_ones_own_starts_answers_and_stops(road):
+    """`start` returns when runs are taken, and called again it does nothing; `stop` hands over; it may start again."""
+    settings = road.settings.model_copy(update=QUICK)
+
+    async def life():
+        async with asyncio.timeout(ON_SERVERS):
+            service = InferenceService(settings, scripted({"text": "Good day to you."}))
+            async with service:
+                await service.start(StartFrame())
+                await asyncio.to_thread(ask, road, "a")
+                await asyncio.to_thread(until_closed, road, "a")
+            await service.stop(EndFrame())
+            await service.start()
+            await asyncio.to_thread(ask, road, "b")
+            await asyncio.to_thread(until_closed, road, "b")
+            await service.cancel(CancelFrame())
+            await service.cleanup()
+
+    with projector(road.settings):
+        asyncio.run(life())
+    assert spoken(road, "a") == spoken(road, "b") == [("user", "Hello?"), ("assistant", "Good day to you.")]
+    road.check()
+
+
+@pytest.mark.regression("repair 11")
+def test_the_example_of_a_model_answers_and_its_hooks_are_called(road, tmp_path):
+    (tmp_path / "script.json").write_text('{"replies": [{"say": [{"text": "I look."}, {"call": "look"}]}]}')
+    set_here = environment(road.settings) | {"FRAMELEDGER_INFERENCE_SCRIPT": str(tmp_path / "script.json")}
+    with projector(road.settings):
+        example = subprocess.Popen(
+            [sys.executable, "model.py"],
+            cwd=EXAMPLES,
+            env=os.environ | set_here,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            ask(road, "a")
+            until_closed(road, "a")
+            example.terminate()
+            output, _ = example.communicate(timeout=ON_SERVERS)
+        finally:
+            example.kill()
+            example.communicate()
+    assert example.returncode == 0
+    assert "calls: look" in output
+    assert spoken(road, "a")[1:] == [("assistant", "I look.")]

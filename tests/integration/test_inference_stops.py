@@ -5,8 +5,9 @@ import statistics
 import threading
 import time
 
+from tests.bounds import ON_SERVERS
 from tests.integration.answerers import QUICK, answering, ask, frame, rows, spoken, until_closed
-from tests.integration.killable import DEADLINE, projector
+from tests.integration.killable import projector
 from tests.integration.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 
 from frameledger_services.bench.inference.answers import Answer, Hang, Text, say
@@ -43,7 +44,7 @@ def closings(road, settings):
         for context_id in CONTEXTS:
             interrupt(road, context_id)
         until_closed(road, *CONTEXTS)
-        until = time.monotonic() + DEADLINE
+        until = time.monotonic() + ON_SERVERS
         while server.open_streams:
             assert time.monotonic() < until
         offset = time.time() - time.monotonic()
@@ -92,14 +93,14 @@ def test_a_run_that_is_interrupted_before_it_has_asked_asks_nobody(road, monkeyp
 
     async def slowly(*args):
         reading.set()
-        await asyncio.to_thread(go_on.wait, DEADLINE)
+        await asyncio.to_thread(go_on.wait, ON_SERVERS)
         return await read(*args)
 
     monkeypatch.setattr(composing, "read", slowly)
     settings = road.settings.model_copy(update=QUICK)
     with projector(road.settings), answering(settings, openai, serving()) as beside:
         ask(road, "context-0")
-        assert reading.wait(DEADLINE)
+        assert reading.wait(ON_SERVERS)
         interrupt(road, "context-0")
         road.until("SELECT bool_and(finish = 'over') FROM claims")
         go_on.set()

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 from contextlib import ExitStack
 from dataclasses import dataclass
 from socket import create_server
@@ -10,6 +11,7 @@ import pytest
 from tests.integration import databases, road
 from tests.integration.answerers import QUICK, answering, ask, frame, rows, spoken, until_closed
 from tests.integration.killable import projector
+from tests.integration.road import Raw
 
 from frameledger_services.bench.inference.answers import (
     Answer,
@@ -18,7 +20,9 @@ from frameledger_services.bench.inference.answers import (
     Cut,
     EndEarly,
     Failure,
+    Garbage,
     Hang,
+    Pause,
     Signature,
     StreamError,
     Text,
@@ -139,6 +143,10 @@ def failed(attempt=1):
 
 
 WHOLE = [started(), words(), ("FullResponseEnd", 1, "applied")]
+AGAIN = [
+    *(started(), words()),
+    *(started(attempt=2), words(attempt=2), ("FullResponseEnd", 2, "applied")),
+]
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -204,6 +212,109 @@ def test_a_thought_is_kept_with_its_signature_and_goes_back_as_it_came(stage):
     assert b'{"type":"thinking","thinking":"Hmm.","signature":"c2ln"}' in body
 
 
+@pytest.mark.regression("trial m1")
+@pytest.mark.parametrize("wire", WIRES)
+def test_all_calls_of_an_answer_go_back_together_and_those_of_the_next_answer_apart(stage, wire):
+    """The user says something before the second call starts, and the model calls again without a word."""
+    mind = (Thought("Both."), Signature("c2ln")) if wire == "anthropic" else ()
+    two = Call(0, "call_0", "look"), Arguments(0, "{}"), Call(1, "call_1", "look"), Arguments(1, "{}")
+    context_id = stage.answer(wire, Answer((*mind, Text("Let me see."), *two), "tool_calls"))
+    first, second = called(stage, context_id)
+    aside = frame("LLMMessagesAppendFrame", messages=[{"role": "user", "content": "Quick!"}], run_llm=False)
+    stage.server.then(Answer((Call(0, "call_0", "look"), Arguments(0, "{}")), "tool_calls"))
+    publish(stage, context_id, start(first), aside, start(second), end(first), end(second))
+    ended = "SELECT count(*) = %s FROM runs WHERE context_id = %s AND status = 'ended'"
+    stage.road.until(ended, 2, context_id)
+    *_, third = called(stage, context_id)
+    stage.server.then(say("It is 1."))
+    publish(stage, context_id, start(third), end(third))
+    stage.road.until(ended, 3, context_id)
+    request = stage.server.received[-1]
+    assert [one for one in turns(json.loads(request.body)["messages"]) if one != "system"] == (
+        ["user", 2, "results 2 and words", 1, "results 1"]
+        if wire == "anthropic"
+        else ["user", 2, "tool", "tool", "user", 1, "tool"]
+    )
+    assert asyncio.run(rendered_again(stage.road, context_id, wire)) == request.body
+
+
+def publish(stage, context_id, *frames):
+    stage.road.publish([Raw(context_id.encode(), one) for one in frames])
+
+
+def called(stage, context_id):
+    asked = "SELECT tool_call_id FROM tool_calls WHERE context_id = %s ORDER BY requested_version, ordinal"
+    return [name for (name,) in rows(stage.road, asked, context_id)]
+
+
+def start(name):
+    return frame(
+        "FunctionCallInProgressFrame",
+        function_name="look",
+        tool_call_id=name,
+        arguments={},
+        cancel_on_interruption=True,
+    )
+
+
+def end(name):
+    return frame("FunctionCallResultFrame", function_name="look", tool_call_id=name, arguments={}, result=1)
+
+
+def turns(messages):
+    """The messages in short: a number for so many calls, and otherwise who speaks."""
+    for message in messages:
+        blocks = message["content"] if isinstance(message.get("content"), list) else []
+        kinds = [block["type"] for block in blocks]
+        calls = len(message.get("tool_calls", ())) or kinds.count("tool_use")
+        if calls:
+            assert not kinds or calls == 1 or kinds[0] == "thinking"
+            yield calls
+        elif results := kinds.count("tool_result"):
+            yield f"results {results}" + (" and words" if "text" in kinds else "")
+        else:
+            yield message["role"]
+
+
+TOKENS = "SELECT input_tokens, output_tokens, usage_partial FROM runs WHERE context_id = %s"
+SUMMED = "SELECT input, output FROM token_usage WHERE context_id = %s"
+
+
+@pytest.mark.regression("trial m4")
+@pytest.mark.rule("RA5.usage")
+def test_a_run_that_is_interrupted_has_read_what_the_provider_said_at_the_start(stage):
+    context_id = f"interrupted-{next(_contexts)}"
+    stage.server.then(Answer((Text("I was about to"), Pause(60), Text(" say."))))
+    ask(stage.road, context_id, "Hello?", frame("LLMUpdateSettingsFrame", settings={"model": "anthropic"}))
+    stage.road.until(
+        "SELECT count(*) = 1 FROM runs WHERE context_id = %s AND first_text_at > '-infinity'", context_id
+    )
+    publish(stage, context_id, frame("InterruptionFrame"))
+    until_closed(stage.road, context_id)
+    assert stage.run(context_id)["status"] == "interrupted"
+    [(read, _, partial)] = rows(stage.road, TOKENS, context_id)
+    assert (read, partial) == (11, True)
+    assert rows(stage.road, SUMMED, context_id)[0][0] == 11
+    stage.road.until(
+        "SELECT count(*) = 0 FROM claims WHERE context_id = %s AND finished_at IS NULL", context_id
+    )
+
+
+@pytest.mark.regression("trial m4")
+@pytest.mark.rule("RA5.usage")
+@pytest.mark.parametrize(
+    ("trouble", "status"),
+    [(StreamError("invalid_request_error", "no"), "failed"), (Cut(), "failed"), (None, "ended")],
+    ids=["error", "cut three times", "none"],
+)
+def test_a_run_has_used_what_is_known_and_only_an_ordinary_end_knows_all(stage, trouble, status):
+    pieces = (Text("Good day."),) if trouble is None else (Text("Good day."), trouble)
+    context_id = stage.answer("anthropic", *[Answer(pieces)] * (3 if trouble == Cut() else 1))
+    assert stage.run(context_id)["status"] == status
+    [(read, _, partial)] = rows(stage.road, TOKENS, context_id)
+    assert (read, partial) == (11, trouble is not None)
+
+
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize(
     ("status", "code"), [(400, "context_refused"), (401, "provider_refused"), (403, "provider_refused")]
@@ -247,13 +358,7 @@ def test_a_server_that_does_not_listen_ends_the_run_with_its_error(stage):
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_stream_that_is_cut_is_begun_anew_as_the_next_attempt(stage, wire):
     context_id = stage.answer(wire, Answer((Text("Good da"), Cut())), say("Good evening."))
-    assert stage.log(context_id) == [
-        started(),
-        words(),
-        started(attempt=2),
-        words(attempt=2),
-        ("FullResponseEnd", 2, "applied"),
-    ]
+    assert stage.log(context_id) == AGAIN
     assert spoken(stage.road, context_id)[1:] == [("assistant", "Good evening.")]
     assert stage.run(context_id)["attempt"] == 2
 
@@ -267,10 +372,34 @@ def test_a_stream_that_is_cut_three_times_closes_the_run_with_a_fatal_error(stag
     assert spoken(stage.road, context_id)[1:] == [("assistant", "Good da")]
 
 
+@pytest.mark.regression("trial m2")
 @pytest.mark.parametrize("wire", WIRES)
-def test_half_a_call_is_no_call(stage, wire):
-    pieces = Text("Let me see."), Call(0, "call_0", "look"), Arguments(0, '{"at": '), EndEarly()
-    context_id = stage.answer(wire, Answer(pieces))
+@pytest.mark.parametrize("end", [EndEarly(), Cut()], ids=["in good order", "cut"])
+def test_an_answer_that_ends_early_in_a_call_is_begun_anew_as_the_next_attempt(stage, wire, end):
+    pieces = Text("Let me see."), Call(0, "call_0", "look"), Arguments(0, '{"at": '), end
+    context_id = stage.answer(wire, Answer(pieces), say("It is here."))
+    assert stage.log(context_id) == AGAIN
+    assert rows(stage.road, "SELECT * FROM tool_calls WHERE context_id = %s", context_id) == []
+    assert spoken(stage.road, context_id)[1:] == [("assistant", "It is here.")]
+
+
+@pytest.mark.regression("trial m2")
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_answer_that_always_ends_early_in_a_call_ends_with_an_error_that_says_so(stage, wire):
+    pieces = Text("Let me see."), Call(0, "call_0", "look"), Arguments(0, '{"at": 1}'), EndEarly()
+    context_id = stage.answer(wire, *[Answer(pieces)] * 3)
+    run = stage.run(context_id)
+    assert (run["status"], run["attempt"], run["error_code"]) == ("failed", 3, "attempts_exhausted")
+    [(error,)] = rows(stage.road, "SELECT error FROM runs WHERE context_id = %s", context_id)
+    assert "in a call of look" in error
+    assert rows(stage.road, "SELECT * FROM tool_calls WHERE context_id = %s", context_id) == []
+    assert spoken(stage.road, context_id)[1:] == [("assistant", "Let me see.")]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_half_a_call_at_the_limit_of_tokens_is_no_call_and_is_not_asked_for_again(stage, wire):
+    pieces = Text("Let me see."), Call(0, "call_0", "look"), Arguments(0, '{"at": ')
+    context_id = stage.answer(wire, Answer(pieces, "length"))
     assert stage.log(context_id) == [started(), words(), *failed()]
     assert stage.run(context_id)["error_code"] == "incomplete_call"
     assert rows(stage.road, "SELECT * FROM tool_calls WHERE context_id = %s", context_id) == []
@@ -304,8 +433,28 @@ def test_a_provider_that_hangs_is_left_and_the_conversation_goes_on(stage, wire,
     assert stage.server.open_streams == 0
 
 
-def test_an_error_inside_a_stream_that_had_begun_to_speak_ends_the_run(stage):
-    context_id = stage.answer("anthropic", Answer((Text("Good da"), StreamError())))
+@pytest.mark.regression("trial m3")
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("trouble", [StreamError(), Garbage()], ids=["error", "garbage"])
+def test_an_error_after_the_first_word_takes_the_half_back_and_the_next_attempt_says_it_anew(
+    stage, wire, trouble
+):
+    context_id = stage.answer(wire, Answer((Text("Good da"), trouble)), say("Good evening."))
+    assert stage.log(context_id) == AGAIN
+    assert spoken(stage.road, context_id)[1:] == [("assistant", "Good evening.")]
+
+
+@pytest.mark.regression("trial m3")
+def test_an_error_after_the_first_word_in_all_three_attempts_keeps_the_half(stage):
+    context_id = stage.answer("anthropic", *[Answer((Text("Good da"), StreamError()))] * 3)
+    run = stage.run(context_id)
+    assert (run["status"], run["attempt"], run["error_code"]) == ("failed", 3, "attempts_exhausted")
+    assert spoken(stage.road, context_id)[1:] == [("assistant", "Good da")]
+
+
+def test_a_refusal_after_the_first_word_ends_the_run(stage):
+    refusal = StreamError("invalid_request_error", "no")
+    context_id = stage.answer("anthropic", Answer((Text("Good da"), refusal)))
     assert stage.log(context_id) == [started(), words(), *failed()]
     assert spoken(stage.road, context_id)[1:] == [("assistant", "Good da")]
 
@@ -324,7 +473,8 @@ def test_a_setting_that_the_provider_has_no_form_for_is_named_and_nothing_is_sen
 
 async def rendered_again(on, context_id, wire):
     """The bytes that the latest request of this context had, as they follow from the log."""
-    [(run_id,)] = rows(on, "SELECT run_id FROM runs WHERE context_id = %s", context_id)
+    latest = "SELECT run_id FROM runs WHERE context_id = %s ORDER BY requested_version DESC LIMIT 1"
+    [(run_id,)] = rows(on, latest, context_id)
     async with await connect(on.settings) as connection:
         asked = await rendering.asked(connection, context_id, run_id)
     providers = {"openai": OpenAILLMService, "anthropic": AnthropicLLMService}

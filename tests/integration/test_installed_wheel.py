@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.bounds import PROGRAM
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,7 +18,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel's content, as pip would lay it out. The dependencies are those of this environment."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=PROGRAM)
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as content:
         content.extractall(folder / "site")
@@ -47,7 +48,7 @@ def run(installed: Path, folder: Path, *words: str) -> str:
         env=inherited | {"PYTHONPATH": str(installed)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PROGRAM,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
+from tests.bounds import ON_SERVERS
 from tests.integration.road import die
 from tests.integration.test_batches import HISTORIES, folded, rows_of, value_of
 
@@ -14,12 +15,11 @@ from frameledger.record import Outgoing
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import Topics, wanted
-from frameledger_services.projector import service
-from frameledger_services.projector.partitions import LogChangedError
+from frameledger_services.projector import crashes, service
+from frameledger_services.projector.changed_log import LogChangedError
 from frameledger_services.settings import Settings
 from frameledger_services.store.projections import CHANNEL
 
-DEADLINE = 60.0
 _prefixes = itertools.count(1)
 
 
@@ -54,7 +54,7 @@ async def until_projected(settings, places):
     for place in places:
         ends[place.partition] = max(ends.get(place.partition, 0), place.offset + 1)
     async with (
-        asyncio.timeout(DEADLINE),
+        asyncio.timeout(ON_SERVERS),
         await psycopg.AsyncConnection.connect(
             settings.database_url.get_secret_value(), autocommit=True
         ) as seen,
@@ -124,8 +124,8 @@ def test_a_record_over_which_projectors_die_again_and_again_is_parked(settings):
             values = [b'{"type":"LLMRunFrame","id":"%d"}' % number for number in range(3)]
             places = await producer.publish(topic, [Outgoing(key, value, ()) for value in values])
             address = settings.database_url.get_secret_value()
-            for _ in range(service.PARK_AFTER):
-                await asyncio.to_thread(die, address, topic, places[0].partition)
+            for attempt in ["batch"] * crashes.ISOLATED_AFTER + ["record"] * crashes.PARKED_AFTER:
+                await asyncio.to_thread(die, address, topic, places[0].partition, attempt)
             async with projecting(settings):
                 await until_projected(settings, places)
 
@@ -147,7 +147,7 @@ def test_a_log_that_is_not_the_one_that_was_projected_stops_the_projector_and_is
         address = settings.database_url.get_secret_value()
         async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
             await connection.execute("UPDATE projections SET last_hash = '' WHERE last_hash IS NOT NULL")
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(ON_SERVERS):
             await service.serve(settings, asyncio.Event())
 
     with pytest.raises(LogChangedError, match="another record"):

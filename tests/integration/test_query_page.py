@@ -1,40 +1,24 @@
 """The page of SQL to try: every query on it runs, and prints what the page says it prints."""
 
-import asyncio
 import os
 import re
 import subprocess
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+import sys
 from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from tests.integration.databases import made
-from tests.integration.test_batches import HISTORIES, Log, Projecting
+from tests.integration.four_conversations import CONVERSATIONS, NAME, fill
 
 from frameledger_services.embedded import postgres as embedded_postgres
 
-PAGE = Path(__file__).parents[2] / "infra" / "queries.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "infra" / "queries.md"
 EXAMPLE = re.compile(r"^```sql\n(.*?)^```\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXAMPLES = EXAMPLE.findall(PAGE.read_text(encoding="utf-8"))
-CONVERSATIONS = ("barge-in", "parallel-tools", "history-replaced", "ambiguous-payments")
-MORNING = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
 WIDTH = 100
-# Alive for as long as the test lasts.
-WORKERS = """
-INSERT INTO workers (worker_id, kind, service, host, pid, lease_secs, slots, serves, serves_all, offers)
-VALUES
-    ('functions-7f31', 'functions', 'functions', 'here', 1, 86400, 64, '{pay,search}', false, '{"functions": [
-        {"name": "pay", "schema": {}, "options": {"cancel_on_interruption": true, "timeout_secs": 30}},
-        {"name": "search", "schema": {}, "options": {
-            "cancel_on_interruption": false, "timeout_secs": 60, "cancellable_by_llm": true, "safe_to_retry": true}}
-    ]}'),
-    ('inference-02c9', 'inference', 'inference', 'here', 2, 86400, 128, '{meadow-2}', true, '{"provider": "scripted"}');
-
-INSERT INTO claims (effect_id, kind, context_id, version, requested_version, ordinal, tool_call_id, service, worker_id)
-VALUES ('an effect', 'call', 'ambiguous-payments', 60, 59, 0, 'p5', 'functions', 'functions-7f31');
-"""
 
 
 def test_every_query_on_the_page_is_followed_by_what_it_prints():
@@ -51,33 +35,24 @@ def test_a_query_prints_what_the_page_says(query, printed, morning):
 
 @pytest.fixture(scope="module")
 def morning(database_server, migrated_template):
-    """The database that the page is about: four conversations, ten minutes apart, a record that is no frame,
-    and two live workers."""
-    log = Log()
-    times = []
-    for number, name in enumerate(CONVERSATIONS):
-        [lines] = [path.read_bytes().splitlines() for path in HISTORIES if path.stem == name]
-        for second, line in enumerate(lines):
-            log.add(name, line)
-            times.append(MORNING + timedelta(minutes=10 * number, seconds=0.3 * second))
-    log.add("parallel-tools", b"Hello?")
-    times.append(times[-1])
-    records = [
-        replace(record, timestamp_ms=round(time.timestamp() * 1000))
-        for record, time in zip(log.records, times, strict=True)
-    ]
-
-    async def fill(address):
-        async with Projecting(address) as projecting:
-            for record in records:
-                projecting.owned[record.partition].end_offset = record.offset + 1
-            await projecting.store(records)
-
+    """The database that the page is about."""
     with made(database_server, template=migrated_template) as (_, address):
-        asyncio.run(fill(address))
-        with psycopg.connect(address) as connection:
-            connection.execute(WORKERS)
+        fill(address)
         yield address
+
+
+@pytest.mark.regression("journey 24")
+def test_the_page_says_how_to_have_its_conversations_and_they_stay_as_they_are(database_server):
+    program = ROOT / "tests" / "integration" / "four_conversations.py"
+    assert str(program.relative_to(ROOT)) in PAGE.read_text(encoding="utf-8")
+    environment = os.environ | {"FRAMELEDGER_DATABASE_URL": database_server}
+    for _ in range(2):
+        subprocess.run([sys.executable, str(program)], env=environment, cwd=ROOT, check=True)
+        with psycopg.connect(make_conninfo(database_server, dbname=NAME)) as connection:
+            counted = connection.execute("SELECT count(*), sum(version) FROM contexts").fetchone()
+        assert counted == (len(CONVERSATIONS), 60 + 45 + 33 + 22)
+    with psycopg.connect(database_server, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {NAME}")
 
 
 def psql(address, query):

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # three that 
     ConfigEntry,
     ConfigResource,
 )
+from tests.bounds import ON_SERVERS
 from tests.integration import road as roads
 from tests.integration.killable import EACH_BY_ITSELF, Plan, projector
 from tests.integration.power_cut import machine as machine_in
@@ -35,9 +36,9 @@ from frameledger_services.cli import recover as recover_command
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.projector import comparing, putting_back, recover
-from frameledger_services.projector.folding import frame_uuid
 from frameledger_services.settings import Settings
 from frameledger_services.store import parking, projections, recovering
+from frameledger_services.store.frame_ids import frame_uuid
 
 FEW = ("barge-in", "failed-runs", "tool-changes")
 RUN = b'{"type":"LLMRunFrame"}'
@@ -333,7 +334,7 @@ def set_limit(one, most):
     entry = ConfigEntry("max.message.bytes", str(most), incremental_operation=AlterConfigOpType.SET)
     topic = ConfigResource(ConfigResource.Type.TOPIC, one.names.frames, incremental_configs=[entry])
     for done in operator.incremental_alter_configs([topic]).values():
-        done.result(timeout=roads.DEADLINE)
+        done.result(timeout=ON_SERVERS)
 
 
 def test_a_frame_as_large_as_the_topic_takes_is_put_back_with_fewer_headers_or_told(machine, cut_road, run):
@@ -525,7 +526,7 @@ def test_a_topic_that_was_made_again_is_read_from_its_beginning_beside_what_is_s
 
 def until_gone(one):
     async def wait():
-        async with asyncio.timeout(roads.DEADLINE), broker.connect(one.settings) as brokers:
+        async with asyncio.timeout(ON_SERVERS), broker.connect(one.settings) as brokers:
             while await brokers.describe([one.names.frames]):
                 pass
 
@@ -637,7 +638,7 @@ def test_whatever_steps_it_is_killed_at_the_last_one_comes_to_the_same_end(machi
         assert looked(cut_road, run, 1)[0]["generation"] == (1 if point in POINTS[:3] else 2)
         process = _processes.Process(target=_recover_and_die, args=(cut_road.settings, point))
         process.start()
-        process.join(roads.DEADLINE)
+        process.join(ON_SERVERS)
         assert process.exitcode == -signal.SIGKILL, point
     looked(cut_road, run, 0)
     projected(cut_road, [])
@@ -688,7 +689,7 @@ def test_who_waits_for_a_row_that_is_sealed_gets_that_of_the_next_generation(dat
         async with (
             await psycopg.AsyncConnection.connect(database, autocommit=True) as operator,
             await psycopg.AsyncConnection.connect(database, autocommit=True) as other,
-            asyncio.timeout(roads.DEADLINE),
+            asyncio.timeout(ON_SERVERS),
             asyncio.TaskGroup() as tasks,
         ):
             first = await projections.assign(other, topic, 0, "other")

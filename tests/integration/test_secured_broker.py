@@ -18,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # three that 
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from tests.bounds import ON_SERVERS
 from tests.integration.killable import projector
 
 from frameledger.frames import LLMMessagesAppendFrame
@@ -28,7 +29,6 @@ from frameledger_services.event_log import broker
 from frameledger_services.event_log.topics import wanted
 from frameledger_services.settings import Settings
 
-DEADLINE = 60.0
 PASSWORD = "open sesame"
 OTHER_PASSWORD = "open barley"
 
@@ -101,14 +101,14 @@ def test_what_is_published_comes_into_the_tables(secured, database, way):
     )
 
     async def publish_and_read():
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(ON_SERVERS):
             async with broker.connect(settings) as brokers:
                 await brokers.create_missing(wanted(settings))
             with projector(settings) as running:
                 async with Client(settings) as client:
                     message = {"role": "user", "content": "Is anybody there?"}
                     frame = LLMMessagesAppendFrame(messages=[message], run_llm=True)
-                    await client.publish("ctx", frame, wait=True, within=DEADLINE)
+                    await client.publish("ctx", frame, wait=True, within=ON_SERVERS)
                     stored = await client.context("ctx")
                 # Its effect went out by the same way: it ends cleanly only when that is done.
                 assert await asyncio.to_thread(running.stop) == 0
@@ -135,7 +135,7 @@ def test_who_may_not_is_told_that_no_broker_answers(secured, way, wrong):
     settings = Settings(**(secured.settings(way) | wrong))
 
     async def connect():
-        async with asyncio.timeout(DEADLINE), broker.connect(settings):
+        async with asyncio.timeout(ON_SERVERS), broker.connect(settings):
             pass
 
     with pytest.raises(broker.BrokerError, match=settings.kafka_bootstrap_servers):
@@ -166,7 +166,7 @@ def _make_certificates(folder: Path) -> None:
 
 
 def _openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=DEADLINE)
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=ON_SERVERS)
 
 
 def _make_scram_user(address: str) -> None:
@@ -174,4 +174,4 @@ def _make_scram_user(address: str) -> None:
     credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
     wanted_user = UserScramCredentialUpsertion("frameledger", credential, PASSWORD.encode())
     for made in admin.alter_user_scram_credentials([wanted_user]).values():
-        made.result(DEADLINE)
+        made.result(ON_SERVERS)

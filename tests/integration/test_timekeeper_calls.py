@@ -129,6 +129,51 @@ def test_a_call_in_the_queue_is_due_too_and_the_next_one_is_dispatched(database)
     at_desk(database, test)
 
 
+async def happened(desk, column, call, when):
+    """The log's times are long past; this one of a call was then."""
+    await desk.execute(f"UPDATE tool_calls SET {column} = {when} WHERE tool_call_id = %s", call)
+
+
+NOW, LONG_AGO = "now()", "requested_at"
+MINUTES = limits(call=50 * MINUTE)
+
+
+@pytest.mark.regression("repair 1")
+def test_the_deadline_of_a_call_is_counted_from_its_dispatch_and_not_from_its_announcement(database):
+    async def test(desk):
+        await desk.say(CTX, calls("a", "b", run_in_parallel=False), begin("a", attempt=1, timeout_secs=FAR))
+        # The one has a limit of its own, and the other is in the queue behind it.
+        assert await desk.look(MINUTES) == []
+        await desk.say(CTX, result("a", "done", attempt=1))
+        assert await desk.call(CTX, "b") == ("dispatched", None)
+        await happened(desk, "dispatched_at", "b", NOW)
+        assert await desk.look(MINUTES) == []
+        await happened(desk, "dispatched_at", "b", LONG_AGO)
+        assert await desk.settle(MINUTES) == [("call_overdue", "applied")]
+        assert await desk.call(CTX, "b") == ("cancelled", None)
+
+    at_desk(database, test)
+
+
+@pytest.mark.regression("repair 1")
+def test_a_call_of_ones_own_model_is_due_by_its_start_and_in_its_queue_by_the_one_before(database):
+    async def test(desk):
+        await desk.say(CTX, announce("a", "b", "c", run_in_parallel=False), begin("a"))
+        await happened(desk, "started_at", "a", NOW)
+        assert await desk.look(MINUTES) == []
+        # Its program is gone.
+        await happened(desk, "started_at", "a", LONG_AGO)
+        assert await desk.settle(MINUTES) == [("call_overdue", "applied")]
+        assert (await desk.call(CTX, "a"))[0] == "ambiguous"
+        await happened(desk, "settled_at", "a", NOW)
+        assert await desk.look(MINUTES) == []
+        await happened(desk, "settled_at", "a", LONG_AGO)
+        assert await desk.settle(MINUTES) == [("call_overdue", "applied")] * 2
+        assert [await desk.call(CTX, call) for call in ("b", "c")] == [("cancelled", None)] * 2
+
+    at_desk(database, test)
+
+
 @pytest.mark.parametrize(("safe", "status"), [(True, "cancelled"), (False, "ambiguous")])
 def test_what_an_interruption_cancelled_asks_for_nothing_when_it_is_overdue(database, safe, status):
     async def test(desk):
@@ -185,6 +230,59 @@ def test_calls_that_were_not_interrupted_or_that_nobody_claimed_are_not_abandone
         await desk.an_hour_passes(CTX)
         await desk.dies("worker")
         assert await desk.look(limits(interrupted_call=PAST)) == []
+
+    at_desk(database, test)
+
+
+LOST = limits(lost_call=MINUTE / 2)
+
+
+@pytest.mark.regression("journey 12", "trial C5")
+def test_a_call_that_a_dead_worker_had_begun_is_ambiguous_once_its_lease_is_over(database):
+    async def test(desk):
+        await desk.lives("worker")
+        await desk.say(CTX, calls("a", "b", "c"))
+        for call in ("a", "b"):
+            await desk.claimed_call(CTX, call, "worker")
+        await desk.say(
+            CTX,
+            begin("a", attempt=1, worker="worker"),
+            begin("b", attempt=1, worker="worker", safe_to_retry=True),
+            begin("c"),
+        )
+        await desk.an_hour_passes(CTX)
+        assert await desk.look(LOST) == []
+        await desk.dies("worker")
+        assert await desk.look(LOST, may_judge=False) == []
+        assert await desk.settle(LOST) == [("call_lost", "applied")]
+        found = [(await desk.call(CTX, call))[0] for call in ("a", "b", "c")]
+        assert found == ["ambiguous", "running", "running"], (
+            "a safe call may be run again; c is somebody else's"
+        )
+
+    at_desk(database, test)
+
+
+@pytest.mark.regression("trial C5")
+def test_a_call_whose_claim_the_database_has_lost_is_ambiguous_a_lease_later(database):
+    async def test(desk):
+        await desk.lives("worker")
+        await desk.say(CTX, calls("a"), begin("a", attempt=1, worker="worker"))
+        assert await desk.look(LOST) == []
+        await desk.an_hour_passes(CTX)
+        assert await desk.settle(LOST) == [("call_lost", "applied")]
+        assert (await desk.call(CTX, "a"))[0] == "ambiguous"
+
+    at_desk(database, test)
+
+
+def test_a_call_that_a_living_worker_took_over_is_that_workers(database):
+    async def test(desk):
+        await desk.lives("alive")
+        await desk.say(CTX, calls("a"), begin("a", attempt=1, worker="dead"))
+        await desk.claimed_call(CTX, "a", "alive", attempt=2)
+        await desk.an_hour_passes(CTX)
+        assert await desk.look(LOST) == []
 
     at_desk(database, test)
 

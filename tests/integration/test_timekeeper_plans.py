@@ -61,6 +61,7 @@ RULES = {
     "runs_silent": lambda connection, limit: questions.runs_silent(connection, limit, ALL),
     "calls_overdue": lambda connection, limit: questions.calls_overdue(connection, limit, 0.0, ALL),
     "calls_abandoned": lambda connection, limit: questions.calls_abandoned(connection, limit, ALL),
+    "calls_lost": lambda connection, limit: questions.calls_lost(connection, limit, ALL),
     "waiting_calls_overdue": lambda connection, limit: questions.waiting_calls_overdue(
         connection, limit, ALL
     ),

@@ -9,10 +9,11 @@ import psycopg
 import pytest
 import structlog
 from pydantic import SecretStr
+from tests.bounds import ON_SERVERS
 from tests.integration.killable import projector
 from tests.integration.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.integration.test_batches import value_of
-from tests.integration.timekeeper_process import DEADLINE, ended, stopped, timekeeper
+from tests.integration.timekeeper_process import ended, stopped, timekeeper
 from tests.unit.rules.dsl import ask, begin, committed, hear, interim, interrupt, speak, start, stop, tokens
 
 from frameledger import derived
@@ -204,7 +205,7 @@ def test_it_says_that_it_waits_for_the_database_and_stops_meanwhile(road, settin
             raise structlog.DropEvent
 
         structlog.configure(processors=[hear_it])
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(ON_SERVERS):
             await service.serve(nowhere, stopping)
 
     nowhere = settings.model_copy(update={"database_url": SecretStr("host=127.0.0.1 port=1")})

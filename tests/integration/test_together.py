@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 from psycopg import AsyncConnection
+from tests.bounds import ON_SERVERS
 
 from frameledger_services.store import copying, moving, projections, tables, together
 from frameledger_services.store.batch import Added, Changed, added
@@ -172,7 +173,7 @@ def test_who_loses_a_partition_while_it_waits_for_it_writes_nothing(database, co
 
 async def waits(connection, pid):
     """Until a session waits for a lock."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(ON_SERVERS):
         while True:
             cursor = await connection.execute("SELECT FROM pg_locks WHERE pid = %s AND NOT granted", (pid,))
             if await cursor.fetchone() is not None:

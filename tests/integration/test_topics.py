@@ -8,6 +8,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from tests.bounds import ON_SERVERS
 from typer.testing import CliRunner
 
 from frameledger_services.cli import application
@@ -123,7 +124,7 @@ async def grow(settings, name, partitions):
     finally:
         await admin.close()
     # The controller has done it; the broker that is asked hears of it in a moment.
-    async with asyncio.timeout(30), broker.connect(settings) as brokers:
+    async with asyncio.timeout(ON_SERVERS), broker.connect(settings) as brokers:
         while (await brokers.describe([name]))[name].partitions != partitions:
             pass
 

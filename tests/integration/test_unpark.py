@@ -33,6 +33,7 @@ from frameledger.frames import (
 )
 from frameledger.ids import ContextId, Version
 from frameledger.record import Record, decode
+from frameledger.values import replace
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.topics import Topics
 from frameledger_services.projector import folding, loading
@@ -160,6 +161,39 @@ def test_what_cannot_be_folded_again_after_a_restart_is_parked_and_reads_as_it_d
 
         assert unparked(database, "ctx").folded == 1
         assert len(value_of(connection, "SELECT context_at('ctx')")["messages"]) == 4
+
+
+@pytest.mark.regression("fault 17a")
+def test_what_another_release_folded_otherwise_is_parked_where_the_rows_end(database, monkeypatch):
+    """Its rows are stored, and a state of this release would not be theirs: positions used twice, work without rows."""
+    records = talk(HI, HI, LLMRunFrame(), HI, HI)
+    project(database, records[:4])
+
+    def otherwise(state, frame):
+        step = evolve(state, frame)
+        return replace(step, outcome="ignored", reason="run_over") if step.state.version == 3 else step
+
+    with monkeypatch.context() as another:
+        another.setattr(loading, "evolve", otherwise)
+        project(database, records[4:])
+        assert parked_since(database) == {"ctx": 5}
+        with psycopg.connect(database) as connection:
+            error = value_of(connection, "SELECT parked_error FROM contexts")
+        assert "version 3 was applied when it was folded first, and is ignored (run_over)" in error
+    assert unparked(database, "ctx").folded == 1
+
+
+@pytest.mark.regression("fault 17a")
+def test_a_frame_that_an_older_release_did_not_know_stays_what_it_was(database):
+    records = talk(HI, HI, HI)
+    project(database, records[:2])
+    with psycopg.connect(database, autocommit=True) as connection:
+        # As a release would have left it that does not know what the second frame is.
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("UPDATE frames SET outcome = 'unknown' WHERE version = 2")
+        project(database, records[2:])
+        assert parked_since(database) == {}
+        assert value_of(connection, "SELECT version FROM contexts") == 3
 
 
 def test_what_comes_after_a_restart_is_parked_like_what_came_before(database, poison):

@@ -11,6 +11,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 from pydantic import SecretStr
+from tests.bounds import ON_SERVERS
 from tests.integration.logs import make
 from tests.integration.scene import INTERRUPTION, Scene
 
@@ -24,7 +25,6 @@ from frameledger_services.event_log.topics import Topics
 from frameledger_services.work import CALLS, RUNS, LeaseLostError, Worker, heart, intake
 from frameledger_services.work.cancellations import Cancelled, follow
 
-WITHIN = 30.0
 LOOK_AGAIN = 0.02
 _services = itertools.count(1)
 
@@ -81,7 +81,7 @@ class Office:
     async def until(self, query, *parameters, expected):
         """Wait until the database answers so."""
         async with (
-            asyncio.timeout(WITHIN),
+            asyncio.timeout(ON_SERVERS),
             await psycopg.AsyncConnection.connect(self.address, autocommit=True) as connection,
         ):
             while (found := await (await connection.execute(query, parameters)).fetchall()) != expected:
@@ -115,10 +115,10 @@ class Office:
 async def working(*workers):
     """Workers that live, for as long as the block lasts; then they drain."""
     stopping = asyncio.Event()
-    async with asyncio.timeout(2 * WITHIN), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(2 * ON_SERVERS), asyncio.TaskGroup() as tasks:
         for one in workers:
             tasks.create_task(one.run(stopping))
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(ON_SERVERS):
             for one in workers:
                 await one.alive()
         try:
@@ -166,7 +166,7 @@ class Desk:
             self._may_end.setdefault(name, asyncio.Event()).set()
 
     async def until(self, condition):
-        async with asyncio.timeout(WITHIN), self._changed:
+        async with asyncio.timeout(ON_SERVERS), self._changed:
             await self._changed.wait_for(condition)
 
     async def until_begun(self, *names):
@@ -296,8 +296,8 @@ def test_what_the_reader_of_a_partition_does_not_serve_or_has_no_slot_for_is_don
             for desk, serves in ((old, ["f"]), (new, ["g"]))
         ]
         async with working(workers[0]):
-            await office.publish(*await office.scene.call("a", "g"))
-            async with asyncio.timeout(WITHIN):
+            await office.publish(*await office.scene.call("a", "g", tools=("g",)))
+            async with asyncio.timeout(ON_SERVERS):
                 while not await office.committed("rolling", office.names.function_calls):
                     pass
             async with working(workers[1]):
@@ -655,7 +655,7 @@ def test_cancellations_are_followed_as_soon_as_their_topic_is_there(log_settings
         topic = Topics(log_settings.topic_prefix).cancellations
         following = asyncio.Event()
         heard: asyncio.Queue[Cancel] = asyncio.Queue()
-        async with asyncio.timeout(WITHIN), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(ON_SERVERS), asyncio.TaskGroup() as tasks:
             task = tasks.create_task(follow(log_settings, topic, heard.put_nowait, following))
             await make(log_settings)
             await following.wait()
@@ -681,7 +681,7 @@ def test_a_bug_in_a_job_ends_the_worker_and_its_work_can_be_taken_at_once(office
         worker = office.worker(buggy)
         await office.ask("a")
         with pytest.raises(ExceptionGroup) as raised:
-            async with asyncio.timeout(WITHIN):
+            async with asyncio.timeout(ON_SERVERS):
                 await worker.run(asyncio.Event())
         assert raised.group_contains(LookupError)
         desk = Desk()
@@ -713,8 +713,8 @@ def test_work_that_fails_in_passing_is_given_back_for_another_attempt(office):
 
 def test_work_may_be_kept_with_the_next_attempt(office):
     async def keeps(job, life):
-        found.append(await life.next_attempt(job.claimed.effect_id, job.claimed.attempt))
-        found.append(await life.next_attempt(job.claimed.effect_id, job.claimed.attempt))
+        found.append(await life.next_attempt(job.claimed, job.claimed.attempt))
+        found.append(await life.next_attempt(job.claimed, job.claimed.attempt))
         return "given_up"
 
     found: list = []

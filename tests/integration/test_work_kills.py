@@ -5,6 +5,7 @@ import signal
 
 import psutil
 import pytest
+from tests.bounds import ON_SERVERS
 from tests.integration.killable_worker import SERVICE, killable, quick_to_notice
 from tests.integration.test_work import Desk, office, working  # noqa: F401  # a fixture
 
@@ -36,7 +37,7 @@ def test_whatever_step_a_worker_is_killed_at_another_does_its_work(office):  # n
     async def scenario():
         desk = Desk()
         done = {}
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(ON_SERVERS):
             for step, attempt in STEPS.items():
                 name = step.replace(" ", "-")
                 desk.end(name)

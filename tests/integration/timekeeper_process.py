@@ -9,13 +9,13 @@ import signal
 from contextlib import contextmanager
 from typing import Any
 
+from tests.bounds import ON_SERVERS
+
 from frameledger_services.settings import Settings
 from frameledger_services.timekeeper import service
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload([__name__])
-
-DEADLINE = 60.0
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def timekeeper(settings: Settings, *, dies_at: str | None = None, lease_secs: fl
 
 def ended(process: Any) -> int:
     """Wait for its end; its exit code, below zero for a signal."""
-    process.join(DEADLINE)
+    process.join(ON_SERVERS)
     assert process.exitcode is not None, "the timekeeper does not end"
     return int(process.exitcode)
 

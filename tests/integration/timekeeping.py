@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import psycopg
+from tests.bounds import ON_SERVERS
 from tests.integration.test_batches import PARTITIONS, Log, Projecting
 
 from frameledger import derived
@@ -26,6 +27,7 @@ OFF = Limits(
     call_unserved=None,
     call_unstarted=None,
     interrupted_call=None,
+    lost_call=None,
     waiting_calls=False,
     user_silent=None,
     final_words=None,
@@ -207,7 +209,7 @@ def at_desk(address: str, test: Any) -> None:
     """Play a test at a desk of its own."""
 
     async def play() -> None:
-        async with asyncio.timeout(60), desk(address) as made:
+        async with asyncio.timeout(ON_SERVERS), desk(address) as made:
             await test(made)
 
     asyncio.run(play())

@@ -19,6 +19,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from pydantic import SecretStr
+from tests.bounds import ON_SERVERS, scaled
 from tests.integration import databases
 from tests.integration.killable import projector
 from tests.integration.road import made
@@ -36,8 +37,7 @@ from frameledger_services.functions import FunctionRegistry, FunctionService
 from frameledger_services.settings import Settings
 from frameledger_services.store.projections import CHANNEL
 
-DEADLINE = 30.0
-QUICK = {"work_lease_secs": 1.5, "work_heartbeat_secs": 0.1, "work_drain_secs": 5.0}
+QUICK = {"work_lease_secs": scaled(1.5), "work_heartbeat_secs": 0.1, "work_drain_secs": scaled(5.0)}
 LOOK_AGAIN = 0.05
 
 CONNECTIONS_LEFT_OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -186,7 +186,7 @@ async def until(address: str, answer: Any, otherwise: Any = None) -> Any:
     """Ask, again whenever a projector has stored something, until there is an answer that is not None."""
     try:
         async with (
-            asyncio.timeout(DEADLINE),
+            asyncio.timeout(ON_SERVERS),
             await psycopg.AsyncConnection.connect(address, autocommit=True) as connection,
         ):
             await connection.execute(f"LISTEN {CHANNEL}")
@@ -218,7 +218,7 @@ async def serving(
     """A function service of its own name."""
     options.setdefault("service", f"tools-{next(_services)}")
     service = FunctionService(settings, registry, **options)
-    async with asyncio.timeout(2 * DEADLINE), service:
+    async with asyncio.timeout(2 * ON_SERVERS), service:
         yield service
 
 

@@ -11,7 +11,8 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import Any
 
-DEADLINE = 30.0
+from tests.bounds import ON_SERVERS
+
 CHUNK = 65_536
 
 
@@ -26,12 +27,12 @@ class Wire:
 
     def begin(self) -> None:
         self._thread.start()
-        assert self._ready.wait(DEADLINE), "the wire does not begin"
+        assert self._ready.wait(ON_SERVERS), "the wire does not begin"
 
     def end(self) -> None:
         # Its loop may be closed a moment later, so there is no answer to wait for but its thread's end.
         self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join(DEADLINE)
+        self._thread.join(ON_SERVERS)
         assert not self._thread.is_alive(), "the wire does not end"
 
     def cut(self) -> None:
@@ -46,7 +47,7 @@ class Wire:
         done = threading.Event()
         self._loop.call_soon_threadsafe(do)
         self._loop.call_soon_threadsafe(done.set)
-        assert done.wait(DEADLINE), "the wire is stuck"
+        assert done.wait(ON_SERVERS), "the wire is stuck"
 
     async def _live(self) -> None:
         self._loop, self._over, self._whole = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()

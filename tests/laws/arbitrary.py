@@ -39,6 +39,7 @@ FIELD_VALUES: dict[str, tuple[Any, ...]] = {
     "produced_at": (None, "2025-01-01T00:00:00Z"),
     "run_id": (None, "nobody"),
     "attempt": (None, 1, 2, 7),
+    "claim": (None, "1f2e3d4c", "0a9b8c7d"),
     "messages": ((), BROUGHT[:2], BROUGHT[2:], BROUGHT[1:2]),
     "run_llm": (False, True),
     "tools": ((), (TOOL,), (TOOL, OTHER_TOOL), ({"google_search": {}},)),

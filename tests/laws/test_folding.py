@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.bounds import IN_PROCESS
 from tests.laws.author import Author
 from tests.laws.strategies import CONTEXT, MOVES, coming_to_rest, conversations, moments
 
@@ -78,7 +79,7 @@ def test_the_stored_form_of_a_state_is_the_same_in_every_process():
             env={**os.environ, "PYTHONPATH": f"{root / 'events'}{os.pathsep}{root}", "PYTHONHASHSEED": drawn},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=IN_PROCESS,
             check=True,
         ).stdout
         for drawn in ("1", "2")

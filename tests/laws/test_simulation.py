@@ -4,6 +4,7 @@
 """
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from tests.laws.simulation.play import Play, play
@@ -30,6 +31,7 @@ def test_the_plays_reach_what_they_are_about():
         seen.update(f"run {run.status}" for run in world.runs.values())
         seen.update(f"call {call.status}" for call in world.calls.values())
         seen["second attempts"] += sum(claim.attempt > 1 for claim in world.claims.values())
+        seen["failovers"] += world.failovers
         seen["executions"] += sum(world.executions.values())
         seen["ignored"] += sum(outcome == "ignored" for outcome, _ in world.outcomes.values())
     assert {
@@ -38,6 +40,7 @@ def test_the_plays_reach_what_they_are_about():
     } <= seen.keys()
     assert seen["second attempts"] > 20
     assert seen["executions"] > 100
+    assert seen["failovers"] > 50
     assert seen["ignored"] > 20
 
 
@@ -74,6 +77,27 @@ def test_a_fold_without_its_fence_is_caught(monkeypatch):
 def test_workers_that_leave_dead_work_alone_are_caught(monkeypatch):
     monkeypatch.setattr(World, "take_over", lambda *_: None)
     assert "everything comes to rest" in broken_promise(50)
+
+
+@pytest.mark.regression("trial C1")
+def test_claims_that_cannot_be_told_apart_are_caught_once_commits_are_lost(monkeypatch):
+    take = World._take
+
+    def as_if_nothing_was_lost(world, worker, effect, work, had):
+        world._tokens = 0
+        return take(world, worker, effect, replace(work, attempt=0), had)
+
+    monkeypatch.setattr(World, "_take", as_if_nothing_was_lost)
+    assert broken_promise(400) == "no unsafe call is executed twice"
+
+
+@pytest.mark.regression("trial C2")
+def test_a_fold_that_does_not_tell_claims_apart_is_caught(monkeypatch):
+    for module in ("fence", "responses", "calls", "results"):
+        monkeypatch.setattr(f"frameledger.evolve.{module}.is_anothers", lambda claim, started: False)
+    assert broken_promise(400) == (
+        "no word of a superseded attempt, a closed or an interrupted run is taken in"
+    )
 
 
 def broken_promise(seeds: int) -> str:

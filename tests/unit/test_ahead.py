@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
+from tests.bounds import IN_PROCESS
 from tests.log_in_memory import Feed
 from tests.turns import turns
 
@@ -29,8 +30,8 @@ class World:
             ]
         )
         self.owned: dict[int, Owned] = {}
-        self.careful: set[int] = set()
-        self.ahead = Ahead(self.owned, self.careful)
+        self.undecoded: set[int] = set()
+        self.ahead = Ahead(self.owned, lambda partition: partition not in self.undecoded)
         for partition in range(len(counts)):
             self.own(partition)
 
@@ -47,7 +48,7 @@ class World:
     @asynccontextmanager
     async def receiving(self, *answers):
         """An answer of each of some brokers is taken in; without any, what one broker has of everything."""
-        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
             received = [tasks.create_task(self.ahead.receive(one)) for one in answers or [self.feed.answer()]]
             yield received
             while not all(task.done() for task in received):
@@ -288,9 +289,9 @@ def test_two_brokers_answer_at_once_and_what_waits_is_bounded_for_both(monkeypat
 
 
 @running
-async def test_what_needs_care_is_not_decoded():
+async def test_what_may_not_be_decoded_ahead_is_not():
     world = World(1, 1)
-    world.careful.add(0)
+    world.undecoded.add(0)
     async with world.receiving():
         await turns()
         (_, kept), (_, decoded) = world.ahead.take(10).found
@@ -313,7 +314,7 @@ async def test_a_marker_moves_its_partition_until_that_is_stored():
 @running
 async def test_who_waits_is_woken_by_what_comes_or_by_somebody():
     world = World(1)
-    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(world.ahead.some())
         await turns()
         assert not waiting.done()
@@ -334,7 +335,7 @@ def test_receiving_ends_wherever_it_is_cancelled(steps):
         task = asyncio.create_task(world.ahead.receive(world.feed.answer()))
         await turns(steps)
         task.cancel()
-        await asyncio.wait([task], timeout=20)
+        await asyncio.wait([task], timeout=IN_PROCESS)
         assert task.cancelled()
 
     asyncio.run(run())

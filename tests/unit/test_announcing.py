@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+from tests.bounds import IN_PROCESS
 from tests.turns import turns
 
 from frameledger_services.projector import announcing
@@ -94,7 +95,7 @@ def test_what_waits_for_others_does_not_wait_longer_than_a_moment(monkeypatch):
             for offset in (1, 2):
                 one.announce({0: offset}, soon=True)
                 await turns(1)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(IN_PROCESS):
                 await one._idle.wait()
             assert said[-1] == "frames 0:2"
 

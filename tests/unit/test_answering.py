@@ -4,9 +4,10 @@ import asyncio
 import json
 
 import pytest
+from tests.bounds import IN_PROCESS
 
 from frameledger.context import LLMContext
-from frameledger.frames import FunctionCallFromLLM, LLMFullResponseEndFrame, LLMTextFrame
+from frameledger.frames import FunctionCallFromLLM, LLMFullResponseEndFrame, LLMTextFrame, Usage
 from frameledger.record import Outgoing, outgoing
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.event_log.producer import TooLargeError
@@ -14,13 +15,12 @@ from frameledger_services.inference import answering
 from frameledger_services.inference.answering import answer
 from frameledger_services.inference.composing import request_of
 from frameledger_services.inference.world import Composed, World
-from frameledger_services.providers.errors import UnmappableError
+from frameledger_services.providers.errors import RefusedError, TransientError, UnmappableError
 from frameledger_services.providers.script import Script
 from frameledger_services.providers.scripted import ScriptedLLMService
 from frameledger_services.store.contexts import StoredContext
 
-DEADLINE = 10.0
-RUN = ClaimedRun("effect", "ctx", 7, "run-1", 1)
+RUN = ClaimedRun("effect", "ctx", 7, "run-1", 1, "claim")
 
 
 class Stage:
@@ -31,6 +31,7 @@ class Stage:
         told = Script.model_validate_json(json.dumps(wire))
         self.model = ScriptedLLMService(script=told, completion_timeout_secs=0.05)
         self.life_every_secs = None
+        self.cancel_tools: tuple[str, ...] = ()
         self.log = []
         self.published = asyncio.Event()
         self._attempts = iter(attempts)
@@ -41,7 +42,7 @@ class Stage:
 
     async def compose(self):
         stored = StoredContext("ctx", 7, self._context)
-        return Composed(request_of(self.model, stored, ()), self._skip_tts)
+        return Composed(request_of(self.model, stored, self.cancel_tools), self._skip_tts)
 
     async def publish(self, context_id, frames):
         assert context_id == "ctx"
@@ -68,7 +69,7 @@ class Stage:
 
     def answer(self, run=RUN):
         async def life():
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(IN_PROCESS):
                 return await answer(run, self.model, self.world())
 
         outcome = asyncio.run(life())
@@ -100,7 +101,7 @@ def test_an_answer_is_start_words_end_each_with_its_run_and_attempt():
     assert stage.said() == "Good day to you."
     assert end.finish_reason == "stop"
     assert end.usage.output_tokens == 4
-    assert {(frame.run_id, frame.attempt) for frame in stage.log} == {("run-1", 1)}
+    assert {(frame.run_id, frame.attempt, frame.claim) for frame in stage.log} == {("run-1", 1, "claim")}
     assert {frame.skip_tts for frame in (start, *words, end)} == {True}
     assert len({frame.id for frame in stage.log}) == len(stage.log)
 
@@ -185,8 +186,20 @@ def test_what_waiting_does_not_mend_is_never_tried_again(kind, code, before):
     assert waited == [True] * (kind == "timeout")
 
 
-def test_an_overloaded_provider_that_had_begun_to_speak_ends_the_run():
-    stage = Stage({"text": "I think"}, {"fail": "overloaded"})
+@pytest.mark.regression("trial m3")
+@pytest.mark.parametrize("kind", ["overloaded", "rate_limited"])
+def test_an_error_after_the_first_word_that_may_pass_begins_the_next_attempt(kind):
+    stage = Stage(
+        replies=[{"times": 1, "say": [{"text": "I th"}, {"fail": kind}]}, {"say": [{"text": "I think so."}]}]
+    )
+    assert stage.answer() == "done"
+    assert (stage.said(1), stage.said(2)) == ("I th", "I think so.")
+    assert [frame.attempt for frame in stage.log if "End" in frame.type] == [2]
+    assert stage.errors() == []
+
+
+def test_a_provider_that_asks_for_a_long_wait_in_the_middle_of_its_answer_ends_the_run():
+    stage = Stage({"text": "I think"}, {"fail": "overloaded", "retry_after": 3600})
     assert stage.answer() == "done"
     assert stage.types()[-2:] == ["Error", "FullResponseEnd"]
     assert {frame.attempt for frame in stage.log} == {1}
@@ -215,14 +228,14 @@ def test_after_three_attempts_a_fatal_error_closes_the_run():
     assert stage.answer() == "given_up"
     assert [frame.attempt for frame in stage.log if "Start" in frame.type] == [1, 2, 3]
     assert stage.errors() == [
-        ("attempts_exhausted", True, "The connection was lost in 3 attempts. Gone."),
+        ("attempts_exhausted", True, "The answer broke off in each of 3 attempts. Gone."),
     ]
     assert stage.log[-1].attempt == 3
 
 
 def test_a_fourth_attempt_asks_nobody_and_says_that_it_is_over():
     stage = Stage({"text": "Never said."})
-    assert stage.answer(ClaimedRun("effect", "ctx", 7, "run-1", 4)) == "given_up"
+    assert stage.answer(ClaimedRun("effect", "ctx", 7, "run-1", 4, "claim")) == "given_up"
     assert [(frame.type, frame.attempt, frame.fatal) for frame in stage.log] == [("ErrorFrame", 4, True)]
 
 
@@ -315,8 +328,73 @@ def test_what_a_provider_pushes_by_itself_is_stamped_and_in_its_place(monkeypatc
     monkeypatch.setattr(stage.model, "answer", pushes)
     assert stage.answer() == "done"
     assert stage.types() == ["FullResponseStart", "Text", "FunctionCallsStarted", "FullResponseEnd"]
-    assert {(frame.run_id, frame.attempt) for frame in stage.log} == {("run-1", 1)}
+    assert {(frame.run_id, frame.attempt, frame.claim) for frame in stage.log} == {("run-1", 1, "claim")}
     assert stage.log[2].function_calls[0].tool_call_id != "0"
+
+
+@pytest.mark.regression("repair 5")
+def test_a_cancel_tool_that_a_provider_announces_by_itself_is_marked_and_kept_from_the_hook(monkeypatch):
+    search = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}
+    stage = Stage(tools=[search])
+    stage.cancel_tools = ("search",)
+    told: list[str] = []
+
+    @stage.model.event_handler("on_function_calls_started")
+    def started(_, calls):
+        told.extend(call.function_name for call in calls)
+
+    async def pushes(request):
+        names = ("search", "cancel_search")
+        await stage.model.run_function_calls(
+            [FunctionCallFromLLM(function_name=name, tool_call_id=name, arguments={}) for name in names]
+        )
+        yield LLMFullResponseEndFrame(finish_reason="tool_calls")
+
+    monkeypatch.setattr(stage.model, "answer", pushes)
+    assert stage.answer() == "done"
+    announced = next(frame for frame in stage.log if frame.type == "FunctionCallsStartedFrame")
+    assert [call.builtin for call in announced.function_calls] == [False, True]
+    assert told == ["search"]
+
+
+@pytest.mark.regression("trial m4")
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_was_used_so_far_goes_out_with_the_first_words_and_with_the_error_that_ends_them(
+    monkeypatch, fails
+):
+    stage = Stage()
+
+    async def counts(request):
+        for word in ("Good ", "day."):
+            await stage.model.push_usage(Usage(input_tokens=len(word)))
+            yield LLMTextFrame(text=word)
+        if fails:
+            raise RefusedError("No more.")
+        yield LLMFullResponseEndFrame(finish_reason="stop", usage=Usage(input_tokens=5, output_tokens=2))
+
+    monkeypatch.setattr(stage.model, "answer", counts)
+    assert stage.answer() == "done"
+    assert stage.types()[:3] == ["FullResponseStart", "Text", "Text"]
+    told = [frame.usage.input_tokens for frame in stage.log if getattr(frame, "usage", None)]
+    assert told == [5, 4 if fails else 5]
+    assert stage.said() == "Good day."
+
+
+@pytest.mark.regression("trial m4")
+def test_a_provider_that_has_only_counted_has_not_begun_to_speak(monkeypatch):
+    stage, tried = Stage(), []
+
+    async def counts(request):
+        tried.append(request)
+        await stage.model.push_usage(Usage(input_tokens=5))
+        if len(tried) < 3:
+            raise TransientError("Overloaded.")
+        yield LLMFullResponseEndFrame(finish_reason="stop", usage=Usage(input_tokens=5, output_tokens=0))
+
+    monkeypatch.setattr(stage.model, "answer", counts)
+    assert stage.answer() == "done"
+    assert len(tried) == 3
+    assert stage.types() == ["FullResponseStart", "FullResponseEnd"]
 
 
 def test_a_run_whose_model_is_silent_shows_that_it_lives():
@@ -344,7 +422,7 @@ def test_to_cancel_it_closes_the_stream_and_publishes_nothing_more():
     stage.model.completion_timeout_secs = 3600
 
     async def life():
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(IN_PROCESS):
             running = asyncio.create_task(answer(RUN, stage.model, stage.world()))
             while stage.said() != "I was about to":
                 stage.published.clear()

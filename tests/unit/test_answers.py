@@ -3,13 +3,14 @@
 import asyncio
 
 import pytest
+from tests.bounds import IN_PROCESS
 from tests.turns import turns
 
 from frameledger_services.event_log.answers import Answers
 
 
 def test_who_expects_nothing_does_not_wait():
-    asyncio.run(asyncio.wait_for(Answers().all(), 10))
+    asyncio.run(asyncio.wait_for(Answers().all(), IN_PROCESS))
 
 
 def test_answers_that_came_before_are_not_waited_for():
@@ -17,7 +18,7 @@ def test_answers_that_came_before_are_not_waited_for():
         answers = Answers()
         answers.expect()
         answers.came()
-        await asyncio.wait_for(answers.all(), 10)
+        await asyncio.wait_for(answers.all(), IN_PROCESS)
 
     asyncio.run(scenario())
 
@@ -34,7 +35,7 @@ def test_the_wait_ends_with_the_last_answer():
         await turns(3)
         assert not waiting.done()
         answers.came()
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, IN_PROCESS)
 
     asyncio.run(scenario())
 

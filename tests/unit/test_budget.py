@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.bounds import IN_PROCESS
 
 from frameledger_services.event_log.budget import Budget
 
@@ -65,7 +66,7 @@ def test_whoever_is_cancelled_while_waiting_has_taken_nothing(granted_first):
             budget.give(10)
         with pytest.raises(asyncio.CancelledError):
             await gone
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(IN_PROCESS):
             await budget.take(10)
 
     asyncio.run(scenario())
@@ -78,7 +79,7 @@ def test_a_cancelled_one_in_front_lets_the_next_one_in():
         front, behind = asyncio.ensure_future(budget.take(10)), asyncio.ensure_future(budget.take(5))
         await settled()
         front.cancel()
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(IN_PROCESS):
             await behind
 
     asyncio.run(scenario())

@@ -3,7 +3,7 @@
 import pytest
 
 from frameledger.frames import FunctionCallFromLLM
-from frameledger_services.inference.call_ids import is_unique, with_unique_ids
+from frameledger_services.inference.call_ids import LONGEST, is_unique, with_unique_ids
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,14 @@ def calls(*ids):
     return [FunctionCallFromLLM(function_name="look", tool_call_id=one, arguments={}) for one in ids]
 
 
-def ids(*given, run_id="run", attempt=1):
-    return [call.tool_call_id for call in with_unique_ids(calls(*given), run_id, attempt)]
+def ids(*given, attempt="run:1:claim"):
+    return [call.tool_call_id for call in with_unique_ids(calls(*given), attempt)]
 
 
 def test_a_new_id_follows_from_run_attempt_and_place():
     first = ids("call_0", "call_1")
     assert first == ids("call_0", "call_1")
-    assert len({*first, *ids("call_0", attempt=2), *ids("call_0", run_id="another")}) == 4
+    assert len({*first, *ids("call_0", attempt="run:2:claim"), *ids("call_0", attempt="run:1:other")}) == 4
 
 
 def test_of_two_calls_with_one_id_the_first_keeps_it():
@@ -55,3 +55,12 @@ def test_of_two_calls_with_one_id_the_first_keeps_it():
     first, second = ids(kept, kept)
     assert first == kept
     assert second != kept
+
+
+@pytest.mark.regression("repair 7")
+def test_an_id_that_a_provider_would_have_to_shorten_is_another_one():
+    longest = "call_" + "0f3c2b1a9d8e4f7a8b6c5d4e3f2a1b0c123"
+    assert ids(longest) == [longest]
+    [made] = ids("chatcmpl-tool-0f3c2b1a9d8e4f7a8b6c5d4e3f2a1b0c")
+    assert len(made) <= LONGEST
+    assert len(longest) == LONGEST

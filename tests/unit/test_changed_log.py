@@ -24,8 +24,8 @@ from frameledger_services.projector.changed_log import (
     spans,
 )
 from frameledger_services.projector.copies import TooLarge, copy, publish_copies, smaller
-from frameledger_services.projector.folding import frame_uuid
 from frameledger_services.projector.putting_back import losses
+from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.recovering import KeptFrame, Lost, LostFrame, Position, Receipt
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)

@@ -1,12 +1,27 @@
 """What the client does before and after it speaks to a server."""
 
+import asyncio
+import copy
+import gc
+import itertools
+import json
+import math
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from types import MappingProxyType
 from uuid import UUID
 
 import pytest
+from tests.bounds import IN_PROCESS
 
-from frameledger.frames import LLMRunFrame, LLMTextFrame
-from frameledger_services.client import completed
+from frameledger.context import LLMContext
+from frameledger.frames import LLMRunFrame, LLMTextFrame, UnknownFrame
+from frameledger.record import decode
+from frameledger_services.client import Client, MisspelledWarning, SyncClient, completed
+from frameledger_services.client.given import Taking
+from frameledger_services.client.misspelled import is_one_edit, warn_of_misspelled
+from frameledger_services.event_log import completing
+from frameledger_services.settings import Settings
 from frameledger_services.store.contexts import loads
 
 
@@ -43,3 +58,216 @@ def test_what_a_frame_has_it_keeps():
 def test_json_from_the_database_reads_as_the_standard_library_reads_it(text, value):
     assert loads(text) == value
     assert type(loads(text)) is type(value)
+
+
+@pytest.mark.regression("trial C10", "journey 1")
+def test_a_frame_object_is_completed_once():
+    frame = LLMTextFrame(text="hello")
+    assert completed(frame) is completed(frame)
+    halves = LLMRunFrame(id="mine"), LLMRunFrame(produced_at="2026-01-01T00:00:00Z")
+    for half in halves:
+        assert completed(half) == completed(half)
+    assert completed(completed(frame)) == completed(frame)
+
+
+@pytest.mark.regression("trial C10", "journey 1")
+def test_a_copy_of_a_frame_object_and_an_equal_one_are_other_frames():
+    frame = LLMTextFrame(text="hello")
+    same = [frame.model_copy(), copy.copy(frame), copy.deepcopy(frame), LLMTextFrame(text="hello")]
+    assert [one == frame for one in same] == [True] * 4
+    assert len({completed(one).id for one in (frame, *same)}) == 5
+
+
+def test_what_a_frame_object_was_completed_to_is_forgotten_with_the_object():
+    before = len(completing._known)
+    frames = [LLMTextFrame(text="hello") for _ in range(1_000)]
+    ids = {completed(frame).id for frame in frames}
+    assert len(completing._known) == before + 1_000
+    del frames
+    gc.collect()
+    assert len(completing._known) <= before
+    assert ids.isdisjoint({completed(LLMTextFrame(text="hello")).id for _ in range(1_000)})
+
+
+def test_threads_that_complete_one_object_get_one_frame():
+    for _ in range(200):
+        frame = LLMTextFrame(text="hello")
+        with ThreadPoolExecutor(4) as pool:
+            assert len({one.id for one in pool.map(completed, [frame] * 8)}) == 1
+
+
+RUN = {"type": "LLMRunFrame"}
+
+
+@pytest.mark.regression("journey 8")
+@pytest.mark.parametrize(
+    "given", [LLMRunFrame(), RUN, MappingProxyType(RUN), json.dumps(RUN), json.dumps(RUN).encode()]
+)
+def test_frames_mappings_texts_and_lists_of_them_are_taken(given):
+    taken = Taking().take("ctx-1", [given, [given, given], (given,)])
+    assert [one.frame for one in taken] == [LLMRunFrame()] * 4
+    assert {one.complete.type for one in taken} == {"LLMRunFrame"}
+
+
+def test_a_mapping_may_have_our_values_inside():
+    (taken,) = Taking().take(
+        "ctx-1", [{"type": "LLMContextFrame", "context": LLMContext([{"role": "user"}])}]
+    )
+    assert taken.frame.context.messages == ({"role": "user"},)
+
+
+@pytest.mark.regression("journey 8")
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"type": "LLMTextFrame"}, r"^LLMTextFrame\.text: Field required"),
+        ('{"type": "LLMTextFrame"}', r"^LLMTextFrame\.text: Field required"),
+        ({"type": "LLMTextFrame", "text": 5}, r"^LLMTextFrame\.text: Input should be a valid string"),
+        ({"no": "type"}, 'the object has no "type"'),
+        ("nonsense", "not_json"),
+        ({"type": "LLMRunFrame", "metadata": {"at": object()}}, "object is not JSON"),
+        ({"type": "LLMRunFrame", "metadata": {"at": math.nan}}, "cannot be written as JSON"),
+    ],
+)
+def test_what_is_no_frame_by_its_content_is_a_value_error_of_one_line(given, said):
+    with pytest.raises(ValueError, match=said) as wrong:
+        Taking().take("ctx-1", [given])
+    assert len(str(wrong.value).splitlines()) == 1
+    assert len(str(wrong.value)) < 200
+
+
+@pytest.mark.regression("journey 8")
+@pytest.mark.parametrize("given", [None, 5, object(), LLMRunFrame, {1}, [[RUN]]])
+def test_what_is_no_frame_by_its_type_is_a_type_error_of_one_sentence(given):
+    with pytest.raises(TypeError, match=r"publish\(\).*\.$"):
+        Taking().take("ctx-1", [given])
+
+
+@pytest.mark.regression("journey 8")
+@pytest.mark.parametrize("context_id", [None, 5, b"ctx-1", LLMRunFrame()])
+def test_a_context_id_that_is_no_text_is_a_type_error(context_id):
+    async def published():
+        await Client(Settings()).publish(context_id, LLMRunFrame())
+
+    with pytest.raises(TypeError, match="context id is text"):
+        asyncio.run(published())
+
+
+@pytest.mark.regression("journey 1")
+@pytest.mark.parametrize("given", [dict(RUN), json.dumps(RUN)])
+def test_a_mapping_or_text_is_another_frame_each_time_unless_its_publishing_failed(given):
+    taking = Taking()
+    first = taking.take("ctx-1", [given, given])
+    taking.note_published("ctx-1", first)
+    second = taking.take("ctx-1", [given, given])
+    taking.note_unsure("ctx-1", second)
+    elsewhere = taking.take("ctx-2", [given])
+    again = taking.take("ctx-1", [given, given, given])
+    assert [one.complete for one in again[:2]] == [one.complete for one in second]
+    taking.note_published("ctx-1", again)
+    later = taking.take("ctx-1", [given])
+    ids = [one.complete.id for one in (*first, *second, *elsewhere, again[2], *later)]
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_mapping_that_was_changed_since_its_publishing_failed_is_another_frame():
+    taking, given = Taking(), {"type": "LLMTextFrame", "text": "a"}
+    before = taking.take("ctx-1", [given])
+    taking.note_unsure("ctx-1", before)
+    given["text"] = "b"
+    (after,) = taking.take("ctx-1", [given])
+    assert after.complete.id != before[0].complete.id
+    assert after.complete.text == "b"
+
+
+@pytest.mark.regression("journey 6")
+@pytest.mark.parametrize(
+    ("frame", "said"),
+    [
+        (UnknownFrame(type="LLMTxtFrame"), "LLMTxtFrame is no type .* did you mean LLMTextFrame?"),
+        (UnknownFrame(type="llmtextframe"), "did you mean LLMTextFrame?"),
+        (
+            decode(b'{"type":"LLMTextFrame","text":"x","txet":"y"}'),
+            "LLMTextFrame has no field 'txet': did you mean 'text'?",
+        ),
+        (decode(b'{"type":"LLMMessagesAppendFrame","messages":[],"run_lm":true}'), "did you mean 'run_llm'?"),
+        (decode(b'{"type":"LLMRunFrame","idd":"1"}'), "did you mean 'id'?"),
+    ],
+)
+def test_what_is_one_letter_from_what_is_known_is_warned_of(frame, said):
+    with pytest.warns(MisspelledWarning, match=said):
+        warn_of_misspelled(frame)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        UnknownFrame(type="OrderPlacedFrame"),
+        UnknownFrame(type="LLMTextFrame", v=2),
+        decode(b'{"type":"LLMRunFrame","order_id":"18"}'),
+        LLMTextFrame(text="x"),
+    ],
+)
+def test_what_is_merely_not_known_is_not_warned_of(frame):
+    warn_of_misspelled(frame)
+
+
+def test_one_edit_is_a_letter_more_less_other_or_two_that_changed_places():
+    letters = "abc"
+    words = ["".join(word) for length in range(5) for word in itertools.product(letters, repeat=length)]
+
+    def edits(word):
+        for at in range(len(word) + 1):
+            yield from (word[:at] + letter + word[at:] for letter in letters)
+        for at in range(len(word)):
+            yield word[:at] + word[at + 1 :]
+            yield from (word[:at] + letter + word[at + 1 :] for letter in letters)
+            yield word[:at] + word[at : at + 2][::-1] + word[at + 2 :]
+
+    for word in words:
+        near = set(edits(word)) - {word}
+        assert {other for other in words if is_one_edit(word, other)} == near & set(words), word
+
+
+@pytest.mark.regression("journey 4")
+def test_whoever_waits_for_a_client_whose_thread_ends_is_told():
+    """And so is who comes after that."""
+    client = SyncClient(Settings(database_url="postgresql://127.0.0.1:1/nowhere"))
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(client._do, asyncio.Event().wait())
+        while not client._waiting:
+            pass
+        client._loop.call_soon_threadsafe(_exit)
+        with pytest.raises(RuntimeError, match=r"thread of this client has ended.*boom"):
+            following.result(IN_PROCESS)
+    with pytest.raises(RuntimeError, match="boom"):
+        client.newest_version("ctx-1")
+    client.close()
+
+
+def _exit():
+    raise SystemExit("boom")
+
+
+@pytest.mark.regression("journey 4")
+def test_whoever_waits_for_a_client_that_another_thread_closes_is_told():
+    client = SyncClient(Settings())
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client._do, asyncio.Event().wait())
+        while not client._waiting:
+            pass
+        client.close()
+        with pytest.raises(RuntimeError, match="is closed"):
+            waiting.result(IN_PROCESS)
+
+
+@pytest.mark.regression("journey 23")
+def test_a_client_that_was_never_used_is_closed_twice():
+    async def closed():
+        client = Client(Settings())
+        await client.close()
+        await client.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            await anext(client.follow("ctx-1"))
+
+    asyncio.run(closed())

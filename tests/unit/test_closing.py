@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 
 import pytest
+from tests.bounds import IN_PROCESS
 from tests.turns import turns
 
 from frameledger_services.event_log.closing import closed
@@ -35,7 +36,7 @@ def test_who_is_cancelled_while_closing_does_not_go_on(after):
         task = asyncio.create_task(close_and_go_on())
         await turns(after)
         task.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(IN_PROCESS):
             await asyncio.wait([task])
         assert task.cancelled()
 

@@ -52,6 +52,7 @@ PURE_STDLIB = {
     "typing",
     "unicodedata",
     "uuid",
+    "weakref",  # finds the other half of a conversation in memory; no rule of the fold depends on it
     "warnings",  # tells the caller of a deprecated name; no result depends on it
     "zlib",
 }
@@ -130,8 +131,9 @@ ROOMS = {
 STRANGERS = {"projector", "client", "inference", "functions", "timekeeper"}
 """Processes of their own, now or later: none of them imports another."""
 
-# Who speaks to Kafka: the log's room; `access`, which says how it is reached; and the bare yardstick of the bench.
-SPEAK_TO_KAFKA = ("event_log", "access", "bench.road")
+# Who speaks to Kafka: the log's room; `access`, which says how it is reached; `transient`, which sorts its errors; and
+# the bare yardstick of the bench.
+SPEAK_TO_KAFKA = ("event_log", "access", "transient", "bench.road")
 # Who reads the environment: the command line, and programs of their own that are started as `python -m`.
 READ_THE_ENVIRONMENT = (
     "cli",

@@ -4,9 +4,10 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 
 import pytest
-from aiokafka import errors
+from aiokafka import TopicPartition, errors
 from aiokafka.protocol.fetch import FetchRequest_v4, FetchRequest_v5, FetchRequest_v11
 from tests import log_in_memory
+from tests.bounds import IN_PROCESS
 from tests.brokers_in_memory import ABORT, COMMIT, NOBODY, NOT_LEADER, OUT_OF_RANGE, Brokers
 from tests.turns import turns
 
@@ -78,7 +79,7 @@ async def reading(brokers, **offsets):
     taking = Taking(feed)
     for name, offset in offsets.items():
         feed.follow(int(name[1:]), offset)
-    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
         task = tasks.create_task(feed.run(taking, taking.doubt))
         yield feed, taking, task
         task.cancel()
@@ -120,7 +121,7 @@ class OverBrokers:
     async def answer(self):
         taking = Taking(self.feed)
         taking.halted = True
-        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
             task = tasks.create_task(self.feed.run(taking, taking.doubt))
             await taking.until(lambda: taking.answers)
             yield taking.fetched
@@ -538,6 +539,93 @@ def seldom(brokers, began, *, node):
     assert asked <= answered + (asyncio.get_running_loop().time() - began) / feeding.AGAIN_SECONDS
 
 
+@pytest.mark.regression("fault 4")
+@pytest.mark.parametrize("code", LATER.values(), ids=LATER)
+def test_what_a_broker_could_not_give_for_a_while_is_in_doubt_when_it_gives_it_again(code):
+    """It says so too of a topic that was deleted, and that may have been made anew when it is asked again."""
+
+    async def run():
+        brokers = Brokers(TOPIC, {0: 1, 1: 1})
+        brokers.append(0, b"old")
+        async with reading(brokers, p0=0, p1=0) as (_, taking, _):
+            await taking.until(lambda: taking.got == [(0, b"old")])
+            brokers.change(errors={0: code})
+            brokers.append(1, b"another's")
+            await taking.until(lambda: len(taking.got) == 2)
+            assert taking.doubted == []
+            brokers.change(errors={})
+            brokers.append(0, b"new")
+            await taking.until(lambda: (0, b"new") in taking.got)
+            assert taking.doubted == [{0: 1}]
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("fault 4")
+def test_what_was_read_of_another_leader_is_in_doubt():
+    """It may have been elected without having had all of it."""
+
+    async def run():
+        brokers = Brokers(TOPIC, {0: 1, 1: 1})
+        async with reading(brokers, p0=0, p1=0) as (_, taking, _):
+            brokers.append(0, b"a")
+            await taking.until(lambda: taking.got == [(0, b"a")])
+            brokers.leaders[0] = 2
+            brokers.tell()
+            brokers.append(0, b"b")
+            await taking.until(lambda: (0, b"b") in taking.got)
+            assert taking.doubted == [{0: 1}]
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("fault 4")
+def test_what_was_read_before_the_process_was_frozen_is_in_doubt():
+    async def run():
+        brokers = Brokers(TOPIC, {0: 1, 1: 2})
+        async with reading(brokers, p0=0, p1=0) as (feed, taking, _):
+            brokers.append(0, b"a")
+            await taking.until(lambda: taking.got == [(0, b"a")])
+            await turns()
+            feed._ticked -= 2 * feeding.FROZEN_SECONDS
+            brokers.append(0, b"b")
+            await taking.until(lambda: (0, b"b") in taking.got)
+            brokers.quiet()
+            await taking.until(lambda: len(taking.doubted) == 2)
+            assert taking.doubted == [{0: 1}, {1: 0}]
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("trial C4")
+def test_while_a_broker_does_not_answer_the_others_say_who_leads_and_are_read(monkeypatch):
+    """It is not away: its connection stands, and what it was asked is waited for."""
+    monkeypatch.setattr(feeding, "SLOW_SECONDS", 0.02)
+
+    async def run():
+        brokers = Brokers(TOPIC, {0: 1, 1: 2, 2: 3})
+        async with reading(brokers, p0=0, p1=0, p2=0) as (_, taking, _):
+            brokers.append(0, b"a")
+            await taking.until(lambda: taking.got == [(0, b"a")])
+            brokers.held = {1: asyncio.Event()}
+            brokers.answers_metadata = False
+            await turns()
+            brokers.change(leaders={0: 2, 1: 2, 2: 3})
+            brokers.append(0, b"b")
+            while len(brokers.asked_who_leads) < 6:
+                await turns(1)
+            brokers.answers_metadata = True
+            while brokers.cluster.leader_for_partition(TopicPartition(TOPIC, 0)) != 2:
+                await turns(1)
+            # Its new leader is asked for it when it has answered what it was asked before.
+            brokers.quiet()
+            await taking.until(lambda: (0, b"b") in taking.got)
+            assert {2, 3} <= set(brokers.asked_who_leads)
+            assert not brokers.held[1].is_set()
+
+    asyncio.run(run())
+
+
 # What waiting does not mend.
 
 
@@ -720,7 +808,7 @@ def test_it_ends_wherever_it_is_cancelled_and_nothing_is_left_of_it(trouble, ste
         task = asyncio.create_task(feed.run(taking, taking.doubt))
         await turns(steps)
         task.cancel()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(IN_PROCESS):
             with suppress(asyncio.CancelledError):
                 await task
         assert task.cancelled()

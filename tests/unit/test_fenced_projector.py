@@ -8,6 +8,7 @@ from tests.log_in_memory import Feed, Group
 from frameledger.record import Record
 from frameledger_services.projector import service
 from frameledger_services.projector.batches import FencedError, Owned, Topics, nobody_listens
+from frameledger_services.projector.namesakes import Self
 
 TOPIC = "llm.frames"
 TOPICS = Topics(frames=TOPIC, dead_letters="llm.frames.dlq", effects={}, partitions=2)
@@ -24,11 +25,19 @@ class FencedBatches:
     async def store(self, records, owned, positions):
         raise FencedError(set(positions))
 
+    def is_isolated(self, partition):
+        return False
+
+    def forget(self, partition):
+        """Nothing is known of any."""
+
 
 def test_a_fence_in_the_first_batch_of_a_fetch_takes_the_others_back_too(monkeypatch):
     feed, relay = Feed(RECORDS), SimpleNamespace(hand_over=None)
-    projector = service._Projector(Group(TOPIC, 2), feed, None, relay, None, None, TOPICS, nobody_listens)
-    monkeypatch.setattr(projector, "_batches", FencedBatches())
+    projector = service._Projector(
+        Group(TOPIC, 2), feed, None, relay, None, None, TOPICS, nobody_listens, Self("here")
+    )
+    monkeypatch.setattr(projector, "_isolation", FencedBatches())
     for number in (0, 1):
         projector._owned[number] = Owned(number, epoch=1, next_offset=0)
         feed.follow(number, 0)

@@ -10,6 +10,8 @@ from pydantic import ValidationError
 from tests.unit.frame_examples import EXAMPLES
 
 from frameledger import frames
+from frameledger.decode_error import DecodeError
+from frameledger.decoding import decode
 from frameledger.frames import (
     FRAME_TYPES,
     ContextSnapshot,
@@ -365,7 +367,19 @@ def test_a_frame_says_that_it_carries_json_if_an_object_of_any_depth_fits_in_it(
 ) -> None:
     fields = frame_type.model_json_schema()
     free = [name for name, field in fields["properties"].items() if name != "metadata" and not _closed(field)]
-    assert frame_type.carries_json == bool(free)
+    # A token's frame has `usage` once in an answer, and its own names tell the decoder to look.
+    assert frame_type.carries_json == bool(free) or (
+        issubclass(frame_type, LLMTextFrame) and free == ["usage"]
+    )
+
+
+@pytest.mark.parametrize("inside", ['{"deep":%s}', '{"input_tokens":1,"a":%s}', '{"a":1,"a":%s}'])
+def test_what_is_too_deep_in_the_usage_of_a_token_is_refused(inside: str) -> None:
+    deep = "[" * 5000 + "]" * 5000
+    with pytest.raises(DecodeError):
+        decode(b'{"type":"LLMTextFrame","text":"a","usage":' + (inside % deep).encode() + b"}")
+    with pytest.raises(DecodeError):
+        decode(b'{"type":"LLMTextFrame","text":"a","usage":{"a":1e999}}')
 
 
 def _closed(field: dict[str, Any]) -> bool:

@@ -4,8 +4,13 @@ import asyncio
 from contextlib import asynccontextmanager
 from time import monotonic
 
+import pytest
+from tests.bounds import IN_PROCESS, scaled
+
 from frameledger.context import LLMContext
-from frameledger_services.functions import FunctionCallParams, ResultRefusedError
+from frameledger.frames import FunctionCallResultFrame, FunctionCallResultProperties
+from frameledger_services.event_log.producer import RefusedError, TooLargeError
+from frameledger_services.functions import FunctionCallParams, ResultRefusedError, speaking, words
 from frameledger_services.functions.call_frames import Call
 from frameledger_services.functions.calling import Calling
 from frameledger_services.functions.handling import Execution, Handlers, NotBegun, Returned
@@ -14,6 +19,7 @@ from frameledger_services.functions.options import Options
 from frameledger_services.functions.planning import Plan
 from frameledger_services.functions.surroundings import Surroundings
 from frameledger_services.functions.tails import Tails
+from frameledger_services.work import LeaseLostError
 
 CALL = Call("scope", "c", 1, 0, "t", "f", {}, None, 1, "w")
 
@@ -40,6 +46,17 @@ class OneLedger:
         )
 
 
+class NeverFolded(OneLedger):
+    """Of a call of which no frame is folded: it is dispatched until it is settled."""
+
+    async def standing(self, call):
+        return Standing(monotonic(), status="cancelled")
+
+    @asynccontextmanager
+    async def folding(self, context_id, frame_id, call=None, enough=None):
+        yield asyncio.get_running_loop().create_future()
+
+
 class NoActs:
     def entered(self, call): ...
     def left(self, call): ...
@@ -48,34 +65,53 @@ class NoActs:
 
 
 class OnPaper:
-    """Hands that write frames down."""
+    """Hands that write frames down, but for those that the broker refuses."""
 
-    def __init__(self):
+    def __init__(self, refused=lambda frame: None):
         self.frames = []
+        self._refused = refused
 
     async def publish(self, context_id, *frames):
+        for frame in frames:
+            if (error := self._refused(frame)) is not None:
+                raise error
         self.frames += frames
 
     def may_publish(self):
         return True
 
 
-async def ended(function, options, *, ledger, handlers, is_async, meanwhile=None):
+async def ended(
+    function,
+    options=None,
+    *,
+    ledger=None,
+    handlers=None,
+    is_async=True,
+    meanwhile=None,
+    hands=None,
+    timeout_secs=5.0,
+    ending=None,
+    **more,
+):
     """The frames of a call, once it has ended."""
-    hands = OnPaper()
+    options, ledger, handlers = options or Options(), ledger or OneLedger(), handlers or Handlers()
+    hands = hands or OnPaper()
 
     def params(call, plan, reporter):
         return FunctionCallParams("f", "t", {}, None, None, LLMContext, reporter)
 
     async def notify(*_): ...
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
         around = Surroundings(ledger, handlers, NoActs(), Tails(tasks), 1.0, notify, params)
-        plan = Plan(options, 5.0, function=function, is_async=is_async)
-        calling = Calling(CALL, plan, around, hands)
+        plan = Plan(options, timeout_secs, function=function, is_async=is_async)
+        calling = Calling(CALL, plan, around, hands, **more)
         if meanwhile is not None:
             meanwhile(calling)
-        await calling.run()
+        how = await calling.run()
+        if ending is not None:
+            ending.append(how)
     return hands.frames
 
 
@@ -107,6 +143,18 @@ def test_a_handler_that_is_begun_again_may_still_report_after_it_returned():
         assert frames[-1].result == "later"
 
     asyncio.run(run())
+
+
+@pytest.mark.regression("repair 6")
+def test_a_frame_that_a_handler_returns_is_its_final_result():
+    between = FunctionCallResultProperties(is_final=False, run_llm=False)
+
+    async def handler(params):
+        return FunctionCallResultFrame(function_name="f", tool_call_id="t", result=[1], properties=between)
+
+    frames = asyncio.run(ended(handler))
+    assert frames[-1].result == [1]
+    assert (frames[-1].properties.is_final, frames[-1].properties.run_llm) == (True, False)
 
 
 def test_a_call_that_is_interrupted_while_its_handler_does_not_begin_is_cancelled():
@@ -144,3 +192,159 @@ def test_a_call_that_is_interrupted_while_its_handler_does_not_begin_is_cancelle
         assert frames[-1].type == "FunctionCallCancelFrame"
 
     asyncio.run(run())
+
+
+def said(frames):
+    """What the log has of a call, in short."""
+    return [getattr(frame, "settled_as", None) or frame.type for frame in frames]
+
+
+@pytest.mark.regression("call a")
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_handler_that_reports_and_then_raises_has_its_result_and_its_error_on_the_log(plain):
+    async def handler(params):
+        await params.result_callback("paid")
+        raise RuntimeError("the receipt could not be printed")
+
+    def in_a_thread(params):
+        params.result_callback("paid")
+        raise RuntimeError("the receipt could not be printed")
+
+    frames = asyncio.run(ended(in_a_thread if plain else handler, is_async=not plain))
+    assert said(frames) == ["FunctionCallInProgressFrame", "FunctionCallResultFrame", "ErrorFrame"]
+    assert frames[1].result == "paid"
+    assert "the receipt could not be printed" in frames[2].message
+
+
+@pytest.mark.regression("call a")
+def test_a_handler_that_raises_when_it_is_stopped_has_its_error_on_the_log():
+    callings: list[Calling] = []
+
+    async def handler(params):
+        callings[0].tell("over")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError("the door is stuck")
+
+    ledger = OneLedger(interrupted=7)
+    frames = asyncio.run(
+        ended(handler, Options(safe_to_retry=True), ledger=ledger, meanwhile=callings.append)
+    )
+    assert said(frames) == ["FunctionCallInProgressFrame", "FunctionCallCancelFrame", "ErrorFrame"]
+    assert "the door is stuck" in frames[2].message
+
+
+@pytest.mark.regression("fault 6")
+@pytest.mark.parametrize("safe", [True, False])
+def test_a_result_that_the_broker_refuses_is_ambiguous_and_never_told_as_failed(safe, monkeypatch):
+    monkeypatch.setattr(speaking, "AGAIN_SECONDS", 0.0)
+    told = []
+
+    async def pay(params):
+        try:
+            await params.result_callback("paid")
+        except ResultRefusedError as error:
+            told.append(str(error))
+
+    def refused(frame):
+        is_result = frame.type == "FunctionCallResultFrame" and frame.settled_as is None
+        return RefusedError("Not authorized to write.", [None]) if is_result else None
+
+    frames = asyncio.run(ended(pay, Options(safe_to_retry=safe), hands=OnPaper(refused)))
+    assert said(frames) == ["FunctionCallInProgressFrame", "ErrorFrame", "ambiguous"]
+    assert "Not authorized to write." in frames[1].message
+    assert "ended without a result" in told[0]
+
+
+@pytest.mark.regression("fault 6")
+def test_a_result_that_is_refused_for_a_moment_is_taken(monkeypatch):
+    monkeypatch.setattr(speaking, "AGAIN_SECONDS", 0.0)
+    refusals = [RefusedError("There is no leader.", [None])] * 2
+
+    async def pay(params):
+        return "paid"
+
+    def refused(frame):
+        return refusals.pop() if refusals and frame.type == "FunctionCallResultFrame" else None
+
+    frames = asyncio.run(ended(pay, hands=OnPaper(refused)))
+    assert (said(frames)[-1], frames[-1].result) == ("FunctionCallResultFrame", "paid")
+
+
+@pytest.mark.regression("fault 6")
+def test_a_result_that_is_too_large_is_told_as_finished_and_too_large():
+    async def look(params):
+        return "much"
+
+    def refused(frame):
+        is_result = frame.type == "FunctionCallResultFrame" and frame.settled_as is None
+        return TooLargeError("The record is too large.", [None]) if is_result else None
+
+    frames = asyncio.run(ended(look, hands=OnPaper(refused)))
+    assert (said(frames)[-1], frames[-1].result) == ("failed", words.too_large("f"))
+
+
+@pytest.mark.regression("fault 6")
+@pytest.mark.parametrize("error", [RefusedError, LeaseLostError])
+def test_a_start_that_is_refused_ends_nothing_but_its_own_call(error, monkeypatch):
+    """The task that publishes it runs in the task group of the whole service."""
+    monkeypatch.setattr(speaking, "AGAIN_SECONDS", 0.0)
+    refusals = [error("Not authorized.", [None]) if error is RefusedError else error()] * 5
+
+    async def pay(params):
+        return "paid"
+
+    def refused(frame):
+        return refusals.pop() if refusals else None
+
+    ending: list[str] = []
+    frames = asyncio.run(
+        ended(pay, ledger=NeverFolded(), hands=OnPaper(refused), ending=ending, timeout_secs=0.2)
+    )
+    if error is RefusedError:
+        assert said(frames) == ["FunctionCallInProgressFrame", "FunctionCallCancelFrame"]
+    else:
+        assert (said(frames), ending) == ([], ["release"])
+
+
+@pytest.mark.regression("fault 6")
+def test_a_start_that_is_too_large_and_whose_cancel_is_refused_ends_nothing_but_its_own_call(monkeypatch):
+    monkeypatch.setattr(speaking, "AGAIN_SECONDS", 0.0)
+    refusals = [RefusedError("Not authorized.", [None])] * 5
+
+    def refused(frame):
+        if frame.type == "FunctionCallInProgressFrame":
+            return TooLargeError("The record is too large.", [None])
+        return refusals.pop() if refusals else None
+
+    async def pay(params):
+        return "paid"
+
+    frames = asyncio.run(ended(pay, ledger=NeverFolded(), hands=OnPaper(refused)))
+    assert said(frames) == ["ErrorFrame", "FunctionCallCancelFrame"]
+
+
+@pytest.mark.parametrize("says_by", ["reporting", "returning"])
+def test_the_last_words_of_a_handler_at_its_deadline_are_its_result(says_by):
+    async def handler(params):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            # It was nearly done, and finishes.
+            if says_by == "returning":
+                return "done at last"
+            await params.result_callback("done at last")
+            raise
+
+    frames = asyncio.run(ended(handler, timeout_secs=scaled(0.5)))
+    assert (said(frames)[-1], frames[-1].result) == ("FunctionCallResultFrame", "done at last")
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_a_handler_that_stops_at_its_deadline_without_a_word_is_cancelled_and_asks(safe):
+    async def handler(params):
+        await asyncio.Event().wait()
+
+    frames = asyncio.run(ended(handler, Options(safe_to_retry=safe), timeout_secs=scaled(0.5)))
+    assert (said(frames)[-1], frames[-1].run_llm) == ("FunctionCallCancelFrame", True)

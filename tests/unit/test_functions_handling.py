@@ -6,6 +6,7 @@ from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.bounds import IN_PROCESS
 
 from frameledger.context import LLMContext
 from frameledger.frames import FunctionCallResultProperties
@@ -34,7 +35,7 @@ async def outcome(function, *, is_async, may_begin=lambda: True, stop=False):
     executions.append(execution)
     if stop:
         execution.stop()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(IN_PROCESS):
         return await ended
 
 
@@ -189,7 +190,7 @@ def test_when_nobody_holds_the_callback_that_is_told():
         await turn()
         assert not gone.is_set()
         del params
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(IN_PROCESS):
             await gone.wait()
 
     asyncio.run(run())

@@ -120,6 +120,25 @@ def test_removing_an_unknown_function_lists_the_known_ones():
         registry.unregister_function(None)
 
 
+class Shop:
+    async def sell(self, what: str):
+        """Sells."""
+
+
+@pytest.mark.regression("repair 9")
+def test_a_bound_method_is_removed_as_it_was_registered():
+    registry, shop = FunctionRegistry(), Shop()
+    registry.register_direct_function(shop.sell)
+    with pytest.raises(UnknownFunctionError, match="'sell'"):
+        registry.unregister_direct_function(Shop().sell)
+    registry.unregister_direct_function(shop.sell)
+    assert not registry.has_function("sell")
+
+    registry.advertise("a", [shop.sell])
+    registry.unregister_direct_function(shop.sell)
+    assert not registry.has_function("sell")
+
+
 def test_an_explicit_option_outranks_the_decorator_which_outranks_the_default():
     @tool_options(cancel_on_interruption=False, timeout_secs=5, cancellable_by_llm=True)
     async def marked(params): ...

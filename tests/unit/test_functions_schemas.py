@@ -134,6 +134,32 @@ def test_the_parameters_of_the_call_are_in_no_schema():
     assert (list(found.schema.properties), found.params_name) == (["a"], "anything")
 
 
+@pytest.mark.regression("repair 8")
+def test_a_parameter_called_params_says_its_type():
+    async def weather(params, city: str): ...
+    def for_the_model(params: dict[str, str]): ...
+
+    with pytest.raises(SchemaError, match="weather: 'params' has no type"):
+        schema_of(weather)
+    assert list(schema_of(for_the_model).properties) == ["params"]
+
+
+@pytest.mark.regression("repair 8")
+def test_the_parameters_of_the_call_may_be_one_of_several_types_and_are_passed_once():
+    def function(a: int, params: FunctionCallParams | None = None): ...
+    def spelt(a: int, params: Optional["FunctionCallParams"] = None): ...
+    def marked(a: int, params: Annotated[FunctionCallParams, "of the call"]): ...
+
+    for one in (function, spelt, marked):
+        found = signature_of(one)
+        assert (list(found.schema.properties), found.params_name) == (["a"], "params")
+
+    def twice(params: FunctionCallParams, more: FunctionCallParams): ...
+
+    with pytest.raises(SchemaError, match="'params' and 'more' both take"):
+        schema_of(twice)
+
+
 def test_arguments_become_what_the_signature_says_and_defaults_stay_the_functions_own():
     def function(place: Place, unit: Unit = Unit.CELSIUS, _day: date = date.min, schema: int = 1): ...
 

@@ -1,8 +1,10 @@
 """Until when a worker may believe that its work is its own."""
 
 import asyncio
+import time
 
 import pytest
+from tests.bounds import IN_PROCESS
 
 from frameledger_services.work.lease import Lease, LeaseLostError
 
@@ -29,6 +31,19 @@ def test_it_lasts_from_before_the_heartbeat_was_sent(clock):
     clock.now = 105.9
     assert lease.valid()
     clock.now = 106
+    assert not lease.valid()
+
+
+@pytest.mark.regression("fault 17i")
+def test_it_is_counted_by_a_clock_that_goes_on_while_the_machine_is_suspended(monkeypatch):
+    at = {7: 100.0}
+    monkeypatch.setattr(time, "CLOCK_BOOTTIME", 7, raising=False)
+    monkeypatch.setattr(time, "clock_gettime", at.__getitem__)
+    lease = Lease(5)
+    lease.renew(sent=lease.clock())
+    assert lease.valid()
+    # The monotonic clock of Linux would not have moved.
+    at[7] = 106.0
     assert not lease.valid()
 
 
@@ -70,7 +85,7 @@ def test_a_block_ends_with_it_and_not_before():
         begun = asyncio.get_running_loop().time()
 
         async def block():
-            async with asyncio.timeout(10), lease.held():
+            async with asyncio.timeout(IN_PROCESS), lease.held():
                 lease.seconds = 0.1
                 lease.renew(lease.clock())
                 await asyncio.Event().wait()
@@ -88,7 +103,7 @@ def test_a_block_ends_at_once_when_it_is_ended():
         lease.renew(lease.clock())
 
         async def block():
-            async with asyncio.timeout(10), lease.held():
+            async with asyncio.timeout(IN_PROCESS), lease.held():
                 lease.end()
                 await asyncio.Event().wait()
 

@@ -13,6 +13,7 @@ from frameledger_services.providers.instructions import Instructions
 from frameledger_services.providers.openai_adapter import OpenAILLMAdapter
 from frameledger_services.providers.script import Call, Reply, Script, Text
 from frameledger_services.providers.scripted import ScriptedLLMAdapter, ScriptedLLMService
+from frameledger_services.providers.websocket import WebsocketLLMService
 
 HELLO = LLMContext([{"role": "user", "content": "Hello?"}])
 TOOL = {
@@ -170,6 +171,7 @@ def test_an_event_that_there_is_not_is_an_error_that_lists_those_there_are():
         ScriptedLLMService().event_handler("on_completion_timeuot")
 
 
+@pytest.mark.regression("repair 10")
 def test_frames_are_pushed_where_the_run_says_and_nowhere_else():
     service, pushed = ScriptedLLMService(run_in_parallel=False, group_parallel_tools=False), []
     call = f.FunctionCallFromLLM(function_name="g", tool_call_id="c", arguments={})
@@ -180,6 +182,8 @@ def test_frames_are_pushed_where_the_run_says_and_nowhere_else():
     async def run():
         token = service.pushing_to(push)
         await service.push_frame(f.LLMTextFrame(text="a"))
+        await service.push_frame(f.LLMTextFrame(text="seed"), 1)
+        await service.push_frame(f.LLMTextFrame(text="seed"), direction=1)
         await service.run_function_calls([call])
         await service.run_function_calls([])
         service.stop_pushing(token)
@@ -188,7 +192,8 @@ def test_frames_are_pushed_where_the_run_says_and_nowhere_else():
 
     asyncio.run(run())
     assert pushed[0] == f.LLMTextFrame(text="a")
-    [announced] = pushed[1:]
+    assert pushed[1:3] == [f.LLMTextFrame(text="seed")] * 2
+    [announced] = pushed[3:]
     assert announced.function_calls == (call,)
     assert (announced.run_in_parallel, announced.group_parallel_tools) == (False, False)
 
@@ -216,3 +221,10 @@ def test_an_answer_without_an_end_is_the_provider_s_error():
 
     with pytest.raises(ProviderError, match="without an end"):
         asyncio.run(Broken().run_inference(HELLO))
+
+
+@pytest.mark.regression("repair 16")
+@pytest.mark.parametrize("base", [LLMService, WebsocketLLMService])
+def test_a_base_is_no_service(base):
+    with pytest.raises(TypeError, match="abstract"):
+        base()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.bounds import IN_PROCESS
 
 from frameledger.frames import (
     LLMFullResponseEndFrame,
@@ -17,7 +18,6 @@ from frameledger.frames import (
 )
 from frameledger_services.inference.merging import MOST_CHARACTERS, Merging
 
-DEADLINE = 10.0
 LONG = 60.0
 """Longer than a test: what is sent within it was not waited for."""
 
@@ -54,7 +54,7 @@ def run(test, *, merge_secs=LONG, slow=False):
     async def life():
         log = Log(slow=slow)
         merging = Merging(log.send, merge_secs=merge_secs)
-        async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
             running = tasks.create_task(merging.run())
             await test(merging, log)
             log.go_on()
@@ -249,7 +249,7 @@ def test_a_send_that_fails_ends_the_sending_with_its_error():
 
         merging = Merging(refuse, merge_secs=LONG)
         merging.add(LLMTextFrame(text="a"))
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(IN_PROCESS):
             await merging.run()
 
     with pytest.raises(OSError, match="away"):

@@ -157,3 +157,10 @@ def test_the_command_says_what_is_wrong(words, stdin, code, said):
     run = infer(*words, stdin=stdin)
     assert run.exit_code == code
     assert said in run.stderr
+
+
+@pytest.mark.regression("seed UserTurnCompletionLLMServiceMixin")
+def test_a_setting_tells_the_model_how_to_tell_that_the_user_is_not_done():
+    settings = Settings(inference_turn_completion="Answer … if I am not done.")
+    request = plugins.create("scripted", settings).request(LLMContext([{"role": "user", "content": "So I"}]))
+    assert "Answer … if I am not done." in request.content.decode()

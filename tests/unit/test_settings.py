@@ -1,14 +1,20 @@
 """Settings: read once, each with its source, nothing unknown let in, no secret let out."""
 
 import json
+import os
 import ssl
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
 from frameledger_services import access
+from frameledger_services.cli import application
+from frameledger_services.embedded.directory import claimed
 from frameledger_services.settings import (
     SECRETS,
+    SETTINGS_FILE,
     Settings,
     SettingsError,
     load,
@@ -26,7 +32,8 @@ SASL = {
 }
 
 
-def test_what_nobody_set_is_a_default_and_says_so():
+def test_what_nobody_set_is_a_default_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     loaded = load({}, look_for_running=False)
     assert loaded.settings == Settings()
     assert set(loaded.sources.values()) == {"default"}
@@ -124,6 +131,136 @@ def test_a_running_up_fills_in_what_nobody_set_and_nothing_else(tmp_path):
     assert loaded.settings.database_url.get_secret_value() == "dbname=mine"
     assert loaded.sources["database_url"] == "environment"
     assert load(environment, look_for_running=False).settings.kafka_bootstrap_servers is None
+
+
+def beside(tmp_path, *lines):
+    """The environment of a data directory with these lines in its settings file, and that file."""
+    file = tmp_path / SETTINGS_FILE
+    file.write_text("\n".join(lines), encoding="utf-8")
+    return {"FRAMELEDGER_DATA_DIR": str(tmp_path)}, file
+
+
+@pytest.mark.regression("journey 22")
+def test_the_file_in_the_data_directory_says_what_the_environment_does_not(tmp_path):
+    environment, file = beside(
+        tmp_path,
+        "# What every terminal shall have.",
+        "",
+        "FRAMELEDGER_INFERENCE_PROVIDER=openai",
+        "export FRAMELEDGER_INFERENCE_SYSTEM_INSTRUCTION='You are a lighthouse keeper.'  # of the chat",
+        """FRAMELEDGER_INFERENCE_EXTRA='{"user": "me"}'""",
+        "FRAMELEDGER_KAFKA_PORT=19000",
+        "FRAMELEDGER_TOPIC_PREFIX=",
+        "OPENAI_API_KEY=hush",
+    )
+    loaded = load(environment | {"FRAMELEDGER_KAFKA_PORT": "19001"})
+    assert loaded.file == file
+    assert loaded.settings.inference_provider == "openai"
+    assert loaded.settings.inference_system_instruction == "You are a lighthouse keeper."
+    assert loaded.settings.inference_extra == {"user": "me"}
+    assert loaded.settings.openai_api_key.get_secret_value() == "hush"
+    assert loaded.settings.kafka_port == 19001
+    assert loaded.sources["inference_provider"] == f"file {file}"
+    assert loaded.sources["openai_api_key"] == f"file {file}, OPENAI_API_KEY"
+    assert (loaded.sources["kafka_port"], loaded.sources["topic_prefix"]) == ("environment", "default")
+
+
+@pytest.mark.regression("journey 22")
+def test_the_settings_file_comes_before_a_running_up(tmp_path):
+    environment, file = beside(tmp_path, "FRAMELEDGER_DATABASE_URL=dbname=mine")
+    running = running_file(tmp_path)
+    running.parent.mkdir()
+    running.write_text(json.dumps({"database_url": "dbname=embedded"}), encoding="utf-8")
+    assert load(environment).sources["database_url"] == f"file {file}"
+
+
+@pytest.mark.regression("journey 22")
+@pytest.mark.parametrize(
+    "line", ["FRAMELEDGER_DATABASE_URL=dbname=a", "FRAMELEDGER_DATABASE_URL_FILE=no/such"]
+)
+def test_a_secret_of_the_environment_outranks_both_its_forms_in_the_file(line, tmp_path):
+    environment, _ = beside(tmp_path, line)
+    loaded = load(environment | {"FRAMELEDGER_DATABASE_URL": "dbname=mine"})
+    assert loaded.settings.database_url.get_secret_value() == "dbname=mine"
+
+
+@pytest.mark.regression("journey 22")
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("FRAMELEDGER_KAFKA_PROT=1", "{at}FRAMELEDGER_KAFKA_PROT is no setting (file {file}). Did you mean"),
+        ("KAFKA_PORT=1", "{file}, line 1: KAFKA_PORT is no setting. Did you mean FRAMELEDGER_KAFKA_PORT?"),
+        ("FRAMELEDGER_KAFKA_PORT=hush", "{at}FRAMELEDGER_KAFKA_PORT (file {file}): Input should be"),
+        ("FRAMELEDGER_DATABASE_PASSWORD=hush hush", "{file}, line 1: it is no NAME=value"),
+        ("FRAMELEDGER_DATABASE_PASSWORD='hush", "{file}, line 1: it is no NAME=value"),
+        ("hush", "{file}, line 1: it is no NAME=value"),
+        (
+            "FRAMELEDGER_DATA_DIR=elsewhere",
+            "{file}, line 1: FRAMELEDGER_DATA_DIR says where this file is found",
+        ),
+    ],
+)
+def test_what_is_wrong_in_the_settings_file_is_said_with_its_place_and_without_its_value(
+    line, sentence, tmp_path
+):
+    environment, file = beside(tmp_path, line)
+    (problem,) = problems(environment)
+    assert problem.startswith(sentence.format(at="", file=file))
+    assert "hush" not in problem
+
+
+@pytest.mark.regression("journey 22")
+def test_config_shows_where_a_setting_comes_from_and_what_it_is_for(tmp_path):
+    environment, file = beside(tmp_path, "FRAMELEDGER_INFERENCE_PROVIDER=scripted")
+    page = " ".join(CliRunner().invoke(application(), ["config"], env=environment).output.split())
+    assert f"Settings file: {file}" in page
+    assert "Who answers: openai, anthropic, scripted" in page
+    listed = json.loads(CliRunner().invoke(application(), ["config", "--json"], env=environment).output)
+    assert listed["FRAMELEDGER_INFERENCE_PROVIDER"]["source"] == f"file {file}"
+
+
+@pytest.mark.regression("journey 22")
+def test_the_settings_file_is_found_with_the_data_directory_above_the_working_directory(
+    tmp_path, monkeypatch
+):
+    directory = tmp_path / ".frameledger"
+    running_file(directory).parent.mkdir(parents=True)
+    _, file = beside(directory, "FRAMELEDGER_KAFKA_PORT=19000")
+    below = tmp_path / "below"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    loaded = load({})
+    assert (loaded.file, loaded.settings.kafka_port) == (file, 19000)
+
+
+@pytest.mark.regression("journey 22")
+def test_the_settings_file_of_another_user_counts_only_where_its_directory_was_named(tmp_path, monkeypatch):
+    directory = tmp_path / ".frameledger"
+    directory.mkdir()
+    environment, _ = beside(directory, "FRAMELEDGER_KAFKA_PORT=19000")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "stat", lambda path, **_: os.stat_result((0, 0, 0, 0, 4711, 0, 0, 0, 0, 0)))
+    assert load(environment).settings.kafka_port == 19000
+    (problem,) = problems({})
+    assert "belongs to another user" in problem
+
+
+@pytest.mark.regression("journey 22")
+def test_the_settings_file_is_that_of_the_data_directory_which_up_was_told(tmp_path):
+    _, file = beside(tmp_path, "FRAMELEDGER_NO_SETTING=1")
+    result = CliRunner().invoke(application(), ["up", "--data-dir", str(tmp_path)])
+    assert result.exit_code == 1
+    assert f"FRAMELEDGER_NO_SETTING is no setting (file {file})" in result.output
+
+
+@pytest.mark.regression("journey 25")
+@pytest.mark.parametrize("options", [[], ["--detach"]])
+def test_a_second_up_says_first_and_only_that_one_runs(options, tmp_path):
+    with claimed(tmp_path, least_space=0):
+        result = CliRunner().invoke(application(), ["up", "--data-dir", str(tmp_path), *options])
+    assert result.exit_code == 1
+    assert result.output.startswith(f"`frameledger up` already runs in {tmp_path}")
+    assert "No model answers" not in result.output
 
 
 def test_settings_cannot_be_changed():

@@ -16,7 +16,7 @@ WAITING = WaitingCall("ctx", 7, 3, "call", "approve", interrupted=False)
 TURN = Turn("ctx", 7, 3, 5, waits=True)
 SPEECH = Speech("ctx", 7, 3)
 HELD = Held(
-    *("effect", "ctx", 7, 3, "call", "pay", {"sum": 1}, None, 2, "dispatched"),
+    *("effect", "ctx", 7, 3, "call", "pay", {"sum": 1}, None, 2, "claim", "dispatched"),
     ours=False,
     safe=False,
     interrupted=False,
@@ -105,5 +105,5 @@ def test_a_limit_of_zero_switches_its_rule_off():
         name: 0 for name in fields if name not in ("timekeeper_every_secs", "timekeeper_call_grace_secs")
     }
     off = Limits.of(Settings(timekeeper_waiting_calls=False, timekeeper_call_grace_secs=1, **zeros))
-    assert off == Limits(None, None, None, 1, None, None, None, False, None, None, None, None, None)
+    assert off == Limits(None, None, None, 1, None, None, None, None, False, None, None, None, None, None)
     assert None not in {getattr(Limits.of(Settings()), name) for name in Limits.__slots__}

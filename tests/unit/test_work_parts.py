@@ -70,7 +70,7 @@ def test_only_the_newest_cancellations_are_remembered():
 
 
 def test_a_stronger_reason_to_stop_replaces_a_weaker_one_and_not_the_other_way_round():
-    job = Job(ClaimedRun("e", "ctx", 7, "run", 1))
+    job = Job(ClaimedRun("e", "ctx", 7, "run", 1, "claim"))
     assert not job.stop.is_set()
     for why, expected in [
         ("over", "over"),

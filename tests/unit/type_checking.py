@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.bounds import PROGRAM
+
 ROOT = Path(__file__).resolve().parents[2]
 
 CONFIG = f"""
@@ -38,7 +40,7 @@ def errors_in(folder: Path) -> dict[str, list[str]]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PROGRAM,
         check=False,
     )
     assert run.returncode in (0, 1), run.stderr or run.stdout

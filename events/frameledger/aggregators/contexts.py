@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from frameledger.aggregators.half import Half, Held, known_frame, side_of
-from frameledger.context import LLMContext
+from typing import cast
+
+from frameledger.aggregators.half import Half, Role, known_frame, side_of
+from frameledger.aggregators.sharing import held_by
+from frameledger.context import HasWire, LLMContext
 from frameledger.evolve.changes import Message
 from frameledger.frames import ContextSnapshot, Frame, KnownFrame, LLMContextFrame, TextFrame
 
 
 class LLMContextAggregator(Half):
-    """One side of a conversation that goes on from `context`, which is not changed.
+    """One side of a conversation that goes on from `context`, which is not changed; both sides, without a `role`.
 
     Gives the new context as `LLMContextFrame`, with `run_llm` true where a run is asked for. The user's side follows
     the rules of words and turns, the assistant's those of responses, thoughts and calls; both take interruptions and
     what clients say about the context. Frames of the other side pass by.
+
+    A user's half and an assistant's half that are made on the same object hold one conversation, as they would if
+    they changed that object; a frame that both are handed counts once if it has an id. A further half of a role begins
+    another. Where two of them wait for their other half, to make one is a ValueError, and so is a role other than
+    "user" and "assistant".
     """
 
-    def __init__(self, context: LLMContext, *, role: str, expect_stripped_words: bool = True) -> None:
-        super().__init__(Held(context), role)
+    def __init__(
+        self, context: HasWire, *, role: str | None = None, expect_stripped_words: bool = True
+    ) -> None:
+        super().__init__(held_by(role, context, context), cast(Role | None, role))
         self._words_bring_spaces = not expect_stripped_words
 
     @property
@@ -31,7 +41,7 @@ class LLMContextAggregator(Half):
 
     def _understood(self, frame: object) -> KnownFrame | None:
         known = known_frame(frame)
-        if known is None or side_of(known) not in (None, self._role):
+        if known is None or (self._role is not None and side_of(known) not in (None, self._role)):
             return None
         if self._words_bring_spaces and isinstance(known, TextFrame):
             return known.model_copy(update={"includes_inter_frame_spaces": True})
@@ -41,14 +51,14 @@ class LLMContextAggregator(Half):
 class LLMAssistantContextAggregator(LLMContextAggregator):
     """The assistant's side: all rules of responses, thoughts and calls."""
 
-    def __init__(self, context: LLMContext, *, expect_stripped_words: bool = True) -> None:
+    def __init__(self, context: HasWire, *, expect_stripped_words: bool = True) -> None:
         super().__init__(context, role="assistant", expect_stripped_words=expect_stripped_words)
 
 
 class LLMUserContextAggregator(LLMContextAggregator):
     """The user's side: all rules of words and turns."""
 
-    def __init__(self, context: LLMContext, *, expect_stripped_words: bool = True) -> None:
+    def __init__(self, context: HasWire, *, expect_stripped_words: bool = True) -> None:
         super().__init__(context, role="user", expect_stripped_words=expect_stripped_words)
 
 
@@ -59,10 +69,10 @@ class LLMContextAggregatorPair:
     it has an id, and twice if it concerns both and has none.
     """
 
-    def __init__(self, context: LLMContext, *, expect_stripped_words: bool = True) -> None:
-        self._user = LLMUserContextAggregator(context, expect_stripped_words=expect_stripped_words)
-        self._assistant = LLMAssistantContextAggregator(context, expect_stripped_words=expect_stripped_words)
-        self._assistant._held = self._user._held
+    def __init__(self, context: HasWire, *, expect_stripped_words: bool = True) -> None:
+        own = LLMContext.from_wire(context)  # an object that no other half is made on
+        self._user = LLMUserContextAggregator(own, expect_stripped_words=expect_stripped_words)
+        self._assistant = LLMAssistantContextAggregator(own, expect_stripped_words=expect_stripped_words)
 
     def user(self) -> LLMUserContextAggregator:
         """The half for what the user says."""
@@ -82,8 +92,8 @@ class LLMContextAggregatorPair:
         """The messages of the context by now, for reading only."""
         return self._user.messages
 
-    def process_frame(self, frame: object) -> tuple[Frame, ...]:
-        """What the frame gives rise to, at the half that it concerns."""
+    def process_frame(self, frame: object, direction: object = None) -> tuple[Frame, ...]:
+        """What the frame gives rise to, at the half that it concerns. `direction` is passed over."""
         known = known_frame(frame)
         half = self._user if known is not None and side_of(known) == "user" else self._assistant
         return half.process_frame(frame)

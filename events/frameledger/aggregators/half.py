@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Literal, cast
 
-from frameledger.context import LLMContext
+from frameledger.context import HasWire
 from frameledger.evolve.changes import Message, MessageAppended, MessageReplaced, RunRequested
 from frameledger.evolve.state import Terms
 from frameledger.evolve.text import trimmed
@@ -33,13 +33,11 @@ Role = Literal["user", "assistant"]
 
 
 class Half(ABC):
-    """Collects what one role says. A role other than "user" and "assistant" is a ValueError."""
+    """Collects what one role says, or both without one. A role beside "user" and "assistant" is a ValueError."""
 
-    def __init__(self, held: Held, role: str) -> None:
-        if role not in ("user", "assistant"):
-            raise ValueError(f"role: an aggregator collects for 'user' or 'assistant', not for {role!r}")
+    def __init__(self, held: Held, role: Role | None) -> None:
         self._held = held
-        self._role = cast(Role, role)
+        self._role = role
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -51,10 +49,11 @@ class Half(ABC):
         """The text being collected, trimmed; when nothing is, what was collected last, or ""."""
         return self._held.aggregation(self._role)
 
-    def process_frame(self, frame: object) -> tuple[Frame, ...]:
+    def process_frame(self, frame: object, direction: object = None) -> tuple[Frame, ...]:
         """What the frame gives rise to: one frame if it completed words or asked for a run, else nothing.
 
-        What is no concern of this half passes by. A frame whose id came before changes nothing.
+        What is no concern of this half passes by. A frame whose id came before changes nothing. There is one
+        direction: the argument is taken for the sake of programs that give it, and passed over.
         """
         known = self._understood(frame)
         return self._output() if known is not None and self._held.take(known) else ()
@@ -71,13 +70,13 @@ class Half(ABC):
 class Held:
     """A conversation in memory, what its last frame asked and said, and what each side said last."""
 
-    def __init__(self, context: LLMContext) -> None:
+    def __init__(self, context: HasWire) -> None:
         wire = context.to_wire()
         terms = Terms(tuple(wire["tools"]), wire["tool_choice"], wire["settings"])
         self.folding = Folding(Conversation.starting(ContextId("in memory"), terms, wire["messages"]))
         self.asked = False
         self.said = ""
-        self._collected: dict[Role, str] = {"user": "", "assistant": ""}
+        self._collected: dict[Role | None, str] = {"user": "", "assistant": "", None: ""}
 
     def take(self, frame: KnownFrame) -> bool:
         """Fold the frame; true if it completed words or asked for a run."""
@@ -90,24 +89,23 @@ class Held:
                 if isinstance(change, MessageAppended | MessageReplaced):
                     self._collect(change.message)
         if self.folding.state.turn is not None:
-            self._collected["user"] = ""
+            self._collected |= {"user": "", None: ""}
         if self.folding.state.speech.response is not None:
-            self._collected["assistant"] = ""
+            self._collected |= {"assistant": "", None: ""}
         return self.asked or bool(self.said)
 
-    def aggregation(self, role: Role) -> str:
-        """What this role is saying, or said last."""
+    def aggregation(self, role: Role | None) -> str:
+        """What this role is saying, or said last; without a role, whoever speaks, the user first."""
         state = self.folding.state
-        if role == "user":
-            text = state.turn.words if state.turn else None
-        else:
-            text = state.speech.response.text if state.speech.response else None
-        return trimmed(text) or self._collected[role]
+        hears = trimmed(state.turn.words) if state.turn and role != "assistant" else ""
+        speaks = trimmed(state.speech.response.text) if state.speech.response and role != "user" else ""
+        return hears or speaks or self._collected[role]
 
     def _collect(self, message: Message) -> None:
         role, text = message.get("role"), message.get("content")
-        if role in self._collected and isinstance(text, str):
-            self._collected[cast(Role, role)] = self.said = text
+        if role in ("user", "assistant") and isinstance(text, str):
+            self._collected |= {role: text, None: text}
+            self.said = text
 
 
 def known_frame(frame: object) -> KnownFrame | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from frameledger.aggregators.half import Half, Held, known_frame, side_of
+from frameledger.aggregators.half import Half, Role, known_frame, side_of
+from frameledger.aggregators.sharing import held_by
 from frameledger.context import LLMContext
 from frameledger.frames import (
     Frame,
@@ -31,7 +32,9 @@ class LLMResponseAggregator(Half):
     transcriptions, or a response and its text. An accumulator has a `text`. With `handle_interruptions` false an
     interruption passes by. With `expect_stripped_words` false all words bring their own spaces.
 
-    `messages` are the first messages; they are copied. A role other than "user" and "assistant" is a ValueError.
+    `messages` are the first messages; they are copied. A user's half and an assistant's half that are made on the same
+    list hold one conversation; a further half of a role begins another, and where two of them wait for their other
+    half, to make one is a ValueError. So is a role other than "user" and "assistant".
     """
 
     def __init__(
@@ -46,7 +49,9 @@ class LLMResponseAggregator(Half):
         handle_interruptions: bool = False,
         expect_stripped_words: bool = True,
     ) -> None:
-        super().__init__(Held(LLMContext(messages)), role)
+        # A tuple is no place where two would meet: the empty one is the same object for all.
+        made_on = messages if isinstance(messages, list) else object()
+        super().__init__(held_by(role, LLMContext(messages), made_on), cast(Role, role))
         self._handles_interruptions = handle_interruptions
         self._words_bring_spaces = not expect_stripped_words
         # A transcription is a text frame too, but none of an answer.

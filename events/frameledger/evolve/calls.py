@@ -17,7 +17,7 @@ from frameledger.evolve.changes import (
     CallWaiting,
 )
 from frameledger.evolve.draft import Draft
-from frameledger.evolve.fence import refusal
+from frameledger.evolve.fence import is_anothers, refusal
 from frameledger.evolve.outcome import Reason
 from frameledger.evolve.state import Announced, Call, Running
 from frameledger.frames import (
@@ -180,6 +180,7 @@ def _start(draft: Draft, call: Call, frame: FunctionCallInProgressFrame) -> None
         frame.worker,
         frame.safe_to_retry,
         frame.waiting is not None,
+        claim=frame.claim,
     )
     open_calls.put(draft, replace(call, stage="running", running=running))
     draft.changes.append(_started_change(call, frame, running))
@@ -192,31 +193,39 @@ def _started_again(
     draft: Draft, call: Call, running: Running, frame: FunctionCallInProgressFrame
 ) -> Reason | None:
     """A start of a running call is the same call: its worker may say that it waits, and a call that is safe to retry
-    may be taken over by a later attempt, which fences the one before (RA5.start)."""
+    may be taken over by a later attempt, or by another claim of the same one, which fences the one before
+    (RA5.start)."""
     if (
         frame.waiting is not None
         and frame.call_attempt == running.call_attempt
         and frame.worker == running.worker
+        and not is_anothers(frame.claim, running.claim)
     ):
         open_calls.put(draft, replace(call, running=replace(running, waiting=True)))
         _note_waiting(draft, call, frame)
         return None
-    if (
-        running.safe_to_retry
-        and frame.call_attempt is not None
-        and frame.call_attempt > (running.call_attempt or 0)
-    ):
+    if running.safe_to_retry and _is_next(running, frame):
+        assert frame.call_attempt is not None
         taken_over = replace(
             running,
             call_attempt=Attempt(frame.call_attempt),
             worker=frame.worker,
             waiting=frame.waiting is not None,
+            claim=frame.claim,
         )
         open_calls.put(draft, replace(call, running=taken_over))
         draft.changes.append(_started_change(call, frame, taken_over, again=True))
         _note_waiting(draft, call, frame)
         return None
     return "call_started"
+
+
+def _is_next(running: Running, frame: FunctionCallInProgressFrame) -> bool:
+    if frame.call_attempt is None:
+        return False
+    if frame.call_attempt == running.call_attempt:
+        return running.claim is not None and is_anothers(frame.claim, running.claim)
+    return frame.call_attempt > (running.call_attempt or 0)
 
 
 def _holds_the_queue(call: Call) -> bool:
@@ -251,4 +260,5 @@ def _started_change(
         running.safe_to_retry,
         None if again else frame.timeout_secs,
         again,
+        running.claim,
     )

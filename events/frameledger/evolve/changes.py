@@ -81,6 +81,7 @@ class RunStarted:
 
     run_id: RunId
     attempt: Attempt
+    claim: str | None = None
 
 
 @value
@@ -139,6 +140,7 @@ class CallStarted:
     safe_to_retry: bool = False
     timeout_secs: float | None = None
     again: bool = False
+    claim: str | None = None
 
 
 @value

@@ -17,12 +17,15 @@ class OfARun(Protocol):
     @property
     def attempt(self) -> int | None: ...
 
+    @property
+    def claim(self) -> str | None: ...
+
 
 def refusal(draft: Draft, frame: OfARun) -> Reason | None:
     """Why this frame may not speak now, or None.
 
-    A frame that names a run is accepted only from the open run's latest attempt; one that names none is ignored while
-    a response that does is open.
+    A frame that names a run is accepted only from the open run's latest attempt, and not under another claim than that
+    attempt's start; one that names none is ignored while a response that does is open.
     """
     if frame.run_id is None:
         response = draft.speech.response
@@ -33,4 +36,12 @@ def refusal(draft: Draft, frame: OfARun) -> Reason | None:
     attempt = frame.attempt or 1
     if attempt < run.attempt:
         return "attempt_superseded"
-    return "no_open_response" if attempt > run.attempt else None
+    if attempt > run.attempt:
+        return "no_open_response"
+    return "attempt_superseded" if is_anothers(frame.claim, run.claim) else None
+
+
+def is_anothers(claim: str | None, started: str | None) -> bool:
+    """Whether a frame under this claim comes from somebody else than the start under that one, though both are of one
+    attempt: a database that lost its latest commits had given it out twice. What names no claim is nobody else's."""
+    return claim is not None and claim != started

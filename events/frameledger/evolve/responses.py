@@ -9,7 +9,7 @@ from __future__ import annotations
 from frameledger.evolve import calls, runs
 from frameledger.evolve.changes import RunStarted
 from frameledger.evolve.draft import Draft
-from frameledger.evolve.fence import OfARun, refusal
+from frameledger.evolve.fence import OfARun, is_anothers, refusal
 from frameledger.evolve.outcome import Reason
 from frameledger.evolve.state import Response, Run, Speech, Thought
 from frameledger.evolve.text import plus, trimmed
@@ -52,18 +52,27 @@ def _attempt_started(draft: Draft, frame: LLMFullResponseStartFrame) -> Reason |
     if run is None or run.run_id != frame.run_id:
         return "run_over"
     attempt = Attempt(frame.attempt or 1)
-    if attempt <= run.attempt:
+    if not _is_next(run, attempt, frame.claim):
         return "attempt_superseded"
     response = draft.speech.response
     if response is not None and response.run_id != run.run_id:
         _finish(draft, response)
     _take_back_earlier_attempts(draft, run, response)
     draft.runs = replace(
-        draft.runs, open=Run(run.run_id, run.asked_version, run.opened_version, attempt, run.adopted)
+        draft.runs,
+        open=Run(run.run_id, run.asked_version, run.opened_version, attempt, run.adopted, claim=frame.claim),
     )
-    draft.changes.append(RunStarted(run.run_id, attempt))
+    draft.changes.append(RunStarted(run.run_id, attempt, frame.claim))
     _open(draft, Response(draft.version, run.run_id, fenced=True))
     return None
+
+
+def _is_next(run: Run, attempt: Attempt, claim: str | None) -> bool:
+    """Whether a start takes the place of what the run's latest one began: a higher attempt, or the same one given out
+    once more. Of these the one that is folded last is answered by the claim that is kept, most likely."""
+    if attempt == run.attempt:
+        return run.claim is not None and is_anothers(claim, run.claim)
+    return attempt > run.attempt
 
 
 def _take_back_earlier_attempts(draft: Draft, run: Run, response: Response | None) -> None:
@@ -162,7 +171,9 @@ def failed(draft: Draft, frame: ErrorFrame) -> Reason | None:
     run = draft.runs.open
     if run is None or run.run_id != frame.run_id:
         return "run_over"
-    if frame.attempt is not None and frame.attempt < run.attempt:
+    if frame.attempt is not None and (
+        frame.attempt < run.attempt or (frame.attempt == run.attempt and is_anothers(frame.claim, run.claim))
+    ):
         return "attempt_superseded"
     _break_off(draft, run.run_id)
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from frameledger.evolve import call_messages, groups, open_calls, runs
 from frameledger.evolve.changes import CallEnd, CallKey, CallProgressed, CallResolved
 from frameledger.evolve.draft import Draft
+from frameledger.evolve.fence import is_anothers
 from frameledger.evolve.outcome import Reason
 from frameledger.evolve.state import Ambiguous, Call, Running
 from frameledger.frames import FunctionCallCancelFrame, FunctionCallResultFrame
@@ -56,7 +57,7 @@ def cancel(draft: Draft, frame: FunctionCallCancelFrame) -> Reason | None:
             groups.released(draft, call)
         return None
     running = call.running
-    if _is_superseded(running, frame.call_attempt):
+    if _is_superseded(running, frame):
         return "attempt_superseded"
     settle_cancelled(draft, call, running)
     if running.synchronous and running.era != draft.place.era:
@@ -134,7 +135,7 @@ def _running(draft: Draft, frame: FunctionCallResultFrame) -> tuple[Call, Runnin
         return call
     if call.running is None:
         return open_calls.no_such_call(draft, call.tool_call_id)
-    if _is_superseded(call.running, frame.call_attempt):
+    if _is_superseded(call.running, frame):
         return "attempt_superseded"
     return call, call.running
 
@@ -154,5 +155,8 @@ def _over(draft: Draft, tool_call_id: ToolCallId, opened_version: int | None) ->
     return "target_over" if opened_version is not None else open_calls.no_such_call(draft, tool_call_id)
 
 
-def _is_superseded(running: Running, call_attempt: int | None) -> bool:
-    return call_attempt is not None and call_attempt < (running.call_attempt or 0)
+def _is_superseded(running: Running, frame: FunctionCallResultFrame | FunctionCallCancelFrame) -> bool:
+    """Whether it comes from an attempt that another one has fenced, or speaks for a start that does not count."""
+    if frame.call_attempt is not None and frame.call_attempt < (running.call_attempt or 0):
+        return True
+    return is_anothers(frame.claim, running.claim)

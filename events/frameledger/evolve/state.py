@@ -121,6 +121,7 @@ class Running:
     safe_to_retry: bool = False
     waiting: bool = False
     interrupted: bool = False
+    claim: str | None = None
 
 
 @value
@@ -183,7 +184,7 @@ class Calls:
 @value
 class Run:
     """The open run. `attempt` is 0 until a start frame that names the run was folded; `positions` are the messages
-    that its attempts appended in this era, which the next attempt takes back."""
+    that its attempts appended in this era, which the next attempt takes back; `claim` is that of the latest start."""
 
     run_id: RunId
     asked_version: Version
@@ -191,6 +192,7 @@ class Run:
     attempt: Attempt = Attempt(0)
     adopted: bool = False
     positions: tuple[Position, ...] = ()
+    claim: str | None = None
 
     @property
     def untouched(self) -> bool:

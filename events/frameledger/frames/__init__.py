@@ -2,12 +2,13 @@
 
 `KnownFrame` is the union of all frames of this release and `FRAME_TYPES` finds a class by its type. A frame
 that this release cannot read is an `UnknownFrame`. Old names of frames warn and stand for their
-replacement.
+replacement, by `isinstance` too.
 """
 
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from frameledger.frames import old_names
 from frameledger.frames.base import (
     ControlFrame,
     DataFrame,
@@ -142,17 +143,9 @@ __all__ = [
 ]
 
 
-def _messages_frame(**fields: Any) -> LLMMessagesUpdateFrame:
-    return LLMMessagesUpdateFrame(**{**fields, "run_llm": True})
-
-
-def _openai_context_frame(**fields: Any) -> LLMContextFrame:
-    return LLMContextFrame(**{**fields, "run_llm": True})
-
-
 _OLD_NAMES = {
-    "LLMMessagesFrame": (_messages_frame, "LLMMessagesUpdateFrame with run_llm=True"),
-    "OpenAILLMContextFrame": (_openai_context_frame, "LLMContextFrame with run_llm=True"),
+    "LLMMessagesFrame": (old_names.LLMMessagesFrame, "LLMMessagesUpdateFrame with run_llm=True"),
+    "OpenAILLMContextFrame": (old_names.OpenAILLMContextFrame, "LLMContextFrame with run_llm=True"),
     "OpenAILLMContextAssistantTimestampFrame": (
         LLMContextAssistantTimestampFrame,
         "LLMContextAssistantTimestampFrame",

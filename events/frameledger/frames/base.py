@@ -4,17 +4,20 @@ The names of frames and of their fields are stored on the log for ever. A class 
 change.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     StringConstraints,
     ValidationInfo,
     WithJsonSchema,
 )
+from pydantic_core import CoreSchema, core_schema
 
 INT64_MAX = 2**63 - 1
 
@@ -26,14 +29,47 @@ Id = Annotated[
 """Text of 1 to 255 characters without NUL. That it has at most 255 *bytes*, and no NUL, is checked where bytes are
 decoded: a pattern here would cost every frame a tenth of its decoding."""
 
+ClaimToken = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+"""Drawn by chance with the claim of a piece of work. Workers set it, nobody else has a reason to."""
+
 AttemptNumber = Annotated[int, Field(ge=1, le=2**31 - 1)]
 VersionNumber = Annotated[int, Field(ge=0, le=INT64_MAX)]
 TokenCount = Annotated[int, Field(ge=0, le=INT64_MAX)]
 
+
+def wire_form(value: Any) -> Any:
+    """The JSON value of an object that offers one by `to_wire()`; anything else as it is."""
+    to_wire = getattr(value, "to_wire", None)
+    if callable(to_wire) and not isinstance(value, Mapping):
+        return to_wire()
+    return value
+
+
+def wire_items(value: Any) -> Any:
+    """`wire_form` of a value and of each item in it: a `ToolsSchema`, or messages and specific ones among them."""
+    value = wire_form(value)
+    if isinstance(value, Mapping | str | bytes) or not isinstance(value, Iterable):
+        return value
+    return tuple(wire_form(item) for item in value)
+
+
+@dataclass(frozen=True)
+class FromPython:
+    """Annotates a field with what happens first to a Python object. JSON is validated as if this were not there,
+    and as fast."""
+
+    first: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        plain = handler(source)
+        python = core_schema.no_info_before_validator_function(self.first, plain)
+        return core_schema.json_or_python_schema(json_schema=plain, python_schema=python)
+
+
 # Strict mode refuses a list where a tuple is meant and a Mapping where a dict is. Programs write lists.
 JsonObject = Annotated[dict[str, Any], Field(strict=False)]
 # The first wrong item says enough: millions of them would make as many errors.
-JsonObjects = Annotated[tuple[JsonObject, ...], Field(strict=False, fail_fast=True)]
+JsonObjects = Annotated[tuple[JsonObject, ...], Field(strict=False, fail_fast=True), FromPython(wire_items)]
 
 
 class Value(BaseModel):
@@ -118,6 +154,10 @@ class OfRun(Frame):
     attempt: AttemptNumber | None = None
     """The attempt of that run, 1 when absent. Only frames of the latest attempt count."""
 
+    claim: ClaimToken | None = None
+    """The claim under which a worker speaks: tells two workers apart that were given the same attempt by a
+    database that had lost its latest commits. Without one, the attempt alone counts."""
+
 
 FROM_THE_WIRE = "from the wire"
 """The validation context of JSON that was parsed elsewhere and arrives as Python objects."""
@@ -126,11 +166,3 @@ FROM_THE_WIRE = "from the wire"
 def in_memory_only(value: Any, info: ValidationInfo) -> Any:
     """For fields that hold Python objects: whatever JSON has under that name is read as absent."""
     return None if info.mode == "json" or info.context == FROM_THE_WIRE else value
-
-
-def wire_form(value: Any) -> Any:
-    """The mapping of an object that offers one by `to_wire()`; anything else as it is."""
-    to_wire = getattr(value, "to_wire", None)
-    if callable(to_wire) and not isinstance(value, Mapping):
-        return to_wire()
-    return value

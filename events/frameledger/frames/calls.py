@@ -8,6 +8,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from frameledger.frames.base import (
     AttemptNumber,
+    ClaimToken,
     ControlFrame,
     DataFrame,
     Id,
@@ -94,7 +95,8 @@ class FunctionCallInProgressFrame(ControlFrame, UninterruptibleFrame):
     call waits for a person.
     Effect: appends the assistant message with the call and, in the same step, its tool message. A later
     start of the same call is ignored, unless the first one said `safe_to_retry` and this is a higher
-    attempt; one with `waiting` changes no message and lets the next call of a sequence start.
+    attempt, or the same one under another claim; one with `waiting` changes no message and lets the next
+    call of a sequence start.
     """
 
     type: Literal["FunctionCallInProgressFrame"] = "FunctionCallInProgressFrame"
@@ -125,6 +127,9 @@ class FunctionCallInProgressFrame(ControlFrame, UninterruptibleFrame):
     call_attempt: AttemptNumber | None = None
     """The attempt of the call, given out with its claim. Without one, the call need not have been
     announced."""
+
+    claim: ClaimToken | None = None
+    """The claim under which the worker starts the call."""
 
     safe_to_retry: bool = False
     """True if another worker may run the handler again."""
@@ -187,6 +192,9 @@ class FunctionCallResultFrame(DataFrame, UninterruptibleFrame):
     call_attempt: AttemptNumber | None = None
     """The attempt of the call that this comes from. Without one it counts for the latest."""
 
+    claim: ClaimToken | None = None
+    """The claim under which the worker speaks. Without one, the attempt alone counts."""
+
     settled_as: Literal["done", "failed", "ambiguous", "resolved"] | None = None
     """How the call ended; null is `done`. `failed`: the function did not do what was asked, and the result
     says so. `ambiguous`: it began, and nobody knows whether it happened. `resolved`: a person's word about a
@@ -221,6 +229,9 @@ class FunctionCallCancelFrame(SystemFrame):
 
     call_attempt: AttemptNumber | None = None
     """The attempt of the call that this comes from. Without one it counts for the latest."""
+
+    claim: ClaimToken | None = None
+    """The claim under which the worker speaks. Without one, the attempt alone counts."""
 
     opened_version: VersionNumber | None = None
     """The version that opened the call which this shall settle. Ignored once that call is over."""

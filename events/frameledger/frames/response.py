@@ -88,7 +88,7 @@ class LLMFullResponseEndFrame(ControlFrame, OfRun):
     """Why the model stopped."""
 
     usage: Usage | None = None
-    """What the inference used."""
+    """What the inference used; with the finish reason `error`, what is known of that."""
 
 
 class TextFrame(DataFrame, OfRun):
@@ -131,6 +131,9 @@ class LLMTextFrame(TextFrame):
 
     includes_inter_frame_spaces: bool = True
     """True because tokens bring their own spaces; no rule reads it, the frame's type says the same."""
+
+    usage: Usage | None = None
+    """What the inference has used so far, where the provider says it before the end. It counts if no end comes."""
 
 
 class VisionFullResponseStartFrame(LLMFullResponseStartFrame):
@@ -230,7 +233,7 @@ class LLMContextAssistantTimestampFrame(DataFrame, OfRun):
 
     Says: the time of the assistant's message.
     Published by: whoever answers and keeps a time of its own.
-    Effect: stored and shown in the transcript; changes no message.
+    Effect: stored with the other frames; changes no message. The times that are shown are the broker's.
     """
 
     carries_json = False

@@ -2,62 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from frameledger_services.claims import rules
 from frameledger_services.claims.values import Connection, Finish
 
 
-async def next_attempt(connection: Connection, worker_id: str, effect_id: str, attempt: int) -> int | None:
-    """Keep work that this worker has as `attempt`, with the next one; None if it is not this worker's any more.
+async def next_attempt(
+    connection: Connection, worker_id: str, effect_id: str, token: str, attempt: int
+) -> int | None:
+    """Keep a run that this worker has as `attempt`, with the next one; None if it is not this claim's any more.
 
     If the answer is lost, asking again with the same `attempt` gives None: whoever is unsure gives the work up.
     """
     cursor = await connection.execute(
         """
-        UPDATE claims SET attempt = attempt + 1, taken_at = clock_timestamp()
-        WHERE effect_id = %s AND worker_id = %s AND attempt = %s AND finished_at IS NULL AND released_at IS NULL
+        UPDATE claims SET taken_at = clock_timestamp(), attempt = 1 + greatest(attempt, (
+            SELECT runs.attempt FROM runs WHERE runs.context_id = claims.context_id AND runs.run_id = claims.run_id
+        ))
+        WHERE effect_id = %s AND worker_id = %s AND token = %s AND attempt = %s
+            AND finished_at IS NULL AND released_at IS NULL
         RETURNING attempt
         """,
-        (effect_id, worker_id, attempt),
+        (effect_id, worker_id, token, attempt),
     )
     row = await cursor.fetchone()
     return None if row is None else int(row[0])
 
 
 async def finish(
-    connection: Connection, worker_id: str, effect_ids: Sequence[str], how: Finish = "done"
+    connection: Connection, worker_id: str, held: Mapping[str, str], how: Finish = "done"
 ) -> None:
-    """Nothing is left to do for these. Called twice it does nothing; what another worker has by now is left alone."""
+    """Nothing is left to do for these, each effect with the token of its claim. Called twice it does nothing; what is
+    under another claim by now is left alone."""
     await connection.execute(
         """
         UPDATE claims SET finished_at = clock_timestamp(), finish = %s
-        WHERE effect_id = ANY (%s) AND worker_id = %s AND finished_at IS NULL
+        FROM unnest(%s::text[], %s::text[]) AS held (effect_id, token)
+        WHERE claims.effect_id = held.effect_id AND claims.token = held.token AND worker_id = %s
+            AND finished_at IS NULL
         """,
-        (how, list(effect_ids), worker_id),
+        (how, list(held), list(held.values()), worker_id),
     )
 
 
-async def release(connection: Connection, worker_id: str, effect_ids: Sequence[str]) -> None:
-    """Give these back: anybody may take them at once, as their next attempt."""
+async def release(
+    connection: Connection, worker_id: str, held: Mapping[str, str], *, untried: bool = False
+) -> None:
+    """Give these back, each effect with the token of its claim: anybody may take them at once, as their next attempt.
+
+    With `untried` nothing of this attempt was published, and it does not count: whoever takes them has the same number,
+    under another token.
+    """
     await connection.execute(
         """
-        UPDATE claims SET released_at = clock_timestamp()
-        WHERE effect_id = ANY (%s) AND worker_id = %s AND finished_at IS NULL AND released_at IS NULL
+        UPDATE claims SET released_at = clock_timestamp(), attempt = attempt - %s
+        FROM unnest(%s::text[], %s::text[]) AS held (effect_id, token)
+        WHERE claims.effect_id = held.effect_id AND claims.token = held.token AND worker_id = %s
+            AND finished_at IS NULL AND released_at IS NULL
         """,
-        (list(effect_ids), worker_id),
+        (int(untried), list(held), list(held.values()), worker_id),
     )
 
 
-async def release_all_but(connection: Connection, worker_id: str, held: Sequence[str]) -> int:
-    """Give back what this worker has and does not know of, because the answer to its claim was lost with the
-    connection; how many those are. `held` is all that it knows of. To be called while no claim is under way."""
+async def release_all_but(
+    connection: Connection, worker_id: str, held: Mapping[str, str], *, older_than_secs: float = 0.0
+) -> int:
+    """Give back what this worker has and does not know of, and took so long ago; how many those are.
+
+    It does not know of a claim whose answer was lost with the connection, nor of one that a database which lost its
+    latest commits shows as it was before. `held` is all that it knows of, each effect with the token of its claim.
+    To be called while no claim is under way."""
     cursor = await connection.execute(
         """
         UPDATE claims SET released_at = clock_timestamp()
-        WHERE worker_id = %s AND finished_at IS NULL AND released_at IS NULL AND effect_id <> ALL (%s)
+        WHERE worker_id = %s AND finished_at IS NULL AND released_at IS NULL
+            AND taken_at <= clock_timestamp() - %s * interval '1 second'
+            AND NOT EXISTS (
+                SELECT FROM unnest(%s::text[], %s::text[]) AS held (effect_id, token)
+                WHERE held.effect_id = claims.effect_id AND held.token = claims.token
+            )
         """,
-        (worker_id, list(held)),
+        (worker_id, older_than_secs, list(held), list(held.values())),
     )
     return cursor.rowcount
 

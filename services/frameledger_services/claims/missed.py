@@ -1,9 +1,11 @@
-"""Work that is open and that nobody claimed, a while after it was asked for.
+"""Work that is open and that nobody has, a while after it was asked for; what the dead have is `taking_over`'s.
 
 Usually an effect is claimed by the member of the group that reads it. It is not if that member does not serve it and
 another one of its group does (a new release is being rolled out), if the one who listed it died at that moment, or if
-the member has no free slot. So a worker with a free slot looks here from time to time. An effect's id follows from the
-row that it is of, so this asks for the same claim as the effect on the topic, and one of the two gets it.
+the member has no free slot. And a database that lost its latest commits may have lost the claim, or have had the work
+done twice as one attempt, which ends with a claim that is finished and work that is not. So a worker with a free slot
+looks here from time to time. An effect's id follows from the row that it is of, so this asks for the same claim as the
+effect on the topic, and one of the two gets it.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ async def missed_runs(connection: Connection, worker_id: str, limit: int) -> lis
 
 
 async def missed_calls(connection: Connection, worker_id: str, limit: int) -> list[effects.CallFunction]:
-    """The effects of at most `limit` dispatched calls that this worker serves and that nobody claimed."""
+    """The effects of at most `limit` calls, dispatched or running, that this worker serves and that nobody claimed."""
     cursor = await connection.execute(
         _CALLS, {"worker_id": worker_id, "limit": limit, "after_secs": AFTER_SECS}
     )
@@ -64,18 +66,17 @@ _RUNS = f"""
     SELECT claimable.context_id, claimable.version, claimable.run_id
     FROM me
     CROSS JOIN LATERAL (
-        SELECT runs.context_id, runs.opened_version AS version, runs.run_id, runs.opened_at
+        SELECT runs.context_id, runs.opened_version AS version, runs.run_id, runs.opened_at, runs.attempt, runs.claim
         FROM runs
         WHERE runs.status = 'open'
             AND runs.opened_at < clock_timestamp() - %(after_secs)s * interval '1 second'
     ) AS claimable
     {rules.LIVES}
     CROSS JOIN LATERAL (SELECT {rules.MODEL} AS name) AS model
-    WHERE NOT EXISTS (
-            SELECT FROM claims
-            WHERE claims.context_id = claimable.context_id AND claims.version = claimable.version
-                AND claims.run_id = claimable.run_id
-        )
+    LEFT JOIN claims AS had
+        ON had.context_id = claimable.context_id AND had.version = claimable.version
+            AND had.run_id = claimable.run_id
+    WHERE {rules.claimable_run("claimable", "had")}
         AND {rules.served("model.name")}
     ORDER BY claimable.opened_at
     LIMIT %(limit)s
@@ -89,17 +90,16 @@ _CALLS = f"""
     CROSS JOIN LATERAL (
         SELECT tool_calls.*
         FROM tool_calls
-        WHERE tool_calls.status = 'dispatched'
+        WHERE tool_calls.status IN ('dispatched', 'running') AND {rules.NOT_BEGUN_LATELY}
             AND tool_calls.dispatched_at < clock_timestamp() - %(after_secs)s * interval '1 second'
     ) AS claimable
     {rules.LIVES}
     CROSS JOIN LATERAL (SELECT {rules.FUNCTION.replace("tool_calls.", "claimable.")} AS name) AS function
-    WHERE NOT EXISTS (
-            SELECT FROM claims
-            WHERE claims.context_id = claimable.context_id AND claims.version = claimable.dispatched_version
-                AND claims.tool_call_id = claimable.tool_call_id
-        )
-        AND {rules.served("function.name")}
+    LEFT JOIN claims AS had
+        ON had.context_id = claimable.context_id AND had.version = claimable.dispatched_version
+            AND had.tool_call_id = claimable.tool_call_id
+    WHERE {rules.claimable_call("claimable", "had")}
+        AND {rules.served_call("function.name")}
     ORDER BY claimable.requested_at
     LIMIT %(limit)s
 """

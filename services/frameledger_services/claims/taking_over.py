@@ -21,12 +21,12 @@ async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> 
     """
     cursor = await connection.execute(_TAKE_RUNS, {"worker_id": worker_id, "limit": limit})
     found = []
-    for is_alive, effect_id, context_id, version, run_id, attempt in await cursor.fetchall():
+    for is_alive, effect_id, context_id, version, run_id, attempt, token in await cursor.fetchall():
         if not is_alive:
             raise rules.dead(worker_id)
         if effect_id is not None:
             found.append(
-                ClaimedRun(effect_id, ContextId(context_id), Version(version), RunId(run_id), attempt)
+                ClaimedRun(effect_id, ContextId(context_id), Version(version), RunId(run_id), attempt, token)
             )
     return sorted(found, key=lambda run: (run.context_id, run.version))
 
@@ -43,7 +43,7 @@ async def take_over_calls(connection: Connection, worker_id: str, limit: int) ->
         if not is_alive:
             raise rules.dead(worker_id)
         if row[0] is not None:
-            found.append(rules.claimed_call(tuple(row[:6]), row[6], tuple(row[7:])))
+            found.append(rules.claimed_call(tuple(row[:6]), row[6], row[7], tuple(row[8:])))
     return sorted(found, key=lambda call: (call.context_id, call.requested_version, call.ordinal))
 
 
@@ -97,15 +97,16 @@ _CLAIMABLE = """
 
 _TAKE = """
     UPDATE claims
-    SET worker_id = mine.new_worker_id, service = mine.new_service, attempt = claims.attempt + 1,
-        taken_at = clock_timestamp(), released_at = NULL
+    SET worker_id = mine.new_worker_id, service = mine.new_service, token = DEFAULT,
+        attempt = greatest(claims.attempt, mine.started_attempt) + 1, taken_at = clock_timestamp(), released_at = NULL
     FROM mine
     WHERE claims.effect_id = mine.effect_id
 """
 
 _TAKE_RUNS = f"""
     WITH RECURSIVE {rules.ME}, {_FREE}, mine AS (
-        SELECT claimable.effect_id, me.worker_id AS new_worker_id, me.service AS new_service
+        SELECT claimable.effect_id, me.worker_id AS new_worker_id, me.service AS new_service,
+            runs.attempt AS started_attempt
         {_CLAIMABLE} AND claimable.kind = 'run'
         {rules.LIVES}
         {rules.OPEN_RUN}
@@ -116,27 +117,28 @@ _TAKE_RUNS = f"""
         FOR UPDATE OF claimable SKIP LOCKED
     ), taken AS (
         {_TAKE}
-        RETURNING claims.effect_id, claims.context_id, claims.version, claims.run_id, claims.attempt
+        RETURNING claims.effect_id, claims.context_id, claims.version, claims.run_id, claims.attempt, claims.token
     )
     SELECT EXISTS (SELECT FROM me), taken.* FROM (VALUES (true)) AS always LEFT JOIN taken ON true
 """
 
 _TAKE_CALLS = f"""
     WITH RECURSIVE {rules.ME}, {_FREE}, mine AS (
-        SELECT claimable.effect_id, me.worker_id AS new_worker_id, me.service AS new_service, {rules.CALL_COLUMNS}
+        SELECT claimable.effect_id, me.worker_id AS new_worker_id, me.service AS new_service,
+            tool_calls.attempt AS started_attempt, {rules.CALL_COLUMNS}
         {_CLAIMABLE} AND claimable.kind = 'call'
         {rules.LIVES}
         {rules.open_call("dispatched", "running")}
         CROSS JOIN LATERAL (SELECT {rules.FUNCTION} AS name) AS function
-        WHERE {rules.served("function.name")}
+        WHERE {rules.served_call("function.name")}
         ORDER BY claimable.claimed_at
         LIMIT %(limit)s
         FOR UPDATE OF claimable SKIP LOCKED
     ), taken AS (
         {_TAKE}
         RETURNING claims.effect_id, claims.context_id, claims.version, claims.requested_version, claims.ordinal,
-            claims.tool_call_id, claims.attempt, mine.function_name, mine.arguments, mine.group_id, mine.run_id,
-            mine.age_secs, mine.status, mine.safe_to_retry, mine.interrupted, mine.builtin
+            claims.tool_call_id, claims.attempt, claims.token, mine.function_name, mine.arguments, mine.group_id,
+            mine.run_id, mine.age_secs, mine.status, mine.safe_to_retry, mine.interrupted, mine.builtin
     )
     SELECT EXISTS (SELECT FROM me), taken.* FROM (VALUES (true)) AS always LEFT JOIN taken ON true
 """

@@ -52,11 +52,14 @@ class Claimed(Protocol):
     def context_id(self) -> ContextId: ...
     @property
     def version(self) -> Version: ...
+    @property
+    def claim(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRun:
-    """A run that is this worker's to answer, as `attempt`: a number that nobody else has, and nobody reads again."""
+    """A run that is this worker's to answer, as `attempt`: a number that nobody reads again. Nobody else has it, unless
+    the database lost its latest commits: then `claim` tells the two apart."""
 
     effect_id: str
     context_id: ContextId
@@ -65,6 +68,8 @@ class ClaimedRun:
 
     run_id: RunId
     attempt: int
+    claim: str
+    """The claim's token, which all that is said under it names: nobody else ever has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ class ClaimedCall:
     run_id: RunId | None
     call_attempt: int
     age_secs: float
-    """Seconds since its announcement was logged, by the database's clock."""
+    """Seconds since it was dispatched, by the database's clock."""
 
     status: Literal["dispatched", "running"]
     """As the ledger said when it was claimed: `running` if an earlier attempt had started."""
@@ -100,6 +105,9 @@ class ClaimedCall:
 
     builtin: bool
     """`cancel_<name>`, which whoever serves `<name>` serves."""
+
+    claim: str
+    """The claim's token, which all that is said under it names: nobody else ever has it."""
 
 
 class WorkerDeadError(Exception):
@@ -129,4 +137,4 @@ class Heartbeat:
     """Effects held whose run is closed, or whose call is settled, or is owed a cancel."""
 
     lost: frozenset[str] = frozenset()
-    """Effects held that are not this worker's any more."""
+    """Effects held that are not this worker's any more, or whose latest start is somebody else's."""

@@ -6,7 +6,7 @@ lease, by the database's clock; once it is not, it never is again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from psycopg.types.json import Json
 
@@ -54,9 +54,11 @@ async def reconnected(connection: Connection, worker_id: str) -> None:
     )
 
 
-async def heartbeat(connection: Connection, worker_id: str, held: Sequence[str]) -> Heartbeat:
-    """The worker lives, and works on these effects; which of them it is to stop."""
-    cursor = await connection.execute(_HEARTBEAT, {"worker_id": worker_id, "held": list(held)})
+async def heartbeat(connection: Connection, worker_id: str, held: Mapping[str, str]) -> Heartbeat:
+    """The worker lives, and works on these effects, each with the token of its claim; which of them it is to stop."""
+    cursor = await connection.execute(
+        _HEARTBEAT, {"worker_id": worker_id, "held": list(held), "tokens": list(held.values())}
+    )
     row = await cursor.fetchone()
     assert row is not None
     return Heartbeat(alive=row[0], over=frozenset(row[1] or ()), lost=frozenset(row[2] or ()))
@@ -84,7 +86,8 @@ async def bury(connection: Connection) -> None:
 
 
 # A call that is owed a cancel is to stop, and its worker says what became of it. One that waits for a person is not
-# over: its worker may still be about to end its job.
+# over: its worker may still be about to end its job. What somebody else started last, under the same attempt or a later
+# one, is as good as lost: given back, it is taken with the next attempt.
 _HEARTBEAT = f"""
     WITH beat AS (
         UPDATE workers SET heartbeat_at = clock_timestamp()
@@ -93,25 +96,26 @@ _HEARTBEAT = f"""
     ), held AS (
         SELECT asked.effect_id,
             coalesce(
-                claims.worker_id = %(worker_id)s AND claims.finished_at IS NULL AND claims.released_at IS NULL, false
+                claims.worker_id = %(worker_id)s AND claims.token = asked.token
+                    AND claims.finished_at IS NULL AND claims.released_at IS NULL
+                    AND (work.open AND work.started_by_another) IS NOT TRUE,
+                false
             ) AS ours,
-            CASE claims.kind
-                WHEN 'run' THEN EXISTS (
-                    SELECT FROM runs
-                    WHERE runs.context_id = claims.context_id AND runs.run_id = claims.run_id
-                        AND runs.status = 'open'
-                )
-                ELSE EXISTS (
-                    SELECT FROM tool_calls
-                    WHERE tool_calls.context_id = claims.context_id
-                        AND tool_calls.requested_version = claims.requested_version
-                        AND tool_calls.ordinal = claims.ordinal
-                        AND tool_calls.status IN ('dispatched', 'running', 'waiting')
-                        AND tool_calls.interrupted_version IS NULL
-                )
-            END AS open
-        FROM unnest(%(held)s::text[]) AS asked (effect_id)
+            coalesce(work.open, false) AS open
+        FROM unnest(%(held)s::text[], %(tokens)s::text[]) AS asked (effect_id, token)
         LEFT JOIN claims ON claims.effect_id = asked.effect_id
+        LEFT JOIN LATERAL (
+            SELECT runs.status = 'open' AS open, {rules.started_by_another("runs", "claims")} AS started_by_another
+            FROM runs
+            WHERE claims.kind = 'run' AND runs.context_id = claims.context_id AND runs.run_id = claims.run_id
+            UNION ALL
+            SELECT status IN ('dispatched', 'running', 'waiting') AND interrupted_version IS NULL,
+                {rules.started_by_another("tool_calls", "claims")}
+            FROM tool_calls
+            WHERE claims.kind = 'call' AND tool_calls.context_id = claims.context_id
+                AND tool_calls.requested_version = claims.requested_version
+                AND tool_calls.ordinal = claims.ordinal
+        ) AS work ON true
     )
     SELECT EXISTS (SELECT FROM beat),
         (SELECT array_agg(effect_id) FROM held WHERE ours AND NOT open),

@@ -1,8 +1,8 @@
 """The command line `frameledger`: one module per group of commands, put together here.
 
-A group is a module of this package with a Typer app named `commands`, which `application` adds with
-`app.add_typer`: with a name its commands stand under that name (`frameledger bench core`), without one they
-stand at the top (`frameledger fold`).
+A group is a module of this package with a Typer app named `commands`. With a name of its own the app's commands
+stand under that name (`frameledger bench core`), without one at the top (`frameledger fold`). A module is imported when
+one of its commands is called, so each has a line in `COMMANDS` with the first paragraph of its help.
 
 Exit codes, of every command: 0 done, 1 the world said no (a file that is not there, a check that failed),
 2 the command was called wrongly. A command says no with `output.refuse`, its reason on standard error.
@@ -15,29 +15,57 @@ from typing import Annotated
 
 import typer
 
-from frameledger_services.cli import (
-    bench,
-    calls,
-    chat,
-    config,
-    demo,
-    dlq,
-    doctor,
-    fold,
-    infer,
-    migrate,
-    parked,
-    publish,
-    recover,
-    request,
-    run,
-    show,
-    sql,
-    tail,
-    topics,
-    transcript,
-    up,
-)
+from frameledger_services.cli.lazily import STYLE, Lazily, group_of
+
+COMMANDS = {
+    "demo": Lazily("demo", "Have a conversation on real servers, and show in SQL what becomes of it."),
+    "chat": Lazily("chat", "Talk with the model that answers a conversation."),
+    "fold": Lazily("fold", "Show the context after the frames of a file, and what became of each frame."),
+    "bench": Lazily(
+        "bench",
+        "How fast the parts are. Every figure has a yardstick, measured in the same run, and most have a goal.",
+    ),
+    "up": Lazily("up", "Start Kafka, PostgreSQL and all services, and keep them running."),
+    "down": Lazily("up", "Stop everything that `up` started here, also what a killed `up` left behind."),
+    "status": Lazily(
+        "up",
+        "List every process with its pid, address, state and uptime, and how far each partition was read.",
+    ),
+    "run": Lazily("run", "Run one service in this process, until SIGTERM or Ctrl-C."),
+    "calls": Lazily(
+        "calls", "Function calls that go on, wait for a person, or may or may not have happened."
+    ),
+    "publish": Lazily("publish", "Publish frames of a conversation, in the order given."),
+    "show": Lazily("show", "Show a context as a model gets it: messages, tools, tool choice and settings."),
+    "tail": Lazily("tail", "Show the last frames."),
+    "request": Lazily("request", "Show the request that a run sent to its model, made again from the log."),
+    "transcript": Lazily("transcript", "Show who said what in a conversation, and when."),
+    "infer": Lazily(
+        "infer",
+        "Ask a model and print what it says. Nothing is published, and the conversation does not change.",
+    ),
+    "sql": Lazily("sql", "Open psql on the database; what follows is psql's."),
+    "topics": Lazily("topics", "List the topics, and say what is wrong with them."),
+    "migrate": Lazily(
+        "migrate", "Bring the database to the shape that this release needs; again changes nothing."
+    ),
+    "parked": Lazily(
+        "parked",
+        "List the conversations that are parked: stored on, and not folded, since a frame that could not be.",
+    ),
+    "unpark": Lazily(
+        "parked", "Fold what is parked of a conversation, in its order, once the cause is mended."
+    ),
+    "recover": Lazily("recover", "Go on with a log that changed under the tables."),
+    "dlq": Lazily(
+        "dlq", "Dead letters: records that are no frame. They changed nothing, and nothing of them is lost."
+    ),
+    "doctor": Lazily("doctor", "Look at everything, and say what is wrong, what it means and what to do."),
+    "config": Lazily(
+        "config", "Show all settings with their source, and what each is for; secrets are hidden."
+    ),
+}
+"""All commands, in the order in which they are listed."""
 
 
 def main() -> None:
@@ -50,37 +78,15 @@ def main() -> None:
 
 
 def application() -> typer.Typer:
-    """The whole command line. Each call makes a new one; nothing is read or run until it is called."""
+    """The whole command line. Each call makes a new one; nothing is imported, read or run until it is called."""
     app = typer.Typer(
+        cls=group_of(COMMANDS),
         help="An event-sourced context store for LLM conversations.",
-        rich_markup_mode="markdown",
         no_args_is_help=True,
-        add_completion=False,
-        # A traceback with local variables would print conversations.
-        pretty_exceptions_show_locals=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        **STYLE,
     )
     app.callback()(_options)
-    app.add_typer(demo.commands)
-    app.add_typer(chat.commands)
-    app.add_typer(fold.commands)
-    app.add_typer(bench.commands)
-    app.add_typer(up.commands)
-    app.add_typer(run.commands, name="run")
-    app.add_typer(calls.commands, name="calls")
-    app.add_typer(publish.commands)
-    app.add_typer(show.commands)
-    app.add_typer(tail.commands)
-    app.add_typer(request.commands)
-    app.add_typer(transcript.commands)
-    app.add_typer(infer.commands)
-    app.add_typer(sql.commands)
-    app.add_typer(topics.commands)
-    app.add_typer(migrate.commands)
-    app.add_typer(parked.commands)
-    app.add_typer(recover.commands)
-    app.add_typer(dlq.commands)
-    app.add_typer(doctor.commands)
-    app.add_typer(config.commands)
     return app
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import asdict, dataclass
+import shlex
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -12,10 +14,11 @@ from uuid import uuid4
 import typer
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
-from rich.table import Table
 
+from frameledger import derived
 from frameledger.frames import FunctionCallResultFrame
-from frameledger_services.cli import asking, context_page, failures, output
+from frameledger.ids import ContextId, ToolCallId, Version
+from frameledger_services.cli import asking, failures, frame_words, output
 from frameledger_services.client import Client
 from frameledger_services.settings import Settings
 
@@ -23,6 +26,7 @@ MOST = 1_000
 SOURCE = "frameledger/command-line"
 
 commands = typer.Typer(
+    name="calls",
     no_args_is_help=True,
     help="Function calls that go on, wait for a person, or may or may not have happened.",
 )
@@ -46,6 +50,9 @@ class ListedCall:
     waiting_for: str | None
     waiting_deadline: datetime | None
     requested_version: int
+    ordinal: int
+    idempotency_key: str = ""
+    """What its handler was given to send along to whoever must do it once."""
 
 
 @commands.command("list")
@@ -72,24 +79,30 @@ def list_calls(
     if not found:
         typer.echo("No call goes on, waits for a person, or is ambiguous.")
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("context", "call", "function", "status"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("since (UTC)", no_wrap=True)
-    table.add_column("waits for", overflow="fold")
     for one in found:
-        words = (one.context_id, one.tool_call_id, one.function_name, one.status)
-        table.add_row(
-            *(context_page.text(word) for word in words),
-            f"{one.since.astimezone(UTC):%Y-%m-%d %H:%M}",
-            context_page.text(one.waiting_for or ""),
-        )
-    console = output.console()
-    console.print(table)
-    if any(one.status == "waiting" for one in found):
-        console.print("Answer one that waits: frameledger calls answer CONTEXT CALL --result JSON")
-    if any(one.status == "ambiguous" for one in found):
-        console.print("Say what became of one: frameledger calls resolve CONTEXT CALL --result JSON")
+        for line in _shown(one):
+            # Not through rich, which would fold an id that is to be copied.
+            typer.echo(line)
+
+
+def _shown(call: ListedCall) -> Iterator[str]:
+    """A call in a few lines. Its ids stand whole, each at the end of a line, and the command that settles it is whole
+    too, but for the result."""
+    waits = f", for {frame_words.line(call.waiting_for)}" if call.waiting_for else ""
+    name = frame_words.printable(call.function_name)
+    yield f"{call.status:<10} {name}  since {call.since.astimezone(UTC):%Y-%m-%d %H:%MZ}{waits}"
+    yield f"  call             {frame_words.printable(call.tool_call_id)}"
+    yield f"  conversation     {frame_words.printable(call.context_id)}"
+    yield f"  idempotency key  {call.idempotency_key}"
+    if call.status in _SETTLE:
+        does, command = _SETTLE[call.status]
+        yield f"  {does:<16} {frame_words.settling(command, call.context_id, call.tool_call_id)}"
+
+
+_SETTLE: dict[str, tuple[str, Literal["answer", "resolve"]]] = {
+    "waiting": ("answer it", "answer"),
+    "ambiguous": ("say what became", "resolve"),
+}
 
 
 @commands.command()
@@ -131,12 +144,12 @@ def _settle(
     if outcome.outcome == "parked":
         output.refuse(
             f"It is on the log, but the context {context!r} is parked.",
-            "It counts once the cause is mended: `frameledger unpark CONTEXT`.",
+            f"It counts once the cause is mended: `frameledger unpark {shlex.quote(context)}`.",
         )
     if outcome.outcome != "applied":
         output.refuse(
             f"It came too late, and was ignored ({outcome.reason}): the call was settled meanwhile.",
-            "`frameledger transcript CONTEXT` shows by what.",
+            f"`frameledger transcript {shlex.quote(context)}` shows by what.",
         )
     if not as_json:
         typer.echo(f"The call {call} of {context} is {'answered' if status == 'waiting' else 'resolved'}.")
@@ -177,7 +190,7 @@ async def _listed(connection: AsyncConnection[Any], context: str | None) -> list
             SELECT
                 context_id, tool_call_id, function_name, status,
                 coalesce(settled_at, started_at, dispatched_at, requested_at) AS since,
-                worker, waiting_for, waiting_deadline, requested_version
+                worker, waiting_for, waiting_deadline, requested_version, ordinal
             FROM tool_calls
             WHERE (
                     status IN ('announced', 'dispatched', 'running') OR status = 'waiting'
@@ -189,7 +202,17 @@ async def _listed(connection: AsyncConnection[Any], context: str | None) -> list
             """,
             {"context": context, "most": MOST},
         )
-        return await cursor.fetchall()
+        return [replace(call, idempotency_key=_key_of(call)) for call in await cursor.fetchall()]
+
+
+def _key_of(call: ListedCall) -> str:
+    """Reckoned, since rows of an older release do not have it."""
+    return derived.idempotency_key(
+        ContextId(call.context_id),
+        Version(call.requested_version),
+        call.ordinal,
+        ToolCallId(call.tool_call_id),
+    )
 
 
 async def _found(

@@ -62,7 +62,7 @@ def chat(
 async def _chat(
     settings: Settings, context_id: str, system: str | None, model: str | None, tools: bool
 ) -> None:
-    page = chat_page.Page(output.console())
+    page = chat_page.Page(output.console(), context_id)
     events: asyncio.Queue[Event] = asyncio.Queue()
     connections = Connections(settings)
     async with AsyncExitStack() as stack:

@@ -16,6 +16,7 @@ from frameledger.frames import (
     FunctionCallInProgressFrame,
     FunctionCallResultFrame,
     FunctionCallsStartedFrame,
+    InterruptionFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
     LLMTextFrame,
@@ -26,6 +27,7 @@ from frameledger_services.cli import frame_words
 
 PROMPT = "> "
 
+CUT_SHORT = "It was cut short here."
 UNUSUAL_ENDS = {
     "length": "It was cut off: it had no more tokens.",
     "content_filter": "It was cut off: the provider let no more of it through.",
@@ -35,18 +37,23 @@ UNUSUAL_ENDS = {
 class Page:
     """A conversation on a terminal, from top to bottom."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, context_id: str) -> None:
         self.heard = ""
         """What was printed of the answer that is being given, or was given last."""
 
+        self.prompted = False
+        """Whether the prompt is the last thing that was printed."""
+
         self._console = console
+        self._context_id = context_id
         self._within_line = False
+        self._within_answer = False
 
     def prompt(self) -> None:
         """Ask for the next line."""
         self._fresh_line()
         self._console.print(Text(PROMPT, "bold cyan"), end="")
-        self._within_line = True
+        self._within_line = self.prompted = True
 
     def typed(self, line: str) -> None:
         """What came without anybody having seen it typed."""
@@ -55,12 +62,16 @@ class Page:
 
     def entered(self) -> None:
         """The terminal has shown a typed line, and its end."""
-        self._within_line = False
+        self._within_line = self.prompted = False
 
     def say(self, text: str, style: str = "dim") -> None:
         """A line of ours."""
         self._fresh_line()
         self._console.print(Text(text, style))
+
+    def copied(self, command: str) -> None:
+        """A command to be copied: on a line of its own, which the terminal alone folds."""
+        self._console.print(Text(f"  {command}", "dim"), soft_wrap=True)
 
     def show(self, frame: AnyFrame) -> None:
         """A frame of the conversation that counts."""
@@ -69,10 +80,15 @@ class Page:
                 if self.heard and (frame.attempt or 1) > 1:
                     self.say(f"Attempt {frame.attempt} begins anew:")
                 self.heard = ""
+                self._within_answer = True
                 self._fresh_line()
             case LLMTextFrame() | TextFrame(type="TextFrame"):
                 self._speak(frame.text)
+            case InterruptionFrame() if self._within_answer:
+                self._within_answer = False
+                self.say(CUT_SHORT, "yellow")
             case LLMFullResponseEndFrame(finish_reason=reason):
+                self._within_answer = False
                 self._fresh_line()
                 if reason in UNUSUAL_ENDS:
                     self.say(UNUSUAL_ENDS[reason], "yellow")
@@ -80,12 +96,13 @@ class Page:
                 for call in frame.function_calls:
                     self.say(f"  {call.function_name} {_json(call.arguments)}")
             case FunctionCallInProgressFrame(waiting=waiting) if waiting is not None:
-                self.say(
-                    f"  {frame.function_name} waits for {frame_words.line(waiting.for_)}: frameledger calls answer "
-                    f"CONTEXT {frame_words.line(frame.tool_call_id)} --result JSON"
-                )
+                self.say(f"  {frame.function_name} waits for {frame_words.line(waiting.for_)}; answer it:")
+                self.copied(frame_words.settling("answer", self._context_id, frame.tool_call_id))
             case FunctionCallResultFrame():
                 self.say(f"  {frame.function_name} = {_json(frame.result)}")
+                if frame.settled_as == "ambiguous":
+                    self.say("  Once you know what became of it:")
+                    self.copied(frame_words.settling("resolve", self._context_id, frame.tool_call_id))
             case FunctionCallCancelFrame():
                 self.say(f"  {frame.function_name} = {CANCELLED}")
             case ErrorFrame():
@@ -105,7 +122,7 @@ class Page:
     def _fresh_line(self) -> None:
         if self._within_line:
             self._console.print()
-            self._within_line = False
+        self._within_line = self.prompted = False
 
 
 def _safe(text: str) -> str:

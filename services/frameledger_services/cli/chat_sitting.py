@@ -14,6 +14,7 @@ from frameledger.frames import (
     InterruptionFrame,
     LLMFullResponseStartFrame,
     LLMTextFrame,
+    TextFrame,
     TranscriptionFrame,
     UserStartedSpeakingFrame,
     UserStoppedSpeakingFrame,
@@ -60,6 +61,10 @@ class Sitting:
     """Whether something happened since it was found out whether the answer is over."""
 
     ended: bool = False
+    cutting: bool = False
+    """Whether Ctrl-C has cut in and the interruption is not among the frames that came: what stands before it on the
+    log was said, but the interruption tells that it was not heard, so it is not printed either."""
+
     lines: deque[str] = field(default_factory=deque)
     """What was typed while an answer came."""
 
@@ -114,11 +119,16 @@ class Sitting:
 
     async def _cut_in(self) -> None:
         self.unanswered = False
+        self.cutting = True
         heard = self.page.heard.strip() or None
         await self.client.publish(self.context_id, InterruptionFrame(heard_text=heard), wait=True)
 
     def _took(self, stored: StoredFrame) -> None:
         frame = stored.frame
+        if isinstance(frame, InterruptionFrame):
+            self.cutting = False
+        if self.cutting and isinstance(frame, TextFrame):
+            return
         if stored.outcome != "applied":
             return
         if isinstance(frame, LLMFullResponseStartFrame):
@@ -136,12 +146,16 @@ class Sitting:
             self.answering,
             await self.connections.read(_goes_on, self.context_id),
         )
-        if was and not self.answering:
+        if self.answering:
+            return
+        if was:
             self.unanswered = False
             if self.lines:
                 await self._turn(self.lines.popleft())
-            elif not self.ended:
-                self._ask()
+                return
+        # Also after a line about what goes on in the background, which stands where the prompt was.
+        if not (self.ended or self.page.prompted):
+            self._ask()
 
     def _ask(self) -> None:
         if self.shown:

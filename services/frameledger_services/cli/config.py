@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from frameledger_services.cli import output
 from frameledger_services.settings import FILE, PREFIX, SECRETS, Settings, SettingsError, load, shown
@@ -19,11 +20,12 @@ commands = typer.Typer()
 def config(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
-    """Show all settings with their source; secrets are hidden.
+    """Show all settings with their source, and what each is for; secrets are hidden.
 
-    A setting is an environment variable. Secrets can also be put into a file, which the same name with _FILE names.
-    What nobody set comes from a running `frameledger up`, or is a default. A variable that begins with FRAMELEDGER_ and
-    is no setting is an error.
+    A setting is an environment variable. What is not set there is looked for in the file frameledger.env of the data
+    directory, which has a line NAME=value for each; then it comes from a running `frameledger up`, or is a default.
+    Secrets can also be put into a file each, which the same name with _FILE names. A variable that begins with
+    FRAMELEDGER_ and is no setting is an error.
 
     Example: `FRAMELEDGER_DATABASE_URL_FILE=db.txt frameledger config`
     """
@@ -45,10 +47,12 @@ def config(
         }
         typer.echo(json.dumps(listed, indent=2, ensure_ascii=False))
         return
-    table = Table(box=None, pad_edge=False)
-    table.add_column(f"{PREFIX}...", no_wrap=True)
-    table.add_column("value", overflow="fold")
-    table.add_column("source")
-    for name in fields:
-        table.add_row(name.upper(), values[name] or "-", loaded.sources[name])
-    output.console().print(table)
+    console = output.console()
+    console.print(f"Settings file: {loaded.file}{'' if loaded.file.exists() else ', which is not there'}", "")
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, field in fields.items():
+        said = Text.assemble(values[name] or "-", (f"  ({loaded.sources[name]})", "cyan"))
+        table.add_row(f"{PREFIX}{name.upper()}", said.append(f"\n{field.description}", "dim"))
+    console.print(table)

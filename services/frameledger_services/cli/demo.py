@@ -132,14 +132,12 @@ def demo(
 
 
 def _check_key(settings: Settings, provider: Provider) -> None:
-    if provider == "scripted":
-        return
-    if getattr(settings, f"{provider}_api_key") is None and getattr(settings, f"{provider}_base_url") is None:
-        variable = f"{provider.upper()}_API_KEY"
-        output.refuse(
-            f"--provider {provider} needs a key, and {variable} is not set.",
-            f"Set {variable}, or leave --provider out: then a script of ours answers.",
-        )
+    from frameledger_services.providers import plugins
+
+    try:
+        plugins.require_key(provider, settings)
+    except plugins.MissingKeyError as error:
+        output.refuse(error.problem, "Set it, or leave --provider out: then a script of ours answers.")
 
 
 def _default_model(provider: Provider) -> str:

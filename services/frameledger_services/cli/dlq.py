@@ -14,11 +14,10 @@ from typing import Annotated, Any, NoReturn
 
 import psycopg
 import typer
-from psycopg import AsyncConnection
 from rich.table import Table
 
 from frameledger.record import FIRST_GENERATION, Outgoing, Place
-from frameledger_services import access
+from frameledger_services import database
 from frameledger_services.cli import asking, context_page, failures, output, rejected_page
 from frameledger_services.client import DatabaseError
 from frameledger_services.event_log.producer import Producer, PublishError
@@ -74,10 +73,10 @@ def list_(
     for one in found:
         table.add_row(
             _where(one),
-            f"{one.recorded_at.astimezone(UTC):%m-%d %H:%M:%S}",
+            f"{one.recorded_at.astimezone(UTC):%m-%d %H:%M:%SZ}",
             context_page.text(one.context_id or "-"),
             "-" if one.value is None else str(len(one.value)),
-            "" if one.retried_at is None else f"{one.retried_at.astimezone(UTC):%m-%d %H:%M}",
+            "" if one.retried_at is None else f"{one.retried_at.astimezone(UTC):%m-%d %H:%MZ}",
             context_page.text(f"{one.code}: {one.error}"),
         )
     output.console().print(table)
@@ -157,9 +156,8 @@ class _Retried:
 
 
 async def _retry(settings: Settings, places: Sequence[Place], *, again: bool) -> _Retried:
-    address = access.database_address(settings, application_name="frameledger dlq", connect_timeout=10)
     async with (
-        await AsyncConnection.connect(address, autocommit=True) as connection,
+        await database.connect(settings, "frameledger dlq") as connection,
         Producer(settings, name="frameledger-dlq") as producer,
     ):
         await schema.check(connection)

@@ -32,10 +32,10 @@ def doctor(
 ) -> None:
     """Look at everything, and say what is wrong, what it means and what to do.
 
-    Looked at are the settings, the broker and its topics, the database and its tables, whether projectors read every
-    partition and get on, what is parked or was set aside, whether somebody takes the runs and calls that are open and
-    ends what is overdue, and how clients partition. It changes nothing. Ends with exit code 1 if anything fails; a
-    warning is no failure.
+    Looked at are the settings, the key of the provider that is to answer, the disk, the broker and its topics, the
+    database and its tables, whether projectors read every partition and get on, what is parked or was set aside,
+    whether somebody takes the runs and calls that are open and ends what is overdue, and how clients partition. It
+    changes nothing. Ends with exit code 1 if anything fails; a warning is no failure.
 
     Example: `frameledger doctor --json`
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -11,18 +11,24 @@ import psycopg
 from psycopg import AsyncConnection
 
 from frameledger.partition import partition_for
-from frameledger_services import access
-from frameledger_services.cli import doctor_work
+from frameledger_services import database, transient
+from frameledger_services.cli import (
+    doctor_embedded,
+    doctor_frames,
+    doctor_refused,
+    doctor_server,
+    doctor_work,
+)
 from frameledger_services.cli.doctor_finding import Finding
 from frameledger_services.event_log import broker, identity
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.browse import last_records
-from frameledger_services.event_log.consumer import KafkaError
 from frameledger_services.event_log.looking import looking
-from frameledger_services.event_log.topics import Found, Topics, problems, wanted
+from frameledger_services.event_log.topics import Found, Topics, problems, unwritable, wanted
 from frameledger_services.projector import partitions
+from frameledger_services.providers import plugins
 from frameledger_services.settings import Settings, SettingsError
-from frameledger_services.store import reading, recovering, schema
+from frameledger_services.store import reading, recovering, schema, server
 from frameledger_services.store.reading import Reach
 
 SAMPLE = 200
@@ -33,40 +39,47 @@ PATIENCE = 3.0
 
 OLD_OUTBOX_SECONDS = 30.0
 
-CONNECT_SECONDS = 5
-
 Connection = AsyncConnection[Any]
 
 
 async def findings(settings: Settings) -> AsyncIterator[Finding]:
     """All findings, each when it is there. What cannot be looked at, because what it lies in is not reached, is left
     out: the finding before says why."""
+    if settings.inference_provider is not None:
+        yield _model(settings.inference_provider, settings)
+    for finding in doctor_embedded.disk(settings):
+        yield finding
     topics: dict[str, Found] = {}
     try:
         topics = await _topics(settings)
     except (BrokerError, SettingsError) as error:
-        yield Finding("broker", "fail", str(error), "Start it: `frameledger up`, or set its address.")
+        remedy = doctor_embedded.start_it(settings, "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS")
+        yield Finding("broker", "fail", str(error), remedy)
     else:
         yield Finding("broker", "ok", f"Kafka answers at {settings.kafka_bootstrap_servers}.")
         for finding in _of_topics(settings, topics):
             yield finding
     frames = topics.get(Topics(settings.topic_prefix).frames)
     try:
-        address = access.database_address(
-            settings, application_name="frameledger doctor", connect_timeout=CONNECT_SECONDS
-        )
-        async with await AsyncConnection.connect(address, autocommit=True) as connection:
+        async with await database.connect(settings, "frameledger doctor") as connection:
             async for finding in _of_database(settings, connection, frames):
                 yield finding
     except (psycopg.Error, SettingsError) as error:
-        yield Finding(
-            "database",
-            "fail",
-            str(error).strip(),
-            "Start it: `frameledger up`, or set FRAMELEDGER_DATABASE_URL.",
-        )
+        remedy = doctor_embedded.start_it(settings, "FRAMELEDGER_DATABASE_URL")
+        yield Finding("database", "fail", str(error).strip(), remedy)
     if frames is not None:
         yield await _partitioners(settings, frames)
+
+
+def _model(provider: str, settings: Settings) -> Finding:
+    """Whether the provider that is to answer is there and has a key; if it is right only the provider knows."""
+    try:
+        plugins.require_key(provider, settings)
+    except plugins.MissingKeyError as error:
+        return Finding("model", "fail", error.problem, error.remedy)
+    except plugins.NoSuchProviderError as error:
+        return Finding("model", "fail", str(error), "Set FRAMELEDGER_INFERENCE_PROVIDER to one of them.")
+    return Finding("model", "ok", f"{provider} is to answer, and has what it needs here.")
 
 
 async def _topics(settings: Settings) -> dict[str, Found]:
@@ -74,18 +87,42 @@ async def _topics(settings: Settings) -> dict[str, Found]:
         return await brokers.describe([topic.name for topic in wanted(settings)], configs=True)
 
 
-def _of_topics(settings: Settings, found: Mapping[str, Found]) -> Sequence[Finding]:
+def _of_topics(settings: Settings, found: Mapping[str, Found]) -> Iterator[Finding]:
     wrong = problems(wanted(settings), found)
-    if wrong:
-        return [Finding("topics", "fail", sentence, "See `frameledger topics`.") for sentence in wrong]
-    return [Finding("topics", "ok", f"All {len(found)} topics are as they should be.")]
+    for sentence in wrong:
+        yield Finding("topics", "fail", sentence, "See `frameledger topics`.")
+    if not wrong:
+        yield Finding("topics", "ok", f"All {len(found)} topics are as they should be.")
+    for topic in found.values():
+        yield from _copies(topic)
+
+
+def _copies(topic: Found) -> Iterator[Finding]:
+    """What brokers that are away mean for a topic."""
+    stopped = {number: why for number in topic.states if (why := unwritable(topic, [number])) is not None}
+    behind = [
+        number
+        for number, state in sorted(topic.states.items())
+        if state.in_sync < state.copies and number not in stopped
+    ]
+    if stopped:
+        first = min(stopped)
+        said = f"Nothing can be published to {_partitions(sorted(stopped))} of {topic.name}: {stopped[first]}"
+        yield Finding("copies", "fail", said, "Have the brokers that are away come back.")
+    if behind:
+        said = f"Copies of {_partitions(behind)} of {topic.name} are away or behind; it can be written to."
+        yield Finding("copies", "warn", said, "Have the brokers that are away come back.")
 
 
 async def _of_database(
     settings: Settings, connection: Connection, frames: Found | None
 ) -> AsyncIterator[Finding]:
     version = connection.info.parameter_status("server_version")
-    yield Finding("database", "ok", f"PostgreSQL {version} answers at {_where(connection)}.")
+    pooled = await server.is_pooled(connection)
+    through = ", through a pooler" if pooled else ""
+    yield Finding("database", "ok", f"PostgreSQL {version} answers at {_where(connection)}{through}.")
+    for finding in await doctor_server.findings(connection):
+        yield finding
     try:
         await schema.check(connection)
     except schema.TooOldError as error:
@@ -112,15 +149,17 @@ async def _of_database(
             yield finding
     topic = Topics(settings.topic_prefix).frames
     reach = await reading.reach(connection, topic)
-    yield _owners(reach, frames)
+    yield _owners(topic, reach, frames, pooled=pooled)
     if frames is not None and reach:
         yield await _progress(settings, connection, topic, reach)
     left = await reading.left(connection)
     yield _counted("parked", "Parked conversations", left.parked, "`frameledger parked` says why.")
     yield _counted("dead letters", "Records set aside", left.rejected, "`frameledger dlq list` says why.")
     yield _outbox(left)
+    yield await doctor_frames.unknown_types(connection)
     async for finding in doctor_work.findings(connection):
         yield finding
+    yield await doctor_refused.finding(connection)
 
 
 def _where(connection: Connection) -> str:
@@ -136,16 +175,19 @@ async def _of_log(settings: Settings, connection: Connection, frames: Found) -> 
                 said = partitions.difference(frames.name, stored, await partitions.on_log(log, stored))
                 if said is not None:
                     yield Finding("same log", "fail", said, partitions.REMEDY)
-    except (BrokerError, KafkaError, TimeoutError) as error:
-        # What took too long has no words.
-        why = str(error) or f"no answer ({type(error).__name__})"
+    except transient.BROKER as error:
+        why = transient.reason(error)
         yield Finding("same log", "warn", f"The log could not be compared: {why}", "Look again.")
 
 
-def _owners(reach: Sequence[Reach], frames: Found | None) -> Finding:
+def _owners(topic: str, reach: Sequence[Reach], frames: Found | None, *, pooled: bool) -> Finding:
     remedy = "Start one: `frameledger run projector`, or everything with `frameledger up`; its log says why it ended."
     if not reach:
-        return Finding("projector", "fail", "No projector has ever read this topic.", remedy)
+        said = f"The tables know of no projector that ever read {topic}."
+        if frames is None or frames.leaderless:
+            # It may be waiting for just that.
+            said += " Brokers are away or do not know the topic, so one that runs may wait for them."
+        return Finding("projector", "fail", said, remedy)
     count = len(reach) if frames is None else frames.partitions
     orphans = [one.partition for one in reach if not one.is_owned]
     orphans += sorted(set(range(count)) - {one.partition for one in reach})
@@ -156,7 +198,15 @@ def _owners(reach: Sequence[Reach], frames: Found | None) -> Finding:
         return Finding("projector", "fail", said, remedy)
     owners = {one.owner for one in reach}
     who = "One projector reads" if len(owners) == 1 else f"{len(owners)} projectors read"
-    return Finding("projector", "ok", f"{who} all {count} partitions.")
+    if pooled:
+        return Finding(
+            "projector",
+            "warn",
+            f"{who} all {count} partitions, unless they are gone: a pooler keeps the sessions of those that ended.",
+            "The gap says whether anybody reads; connect to PostgreSQL itself to know more.",
+        )
+    known = "" if frames is not None else ", as far as the tables know: the topic could not be asked"
+    return Finding("projector", "ok", f"{who} all {count} partitions{known}.")
 
 
 async def _progress(
@@ -166,8 +216,9 @@ async def _progress(
     try:
         async with looking(settings, topic) as log:
             ends = {one.partition: (await log.offsets(one.partition))[1] for one in reach}
-    except (BrokerError, TimeoutError) as error:
-        return Finding("gap", "warn", f"The ends of the partitions are not known: {error}", "Look again.")
+    except transient.BROKER as error:
+        said = f"The ends of the partitions could not be asked for: {transient.reason(error)}"
+        return Finding("gap", "warn", said, "Look again.")
     first = _behind(reach, ends)
     now, deadline = first, asyncio.get_running_loop().time() + PATIENCE
     while now and asyncio.get_running_loop().time() < deadline:

@@ -8,7 +8,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from frameledger_services import claims
-from frameledger_services.claims import OpenWork, Untaken
+from frameledger_services.claims import Left, OpenWork, Untaken
 from frameledger_services.cli.doctor_finding import Finding
 
 Connection = AsyncConnection[Any]
@@ -26,6 +26,8 @@ async def findings(connection: Connection) -> AsyncIterator[Finding]:
         yield _of_calls(call)
     if not calls:
         yield Finding("calls", "ok", "No call waits for a function that is not there.")
+    for left in await claims.left_calls(connection):
+        yield _of_left(left)
     yield _timekeeper(await claims.open_work(connection))
 
 
@@ -53,6 +55,39 @@ def _of_calls(untaken: Untaken) -> Finding:
         f"{_waits(untaken, 'call')} for the function {untaken.name}, and no function service that lives has that.",
         "Start the one that does: `frameledger run functions --module ...`; its log says why it ended.",
     )
+
+
+def _of_left(left: Left) -> Finding:
+    one = left.count == 1
+    oldest = f"{_age(left.oldest_secs)}{'' if one else ' at most'}: {left.tool_call_id} of {left.context_id}"
+    calls = "One call" if one else f"{left.count:,} calls"
+    if left.why == "lost":
+        return Finding(
+            "calls",
+            "warn",
+            f"{calls} had begun, and the worker is gone that ran {'it' if one else 'them'}, for {oldest}.",
+            "A function service that serves it takes it over, or a timekeeper settles it: run them both.",
+        )
+    if left.why == "waiting":
+        return Finding(
+            "calls",
+            "warn",
+            f"{calls} {'waits' if one else 'wait'} for a person, for {oldest}.",
+            "`frameledger calls list` says for whom, and how to answer.",
+        )
+    return Finding(
+        "calls",
+        "warn",
+        f"{calls} {'is' if one else 'are'} ambiguous, for {oldest}. Nobody knows whether it happened.",
+        "Find out, with the idempotency key that `frameledger calls list` shows, and say so as it shows.",
+    )
+
+
+def _age(seconds: float) -> str:
+    for unit, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:,.0f} {name}"
+    return f"{seconds:,.0f} s"
 
 
 def _waits(untaken: Untaken, what: str) -> str:

@@ -15,9 +15,10 @@ from frameledger_services.client import (
     NotPublishedError,
     NotVisibleError,
 )
+from frameledger_services.database import PoolerError
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.identity import TopicChangedError
-from frameledger_services.projector.partitions import LogChangedError
+from frameledger_services.projector.changed_log import LogChangedError
 from frameledger_services.settings import Settings, SettingsError, load
 from frameledger_services.store.schema import SchemaError
 
@@ -29,6 +30,7 @@ EXPECTED = (
     NoSuchVersionError,
     NotPublishedError,
     NotVisibleError,
+    PoolerError,
     SchemaError,
     SettingsError,
     TopicChangedError,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from frameledger.frames import AnyFrame, ErrorFrame, encode_frame
 from frameledger.media import without_media
@@ -25,10 +26,21 @@ def error(frame: ErrorFrame) -> str:
     return line(lines[-1]) if lines else "an error without a word"
 
 
+def settling(command: Literal["answer", "resolve"], context_id: str, tool_call_id: str) -> str:
+    """The whole command that settles a call, to be copied; the result is left to be written."""
+    words = shlex.join(printable(one) for one in (context_id, tool_call_id))
+    return f"frameledger calls {command} {words} --result JSON"
+
+
+def printable(text: str) -> str:
+    """Text without anything that a terminal would obey, as long as it is."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def line(text: str) -> str:
     """Text as the beginning of one line, without anything that a terminal would obey."""
     one = " ".join(text[: 4 * LONGEST].split())
-    safe = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in one)
+    safe = printable(one)
     return safe if len(safe) <= LONGEST else safe[: LONGEST - 1] + "…"
 
 

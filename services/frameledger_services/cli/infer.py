@@ -14,7 +14,7 @@ from frameledger.context import LLMContext
 from frameledger_services.cli import asking, failures, moment
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.out_of_band import OutOfBand
-from frameledger_services.providers.plugins import NoSuchProviderError
+from frameledger_services.providers.plugins import MissingKeyError, NoSuchProviderError, require_key
 from frameledger_services.providers.script import ScriptError
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.store import contexts
@@ -63,8 +63,10 @@ def infer(
     if context is None and at is not None:
         raise typer.BadParameter("it needs a conversation (--context)", param_hint="--at")
     given = None if context is not None else LLMContext() if text is not None else _read(sys.stdin.read())
-    with failures.said(ProviderError, NoSuchProviderError, ScriptError):
+    with failures.said(ProviderError, NoSuchProviderError, MissingKeyError, ScriptError):
         settings = failures.settings()
+        if named := provider or settings.inference_provider:
+            require_key(named, settings)
         if given is None:
             assert context is not None
             given = asyncio.run(asking.ask(settings, _stored, context, at))

@@ -8,12 +8,11 @@ from dataclasses import asdict
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection
 from pydantic import SecretStr
 from rich.table import Table
 from rich.text import Text
 
-from frameledger_services import access
+from frameledger_services import database
 from frameledger_services.event_log.topics import Topics
 from frameledger_services.settings import Settings, read_running
 from frameledger_services.store import reading, schema
@@ -59,12 +58,9 @@ def as_json(found: Sequence[Reach] | None) -> list[dict[str, Any]] | None:
 
 
 async def _reach(settings: Settings) -> list[Reach]:
-    address = access.database_address(
-        settings, application_name="frameledger status", connect_timeout=ANSWER_SECONDS
-    )
     async with (
         asyncio.timeout(ANSWER_SECONDS + 1),
-        await AsyncConnection.connect(address, autocommit=True) as connection,
+        await database.connect(settings, "frameledger status") as connection,
     ):
         await schema.check(connection)
         return await reading.reach(connection, Topics(settings.topic_prefix).frames)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Annotated
 
 import psycopg
 import typer
 
-from frameledger_services import access, settings
+from frameledger_services import database, settings
 from frameledger_services.cli import output
-from frameledger_services.store import schema
+from frameledger_services.store import migrating, schema
 
 commands = typer.Typer()
 
@@ -25,14 +26,17 @@ def migrate(
     """Bring the database to the shape that this release needs; again changes nothing.
 
     The first time its user has to be allowed to create roles, or somebody else creates them: the message says which.
-    While it runs, services wait. Example: `FRAMELEDGER_DATABASE_URL=postgresql://me@host/mine frameledger migrate`
+    While it runs, services wait. A table that somebody else holds, a report for one, is waited for 5 seconds at a
+    time, so that nobody waits long behind it.
+
+    Example: `FRAMELEDGER_DATABASE_URL=postgresql://me@host/mine frameledger migrate`
     """
     if as_sql:
-        typer.echo(schema.script())
+        typer.echo(migrating.script())
         return
     try:
-        address = access.database_address(settings.load(os.environ).settings)
-        done = schema.migrate(address)
+        address = database.address(settings.load(os.environ).settings, "frameledger migrate")
+        done = migrating.migrate(address, partial(typer.echo, err=True))
     except settings.SettingsError as error:
         output.refuse("\n".join(error.problems), "`frameledger config` shows what is set.")
     except schema.TooNewError as error:

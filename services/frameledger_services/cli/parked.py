@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from datetime import UTC
 from typing import Annotated
 
 import psycopg
 import typer
-from psycopg import AsyncConnection, errors
+from psycopg import errors
 from rich.table import Table
 
 from frameledger.stored import StoredStateError
-from frameledger_services import access
+from frameledger_services import database
 from frameledger_services.cli import asking, context_page, failures, output
 from frameledger_services.client import DatabaseError
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import Topics
 from frameledger_services.projector.relay import sending
-from frameledger_services.projector.unpark import NotParkedError, Unparked
+from frameledger_services.projector.unpark import ContradictoryHeadError, NotParkedError, Unparked
 from frameledger_services.projector.unpark import unpark as unpark_context
 from frameledger_services.settings import Settings
 from frameledger_services.store import copying, reading, schema
@@ -56,7 +57,7 @@ def parked(
     table.add_column("parked at (UTC)", no_wrap=True)
     table.add_column("error", overflow="fold")
     for one in found:
-        at = f"{one.parked_at.astimezone(UTC):%Y-%m-%d %H:%M}"
+        at = f"{one.parked_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"
         table.add_row(
             context_page.text(one.context_id),
             str(one.since),
@@ -66,7 +67,9 @@ def parked(
         )
     console = output.console()
     console.print(table)
-    console.print("When the cause is mended: frameledger unpark CONTEXT")
+    for one in found:
+        context = shlex.quote(context_page.text(one.context_id).plain)
+        typer.echo(f"When the cause is mended: frameledger unpark {context}")
 
 
 @commands.command()
@@ -116,7 +119,7 @@ def _unparked(context: str, why: str) -> Unparked:
         return asyncio.run(_unpark(settings, context, why))
     except NotParkedError:
         output.refuse(f"The context {context!r} is not parked.", "`frameledger parked` lists those that are.")
-    except StoredStateError as error:
+    except (ContradictoryHeadError, StoredStateError) as error:
         output.refuse(str(error), "Nothing was changed.")
     except errors.LockNotAvailable:
         output.refuse(
@@ -128,14 +131,9 @@ def _unparked(context: str, why: str) -> Unparked:
 
 
 async def _unpark(settings: Settings, context: str, why: str) -> Unparked:
-    address = access.database_address(
-        settings,
-        application_name="frameledger unpark",
-        connect_timeout=10,
-        options=f"-c lock_timeout={LOCK_TIMEOUT}",
-    )
+    session = {"lock_timeout": LOCK_TIMEOUT}
     async with (
-        await AsyncConnection.connect(address, autocommit=True) as connection,
+        await database.connect(settings, "frameledger unpark", session) as connection,
         Producer(settings, name="frameledger-unpark") as producer,
     ):
         await schema.check(connection)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,11 +16,14 @@ from typing import Annotated, Any
 import typer
 
 from frameledger.frames import AnyFrame
-from frameledger.record import MAX_VALUE_BYTES, DecodeError, Place, decode
+from frameledger.record import MAX_VALUE_BYTES, DecodeError, decode
 from frameledger_services.cli import failures, output
-from frameledger_services.client import Client, completed
+from frameledger_services.client import Client, MisspelledWarning, Published, completed
 
 AT_ONCE = 1_000
+
+FEW = 20
+"""So many frames are told of one by one."""
 
 commands = typer.Typer()
 
@@ -42,7 +48,9 @@ def publish(
             show_default=False,
         ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until SQL shows them.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Until SQL shows them; print what became of them.")
+    ] = False,
     source: Annotated[
         str, typer.Option(metavar="URI", help="Who publishes them.")
     ] = "frameledger/command-line",
@@ -56,7 +64,12 @@ def publish(
     """Publish frames of a conversation, in the order given.
 
     A frame without an id gets one. If one of the arguments is no frame, nothing is published; of standard input, what
-    comes before it is. Exit code 1: not all frames are on the log (or, with --wait, in the tables).
+    comes before it is. A type or field that is not known is published; if it looks misspelled, a warning says so.
+
+    With --wait it prints what became of each frame (of many, of those that changed nothing): applied, ignored with the
+    reason, unknown if its type is not known, parked, or rejected with the reason. Exit code 1: not all frames are on
+    the log or, with --wait, frames of the conversation: they are not in the tables in time, or were rejected. What was
+    ignored or is unknown is in the tables, as it may have to be, and is no failure; --json tells programs.
 
     Example: frameledger publish ctx-1 '{"type": "LLMRunFrame"}' --wait
     """
@@ -65,7 +78,7 @@ def publish(
     if frames and "-" in frames and len(frames) > 1:
         raise typer.BadParameter("standard input cannot be mixed with other frames", param_hint="FRAME")
     given = _batches_of_standard_input() if not frames or frames == ["-"] else _batches(frames)
-    with failures.said():
+    with failures.said(), _warnings_in_our_words():
         asyncio.run(_publish(context, given, wait, source, within, as_json))
 
 
@@ -73,30 +86,70 @@ async def _publish(
     context: str, batches: Iterator[list[AnyFrame]], wait: bool, source: str, within: float, as_json: bool
 ) -> None:
     async with Client(failures.settings(), source=source) as client:
-        count, last = 0, None
+        count, outcomes = 0, Counter[str | None]()
+        last: Published | None = None
         # In a thread: standard input may have nothing for a while, and acknowledgements come meanwhile.
         while frames := await asyncio.to_thread(next, batches, None):
             try:
-                places = await client.publish(context, *frames, wait=wait, within=within)
+                published = await client.publish(context, *frames, wait=wait, within=within)
             except ValueError as error:
                 output.refuse(str(error), f"{count} frames were published before.")
-            count, last = count + len(places), places[-1]
+            count, last = count + len(published), published[-1]
+            outcomes.update(one.outcome for one in published)
             if as_json:
-                _print_json(frames, places)
-        if as_json or last is None:
-            return
-        said = f"Published {count} {'frame' if count == 1 else 'frames'} to {context}: "
-        said += f"{last.topic}, partition {last.partition}, up to offset {last.offset}."
-        if wait:
-            said += f" The context has version {await client.newest_version(context)}."
-        typer.echo(said)
+                _print_json(published, wait)
+            elif wait:
+                _print_outcomes(published)
+        if last is not None and not as_json:
+            _print_sum(context, count, last, outcomes, await client.newest_version(context) if wait else None)
+        if outcomes["rejected"]:
+            raise typer.Exit(1)
 
 
-def _print_json(frames: Sequence[AnyFrame], places: Sequence[Place]) -> None:
-    for frame, place in zip(frames, places, strict=True):
-        known = {"id": frame.id, "type": frame.type}
-        where = {"topic": place.topic, "partition": place.partition, "offset": place.offset}
-        typer.echo(json.dumps(known | where, ensure_ascii=False))
+def _print_json(published: Sequence[Published], waited: bool) -> None:
+    for one in published:
+        told: dict[str, Any] = {"id": one.frame_id, "type": one.type}
+        told |= {"topic": one.topic, "partition": one.partition, "offset": one.offset}
+        if waited:
+            told |= {
+                "version": one.version,
+                "outcome": one.outcome,
+                "reason": one.reason,
+                "repeated": one.repeated,
+            }
+        typer.echo(json.dumps(told, ensure_ascii=False))
+
+
+def _print_outcomes(published: Sequence[Published]) -> None:
+    """What became of each; of many, of those that changed nothing."""
+    told = published if len(published) <= FEW else [one for one in published if one.outcome != "applied"]
+    for one in told[:FEW]:
+        where = "" if one.version is None else f" is version {one.version}:"
+        why = "" if one.reason is None else f", {one.reason}"
+        before = " (it was published before, and counts once)" if one.repeated else ""
+        typer.echo(f"{one.type} {one.frame_id}{where} {one.outcome or 'not in the tables yet'}{why}{before}")
+    if len(told) > FEW:
+        typer.echo(f"... and {len(told) - FEW} more; --json tells of all.")
+
+
+def _print_sum(
+    context: str, count: int, last: Published, outcomes: Counter[str | None], version: int | None
+) -> None:
+    said = f"Published {count} {'frame' if count == 1 else 'frames'} to {context}: "
+    said += f"{last.topic}, partition {last.partition}, up to offset {last.offset}."
+    if version is not None:
+        became = ", ".join(f"{number} {outcome or 'not known'}" for outcome, number in outcomes.most_common())
+        said += f" Of these {became}. The context has version {version}."
+    typer.echo(said)
+
+
+@contextmanager
+def _warnings_in_our_words() -> Iterator[None]:
+    """What the client warns of comes on standard error, as a sentence."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", MisspelledWarning)
+        warnings.showwarning = lambda message, *_, **__: typer.echo(f"Warning: {message}", err=True)
+        yield
 
 
 def _batches(arguments: Sequence[str]) -> Iterator[list[AnyFrame]]:

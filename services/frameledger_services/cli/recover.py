@@ -15,7 +15,7 @@ import typer
 from psycopg import AsyncConnection
 from rich.console import Console
 
-from frameledger_services import access
+from frameledger_services import database
 from frameledger_services.cli import failures, output, recover_page
 from frameledger_services.client import DatabaseError
 from frameledger_services.event_log.producer import Producer, PublishError
@@ -35,12 +35,12 @@ def recover(
     yes: Annotated[bool, typer.Option("--yes", help="With --apply: do not ask first.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
-    """Go on with a log that changed under the tables: it lost its newest records in a power cut, records expired before
-    they were stored, or the topic was deleted and made again.
+    """Go on with a log that changed under the tables.
 
-    Without --apply it compares, says what it would do, and ends with exit code 1 if that is anything. What is stored
-    stays. With --apply the topic's next generation begins, in which each partition is read on where log and tables
-    part, and frames that the log lost are put back onto it; their copies change nothing. Projectors may run
+    It lost its newest records in a power cut, records expired before they were stored, or the topic was deleted and
+    made again. Without --apply it compares, says what it would do, and ends with exit code 1 if that is anything. What
+    is stored stays. With --apply the topic's next generation begins, in which each partition is read on where log and
+    tables part, and frames that the log lost are put back onto it; their copies change nothing. Projectors may run
     meanwhile. If it is cut short, run it again. Frames that the topic no longer takes because of their size are told,
     with exit code 1, and all others are put back.
 
@@ -92,14 +92,9 @@ def can_ask() -> bool:
 
 
 async def _with_connection(settings: Settings, function: Callable[..., Any]) -> Any:
-    address = access.database_address(
-        settings,
-        application_name="frameledger recover",
-        connect_timeout=10,
-        # Frames that are put back are read at the pace of the broker.
-        options="-c idle_in_transaction_session_timeout=0",
-    )
-    async with await AsyncConnection.connect(address, autocommit=True) as connection:
+    # Frames that are put back are read at the pace of the broker.
+    session = {"idle_in_transaction_session_timeout": "0"}
+    async with await database.connect(settings, "frameledger recover", session) as connection:
         await schema.check(connection)
         return await function(settings, connection)
 

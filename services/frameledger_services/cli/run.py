@@ -10,7 +10,9 @@ import typer
 from frameledger_services import life
 from frameledger_services.cli import failures, output
 
-commands = typer.Typer(no_args_is_help=True, help="Run one service in this process, until SIGTERM or Ctrl-C.")
+commands = typer.Typer(
+    name="run", no_args_is_help=True, help="Run one service in this process, until SIGTERM or Ctrl-C."
+)
 
 
 @commands.command()
@@ -89,7 +91,7 @@ def inference(
         "inference_service": service,
         "inference_script": script,
     }
-    with failures.said(plugins.NoSuchProviderError, ProviderError, ScriptError):
+    with failures.said(plugins.NoSuchProviderError, plugins.MissingKeyError, ProviderError, ScriptError):
         settings = failures.settings()
         settings = settings.model_copy(
             update={name: word for name, word in given.items() if word is not None}
@@ -99,6 +101,7 @@ def inference(
                 "It is not said who answers.",
                 f"Set FRAMELEDGER_INFERENCE_PROVIDER or --provider to one of: {', '.join(plugins.known())}.",
             )
+        plugins.require_key(settings.inference_provider, settings)
         answering = InferenceService(
             settings,
             plugins.create(settings.inference_provider, settings),

@@ -87,7 +87,7 @@ async def _log(settings: Settings, lines: int, follow: bool, as_json: bool) -> N
 
 def _print_frame(console: Console, frame: StoredFrame) -> None:
     outcome = frame.outcome if frame.reason is None else frame.reason
-    head = f"{frame.version:>6}  {frame.logged_at:%H:%M:%S}  {_short(frame.type):<26}  {outcome:<10}"
+    head = f"{frame.version:>6}  {frame.logged_at.astimezone(UTC):%H:%M:%SZ}  {_short(frame.type):<26}  {outcome:<10}"
     _print(console, head, frame_words.words(frame.frame), _COLOURS.get(frame.outcome, ""))
 
 
@@ -99,7 +99,7 @@ def _print_record(console: Console, record: Record) -> None:
     except DecodeError as error:
         kind, words, colour = "no frame", str(error), "red"
     key = frame_words.line("-" if record.key is None else record.key.decode(errors="replace"))
-    head = f"{at:%H:%M:%S}  {record.partition:>3}:{record.offset:<8}  {key[:20]:<20}  {kind:<26}"
+    head = f"{at:%H:%M:%SZ}  {record.partition:>3}:{record.offset:<8}  {key[:20]:<20}  {kind:<26}"
     _print(console, head, words, colour)
 
 

@@ -10,7 +10,7 @@ import psycopg
 import typer
 from rich.table import Table
 
-from frameledger_services import access
+from frameledger_services import database
 from frameledger_services.cli import failures, output
 from frameledger_services.event_log import identity
 from frameledger_services.event_log.broker import connect
@@ -69,8 +69,7 @@ def _changed(settings: Settings, frames: Found | None) -> list[str]:
 
 
 async def _difference(settings: Settings, frames: Found) -> str | None:
-    address = access.database_address(settings, connect_timeout=5)
-    async with await psycopg.AsyncConnection.connect(address) as connection:
+    async with await database.connect(settings, "frameledger topics") as connection:
         return await identity.difference(connection, frames)
 
 

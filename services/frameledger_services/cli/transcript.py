@@ -70,7 +70,7 @@ def _print(found: Moment, lines: Sequence[Said], everything: bool) -> None:
     for line in lines:
         who = line.who or ""
         table.add_row(
-            f"{line.logged_at.astimezone(UTC):%H:%M:%S}",
+            f"{line.logged_at.astimezone(UTC):%H:%M:%SZ}",
             context_page.text(who, _COLOURS.get(who, "")),
             "*" if line.new else " ",
             context_page.text(line.text or ""),

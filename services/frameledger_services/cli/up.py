@@ -15,8 +15,8 @@ from typing import Annotated
 import typer
 
 from frameledger_services import life
-from frameledger_services.cli import lag, output, up_page
-from frameledger_services.settings import Settings, SettingsError, load
+from frameledger_services.cli import failures, lag, output, up_page
+from frameledger_services.settings import PREFIX, SETTINGS_FILE, Settings, SettingsError, load
 
 # The embedded servers are imported inside the commands: they are for Linux and macOS, the command line is for all.
 
@@ -30,7 +30,8 @@ ANSWERING = ("run", "inference")
 """And this one too, if the settings name a provider."""
 
 NOBODY_ANSWERS = (
-    "No model answers here: FRAMELEDGER_INFERENCE_PROVIDER is not set (scripted, openai, anthropic)."
+    "No model answers here: FRAMELEDGER_INFERENCE_PROVIDER (scripted, openai, anthropic) is set neither in the "
+    "environment nor in {file}."
 )
 
 DOWN_WITHIN = 90.0
@@ -55,16 +56,21 @@ def up(
 
     The servers are real ones, from packages, in one data directory; the first start fetches the broker's jars. With
     FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS or FRAMELEDGER_DATABASE_URL set it uses those instead. A model answers if
-    FRAMELEDGER_INFERENCE_PROVIDER names whose. Ctrl-C stops everything; the data stays.
+    FRAMELEDGER_INFERENCE_PROVIDER names whose. Ctrl-C stops everything; the data stays. Settings that hold in every
+    terminal stand in the file frameledger.env of the data directory, a line NAME=value each.
 
     Example: `frameledger up --detach`
     """
+    from frameledger_services.embedded.directory import free
     from frameledger_services.embedded.program import EmbeddedError
 
     settings = _settings(data_dir, look_for_running=False)
-    if settings.inference_provider is None:
-        typer.echo(NOBODY_ANSWERS)
+    if settings.inference_provider is not None:
+        _require_key(settings.inference_provider, settings)
     try:
+        free(settings.data_dir.resolve())
+        if settings.inference_provider is None:
+            typer.echo(NOBODY_ANSWERS.format(file=settings.data_dir / SETTINGS_FILE))
         ready = _start_detached(settings) if detach else asyncio.run(_run(settings))
     except EmbeddedError as error:
         output.refuse(error.problem, error.remedy)
@@ -133,6 +139,13 @@ def status(
         raise typer.Exit(1)
 
 
+def _require_key(provider: str, settings: Settings) -> None:
+    from frameledger_services.providers import plugins
+
+    with failures.said(plugins.NoSuchProviderError, plugins.MissingKeyError):
+        plugins.require_key(provider, settings)
+
+
 def _services(settings: Settings) -> tuple[tuple[str, ...], ...]:
     return SERVICES if settings.inference_provider is None else (*SERVICES, ANSWERING)
 
@@ -181,14 +194,10 @@ def _stop_supervisor(directory: Path) -> None:
 
 def _start_detached(settings: Settings) -> bool:
     """Run everything in a process of its own, and show its progress until everything runs."""
-    from frameledger_services.embedded.directory import claimed
     from frameledger_services.embedded.program import EmbeddedError, failed
     from frameledger_services.embedded.record import Phase, read_record
 
     directory = settings.data_dir.resolve()
-    with claimed(directory):
-        # Only asked for here, so that a directory in use or of no use is an error of this process.
-        pass
     log = directory / "logs" / "up.log"
     with log.open("wb") as file:
         child = subprocess.Popen(
@@ -222,7 +231,8 @@ def _start_detached(settings: Settings) -> bool:
 
 def _settings(data_dir: Path | None, *, look_for_running: bool) -> Settings:
     try:
-        settings = load(os.environ, look_for_running=look_for_running).settings
+        # The settings file is looked for in that directory, too.
+        given = {} if data_dir is None else {f"{PREFIX}DATA_DIR": str(data_dir)}
+        return load({**os.environ, **given}, look_for_running=look_for_running).settings
     except SettingsError as error:
         output.refuse(str(error), "`frameledger config --help` says more.")
-    return settings if data_dir is None else settings.model_copy(update={"data_dir": data_dir})

@@ -3,12 +3,15 @@
 `Client` is for asyncio, `SyncClient` for scripts and notebooks.
 
 async with Client(settings) as client:
-    await client.publish("ctx-1", LLMRunFrame(), wait=True)
-    stored = await client.context("ctx-1")
+    (said,) = await client.publish("ctx-1", LLMRunFrame(), wait=True)
+    stored = await client.context("ctx-1", said.version)
 """
 
-from frameledger_services.client.client import Client, NotPublishedError, NotVisibleError
+from frameledger_services.client.client import Client, RepeatedWarning
 from frameledger_services.client.connections import DatabaseError
+from frameledger_services.client.errors import NotPublishedError, NotVisibleError
+from frameledger_services.client.misspelled import MisspelledWarning
+from frameledger_services.client.published import Published
 from frameledger_services.client.reading import (
     NoSuchContextError,
     NoSuchVersionError,
@@ -21,10 +24,13 @@ from frameledger_services.event_log.completing import completed
 __all__ = [
     "Client",
     "DatabaseError",
+    "MisspelledWarning",
     "NoSuchContextError",
     "NoSuchVersionError",
     "NotPublishedError",
     "NotVisibleError",
+    "Published",
+    "RepeatedWarning",
     "StoredContext",
     "StoredFrame",
     "SyncClient",

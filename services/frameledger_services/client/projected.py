@@ -9,13 +9,17 @@ from typing import Any
 import psycopg
 
 from frameledger.record import Place
+from frameledger_services import database
 from frameledger_services.client import connections
 from frameledger_services.settings import Settings
 from frameledger_services.store.projections import CHANNEL, announced
 from frameledger_services.store.schema import SchemaError
 
 LOOK_AGAIN_SECONDS = 0.25
-"""What a lost notification costs."""
+"""What a lost notification costs one who waits for a frame of his own."""
+
+FOLLOWERS_LOOK_AGAIN_SECONDS = 5.0
+"""What it costs one who follows a conversation, while notifications are listened to."""
 
 CONNECT_AGAIN_SECONDS = 1.0
 
@@ -36,6 +40,7 @@ class Projected:
         self._signal: asyncio.Future[None] | None = None
         self._offsets: dict[tuple[str, int], int] = {}
         self._tried = asyncio.Event()
+        self._is_listening = False
 
     def signal(self) -> asyncio.Future[None]:
         """What the next notification from now on sets."""
@@ -46,6 +51,19 @@ class Projected:
     async def wait(self, signal: asyncio.Future[None], *, within: float = LOOK_AGAIN_SECONDS) -> None:
         """Return at the signal, or when it is time to look again without one."""
         await asyncio.wait([signal], timeout=min(within, LOOK_AGAIN_SECONDS))
+
+    def offset(self, topic: str, partition: int) -> int | None:
+        """Up to where a projector said that it is in a partition; None if none has since we listen."""
+        return self._offsets.get((topic, partition))
+
+    async def moved(self, topic: str, partition: int, seen: int | None) -> None:
+        """Return when a projector is elsewhere in a partition than `offset` said before the last look, or when it is
+        time to look without being told."""
+        within = FOLLOWERS_LOOK_AGAIN_SECONDS if self._is_listening else LOOK_AGAIN_SECONDS
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while self.offset(topic, partition) == seen:
+                    await asyncio.shield(self.signal())
 
     async def passed(self, place: Place, *, within: float) -> None:
         """Return when a projector says that it is past a place, or when it is time to look whether it is."""
@@ -72,8 +90,12 @@ class Projected:
             self._offsets.clear()
             connection.add_notify_handler(self._told)
             await connection.execute(f"LISTEN {CHANNEL}")
+            self._is_listening = True
             self._tried.set()
-            await _hear(connection)
+            try:
+                await _hear(connection)
+            finally:
+                self._is_listening = False
 
     def _told(self, notification: psycopg.Notify) -> None:
         topic, offsets = announced(notification.payload)
@@ -104,9 +126,13 @@ async def _hear(connection: psycopg.AsyncConnection[Any]) -> None:
             if libpq.notify_handler is not None:
                 libpq.notify_handler(notification)
 
-    loop.add_reader(socket, read)
-    try:
-        await broken
-    except asyncio.CancelledError:
-        loop.remove_reader(socket)
-        raise
+    while True:
+        loop.add_reader(socket, read)
+        try:
+            await asyncio.wait([broken], timeout=database.LISTENERS_ASK_SECONDS)
+        finally:
+            if not broken.done():
+                loop.remove_reader(socket)
+        if broken.done():
+            broken.result()
+        await database.ping(connection)

@@ -30,6 +30,7 @@ __all__ = [
     "frames_after",
     "newest_version",
     "next_offset",
+    "partition_of",
 ]
 
 Connection = AsyncConnection[Any]
@@ -78,6 +79,15 @@ async def newest_version(connection: Connection, context_id: str) -> int:
     cursor = await connection.execute("SELECT version FROM contexts WHERE context_id = %s", (context_id,))
     row = await cursor.fetchone()
     return 0 if row is None else int(row[0])
+
+
+async def partition_of(connection: Connection, context_id: str) -> int | None:
+    """The partition of a conversation's newest frame; None for one that is not there."""
+    cursor = await connection.execute(
+        "SELECT partition FROM frames WHERE context_id = %s ORDER BY version DESC LIMIT 1", (context_id,)
+    )
+    row = await cursor.fetchone()
+    return None if row is None else int(row[0])
 
 
 async def next_offset(connection: Connection, topic: str, partition: int) -> int | None:

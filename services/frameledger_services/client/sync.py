@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator
+from concurrent import futures
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 from frameledger.context import LLMContext
-from frameledger.frames import AnyFrame
-from frameledger.record import Place
+from frameledger.tools import Tools
 from frameledger_services.client.client import SOURCE, WITHIN, Client
+from frameledger_services.client.given import Given
+from frameledger_services.client.published import Published
 from frameledger_services.client.reading import StoredContext, StoredFrame
 from frameledger_services.settings import Settings
 
 _T = TypeVar("_T")
+
+END_SECONDS = 20.0
+"""A client that ends sends what it was given for publishing, for some seconds at most."""
 
 
 class SyncClient:
@@ -25,16 +31,16 @@ class SyncClient:
     """
 
     def __init__(self, settings: Settings, *, source: str = SOURCE) -> None:
-        self._settings = settings
-        self._source = source
+        self._client = Client(settings, source=source)
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
-        started: threading.Event = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, args=(started,), name="frameledger-client", daemon=True
-        )
+        self._lock = threading.Lock()
+        self._waiting: set[futures.Future[Any]] = set()
+        self._ended = RuntimeError("This client is closed.")
+        """What is said once the thread has ended, and why it has if nobody wanted that."""
+        self._cause: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="frameledger-client", daemon=True)
         self._thread.start()
-        started.wait()
 
     def __enter__(self) -> Self:
         return self
@@ -43,27 +49,33 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        """End it; what was published is sent to its end. Closing twice does nothing."""
-        if not self._loop.is_closed():
+        """End it; what was published is sent to its end. Calls that still wait, in other threads, raise RuntimeError.
+        Closing twice does nothing."""
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._closing.set)
-            self._thread.join()
-            self._loop.close()
+        self._thread.join()
 
     def publish(
         self,
         context_id: str,
-        *frames: AnyFrame,
+        *frames: Given,
         source: str | None = None,
         traceparent: str | None = None,
         wait: bool = False,
         within: float = WITHIN,
-    ) -> tuple[Place, ...]:
+    ) -> tuple[Published, ...]:
         """See `Client.publish`."""
         return self._do(
             self._client.publish(
                 context_id, *frames, source=source, traceparent=traceparent, wait=wait, within=within
             )
         )
+
+    def set_tools(
+        self, context_id: str, tools: Tools | None, *, wait: bool = False, within: float = WITHIN
+    ) -> tuple[Published, ...]:
+        """See `Client.set_tools`."""
+        return self._do(self._client.set_tools(context_id, tools, wait=wait, within=within))
 
     def context(self, context_id: str, version: int | None = None) -> StoredContext:
         """See `Client.context`."""
@@ -92,33 +104,60 @@ class SyncClient:
         """See `Client.newest_version`."""
         return self._do(self._client.newest_version(context_id))
 
-    def _run(self, started: threading.Event) -> None:
-        self._loop.run_until_complete(self._live(started))
+    def _run(self) -> None:
+        """What the thread does. However it ends, nobody is left waiting."""
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._live())
+        except BaseException as error:
+            self._ended = RuntimeError(
+                f"The thread of this client has ended: {error!r}. Make another client."
+            )
+            self._cause = error
+        finally:
+            self._loop.close()
+            with self._lock:
+                for future in self._waiting:
+                    if not future.done():
+                        future.set_exception(RuntimeError(*self._ended.args))
 
-    async def _live(self, started: threading.Event) -> None:
-        self._client = Client(self._settings, source=self._source)
+    async def _live(self) -> None:
         async with self._client:
-            started.set()
             await self._closing.wait()
 
     def _do(self, work: Coroutine[Any, Any, _T]) -> _T:
-        if self._loop.is_closed():
+        try:
+            with self._lock:
+                future = asyncio.run_coroutine_threadsafe(work, self._loop)
+                self._waiting.add(future)
+        except RuntimeError:
+            # The loop is closed.
             work.close()
-            raise RuntimeError("This client is closed.")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            raise self._as_told() from self._cause
         try:
             return future.result()
+        except futures.CancelledError:
+            # The thread cancels what is left when it ends.
+            raise self._as_told() from self._cause
         except BaseException:
             # Ctrl-C reaches this thread and not the loop's.
             future.cancel()
             raise
+        finally:
+            with self._lock:
+                self._waiting.discard(future)
+
+    def _as_told(self) -> RuntimeError:
+        """Why nothing can be done any more, for each caller an error of its own."""
+        self._thread.join(END_SECONDS)
+        return RuntimeError(*self._ended.args)
 
     def _iterate(self, frames: AsyncGenerator[StoredFrame, None]) -> Generator[StoredFrame, None, None]:
         try:
             while (frame := self._do(_next(frames))) is not None:
                 yield frame
         finally:
-            if not self._loop.is_closed():
+            with suppress(RuntimeError):
                 self._do(_end(frames))
 
 

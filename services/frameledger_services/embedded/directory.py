@@ -60,6 +60,12 @@ def claimed(directory: Path, *, least_space: int = LEAST_SPACE) -> Iterator[None
         os.close(lock)
 
 
+def free(directory: Path) -> None:
+    """Raise `EmbeddedError` as `claimed` does, before anything is begun that would have to be taken back."""
+    with claimed(directory):
+        pass
+
+
 def is_claimed(directory: Path) -> bool:
     """Whether an `up` runs in this directory now. Raises `EmbeddedError` if it is somebody else's."""
     try:

@@ -1,10 +1,15 @@
 """Which port on 127.0.0.1 a server gets: the wanted one if it can be had, otherwise any free one."""
 
 import socket
+from pathlib import Path
+
+import psutil
 
 from frameledger_services.embedded.program import EmbeddedError
 
 HOST = "127.0.0.1"
+OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""Where Linux says which ports it gives to outgoing connections: the first and the last."""
 
 
 def choose(preferred: int, *, explicit: bool = False, setting: str = "") -> int:
@@ -16,9 +21,17 @@ def choose(preferred: int, *, explicit: bool = False, setting: str = "") -> int:
     if preferred and is_free(preferred):
         return preferred
     if preferred and explicit:
+        first, last = _outgoing()
+        problem = f"Port {preferred} on {HOST} is in use by {_holder(preferred)}."
+        where = "another port"
+        if first <= preferred <= last:
+            problem += (
+                f" It is one of those that the kernel gives to outgoing connections, {first} to {last}: any program "
+                "may get it at any time."
+            )
+            where = f"a port below {first}"
         raise EmbeddedError(
-            f"Port {preferred} on {HOST} is in use by another program.",
-            f"Stop that program, or set {setting} to another port; without it a free port is chosen.",
+            problem, f"Set {setting} to {where}, or stop that program; without it a free port is chosen."
         )
     with socket.socket() as probe:
         probe.bind((HOST, 0))
@@ -35,3 +48,26 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+def _outgoing() -> tuple[int, int]:
+    """The ports of outgoing connections; no port at all where the kernel does not say."""
+    try:
+        first, last = OUTGOING.read_text(encoding="ascii").split()
+        return int(first), int(last)
+    except (OSError, ValueError):
+        return 1, 0
+
+
+def _holder(port: int) -> str:
+    """The process that has the port, as far as we may know."""
+    try:
+        pids = {
+            found.pid for found in psutil.net_connections("tcp") if found.laddr and found.laddr.port == port
+        }
+        names = [
+            f"process {pid} ({psutil.Process(pid).name()})" for pid in sorted(pid for pid in pids if pid)
+        ]
+    except (psutil.Error, OSError):
+        names = []
+    return " and ".join(names) or "another program"

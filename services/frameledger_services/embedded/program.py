@@ -1,6 +1,7 @@
 """A program that we start: its command line, how one can tell that it is ready, how it is stopped."""
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -11,6 +12,13 @@ from typing import BinaryIO
 LAUNCHER = Path(__file__).with_name("launch.py")
 LARGEST_LOG = 16 * 1024 * 1024
 LONGEST_LINE = 300
+LOOKED_AT = 16_384
+"""Bytes at the end of a log in which its last words are looked for."""
+
+FATAL = re.compile(r"\bPANIC\b|\bFATAL\b(?!:\s+the database system is )|No space left on device")
+"""What PostgreSQL and Kafka say of what they do not survive; other lines may follow it. A client that comes while the
+database starts or ends is told that with FATAL, too."""
+
 # What servers say when the machine is the reason, and what helps.
 REMEDIES = {
     "No space left on device": "The disk is full: make room on it, or use another data directory (--data-dir).",
@@ -93,11 +101,24 @@ def failed(name: str, what: str, log: Path) -> EmbeddedError:
     return EmbeddedError(f"{name} {what}:\n{said}\n" if said else f"{name} {what}.", remedy)
 
 
+def cause(log: Path, since: int = 0) -> str:
+    """Why a program ended, in its own words: the last line of its log that says so, or else the last line. Lines before
+    the byte `since` are of earlier lives."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(since, log.stat().st_size - LOOKED_AT))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    said = [line.strip()[:LONGEST_LINE] for line in lines if line.strip()]
+    return next((line for line in reversed(said) if FATAL.search(line)), said[-1] if said else "")
+
+
 def last_lines(log: Path, count: int = 8) -> str:
     """The end of a log file, for an error message; empty when there is none."""
     try:
         with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - 16_384))
+            file.seek(max(0, log.stat().st_size - LOOKED_AT))
             lines = file.read().decode(errors="replace").splitlines()
     except FileNotFoundError:
         return ""

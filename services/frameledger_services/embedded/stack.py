@@ -2,16 +2,17 @@
 
 import asyncio
 import json
+import logging
 import os
-import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 
+from frameledger_services import data_directory
 from frameledger_services.embedded import java, kafka, ports, postgres
 from frameledger_services.embedded.directory import claimed
 from frameledger_services.embedded.leftovers import end_leftovers
@@ -26,6 +27,11 @@ from frameledger_services.embedded.record import (
 )
 from frameledger_services.embedded.supervisor import Supervisor
 from frameledger_services.settings import PREFIX, Settings, running_file, shown
+
+WRITE_AGAIN = 1.0
+"""Seconds until what could not be written down is tried again."""
+
+_log = logging.getLogger("frameledger_services.embedded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,8 @@ class _Stack:
         self._record = Record(pid=os.getpid(), started=start_time(os.getpid()), phase=Phase.STARTING)
         self._ended = threading.Event()
         self._environment: dict[str, str] = {}
+        self._unwritten: OSError | None = None
+        """Why the record is not written as it is now; null if it is."""
 
     async def run(
         self, supervisor: Supervisor, setup: Sequence[Command], services: Sequence[Command]
@@ -95,10 +103,14 @@ class _Stack:
             await supervisor.keep(*(self._program(command) for command in services))
             self._say(phase=Phase.READY)
             # Until somebody cancels us, or a program cannot be kept.
-            await asyncio.Event().wait()
+            while True:
+                await asyncio.sleep(WRITE_AGAIN)
+                if self._unwritten is not None:
+                    self._say()
         finally:
             self._ended.set()
             running_file(self._directory).unlink(missing_ok=True)
+            data_directory.forget(self._directory)
             self._say(phase=Phase.STOPPING)
             await supervisor.stop_all()
 
@@ -169,10 +181,14 @@ class _Stack:
         unfinished = file.with_suffix(".unfinished")
         unfinished.write_text(json.dumps(self._environment), encoding="utf-8")
         unfinished.replace(file)
+        data_directory.remember(self._directory)
 
     def _program(self, command: Command) -> Program:
         # What is kept running has one process at a time, so the next one may take its predecessor's place in a group.
-        ours = {"projector_instance_id": self._settings.projector_instance_id or self._name()}
+        ours = {
+            "projector_instance_id": self._settings.projector_instance_id or self._name(),
+            "data_dir": str(self._directory),
+        }
         return Program(
             name=command.name,
             argv=(sys.executable, "-m", "frameledger_services", *command.arguments),
@@ -184,11 +200,28 @@ class _Stack:
         )
 
     def _name(self) -> str:
-        """The name of what runs in this directory of this machine, in letters that Kafka takes."""
-        place = f"{socket.gethostname()}:{self._directory}"
-        return f"up-{sha256(place.encode()).hexdigest()[:16]}"
+        """The name of what runs in this directory, in letters that Kafka takes: made by chance once, and kept. Machines
+        may have one host name, and one Kafka."""
+        file = self._directory / "run" / "name"
+        with suppress(OSError, ValueError):
+            if name := file.read_text(encoding="ascii").strip():
+                return name
+        name = f"up-{token_hex(8)}"
+        file.write_text(name, encoding="ascii")
+        return name
 
     def _say(self, **changes: object) -> None:
+        """Write the record down and tell of it. What cannot be written now, as on a full disk, is told, and written
+        when it can be: the programs shall not end with their supervisor because of that."""
         self._record = self._record.model_copy(update=changes)
-        write_record(self._directory, self._record)
-        self._on_change(self._record)
+        try:
+            write_record(self._directory, self._record)
+            self._unwritten = None
+        except OSError as error:
+            if self._unwritten is None:
+                # A handler that cannot write either says nothing, and raises nothing.
+                _log.error("What runs cannot be written down (%s). It goes on, and is tried again.", error)
+            self._unwritten = error
+        # It may end up in a log on the same disk.
+        with suppress(OSError):
+            self._on_change(self._record)

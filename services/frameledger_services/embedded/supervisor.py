@@ -1,8 +1,9 @@
 """Keeps programs running: starts them, waits until they are ready, starts again what dies, stops them in order.
 
 A program that dies is started again after a pause that doubles from half a second to half a minute, and is half
-a second again once the program has lived for a minute. Only a first start that fails is an error: then nobody
-relies on the program yet, and somebody is there to read why.
+a second again once the program has lived for a minute. A start that the machine refuses, as on a full disk, is tried
+again likewise. Only a first start that fails is an error: then nobody relies on the program yet, and somebody is there
+to read why.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from frameledger_services.embedded.program import Program, failed, last_lines, open_log
+from frameledger_services.embedded.program import EmbeddedError, Program, cause, failed, open_log
 from frameledger_services.embedded.record import Process, State, start_time
 
 FIRST_PAUSE = 0.5
@@ -33,6 +34,8 @@ class Supervisor:
         self._processes: dict[str, Process] = {}
         self._running: dict[str, tuple[Program, asyncio.subprocess.Process]] = {}
         self._keepers: list[asyncio.Task[None]] = []
+        self._log_began: dict[str, int] = {}
+        """Where in its log each program's present life begins."""
 
     @property
     def processes(self) -> tuple[Process, ...]:
@@ -94,30 +97,45 @@ class Supervisor:
     async def _keep(self, program: Program, ready: asyncio.Event) -> None:
         pause = FIRST_PAUSE
         while True:
-            process = await self._start(program)
             began = time.monotonic()
-            what = await self._until_ready(program, process)
-            if what is None:
-                self._set(program.name, state=State.RUNNING, word=program.note)
-                ready.set()
-                what = f"ended with {_meaning(await process.wait())}"
-            if not ready.is_set():
-                await self._stop(program, process)
-                raise failed(program.name, what, program.log)
-            await self._end(program, process)
+            try:
+                what, said = await self._life(program, ready)
+            except OSError as error:
+                if not ready.is_set():
+                    raise EmbeddedError(
+                        f"{program.name} cannot be started: {error}.",
+                        "See that the machine lets it, and try again.",
+                    ) from error
+                what, said = "cannot be started", str(error)
             if time.monotonic() - began > CALM_AFTER:
                 pause = FIRST_PAUSE
-            # Who was killed had no time to say why.
-            said = last_lines(program.log, 1).strip() if (process.returncode or 0) > 0 else ""
             word = f"{what}; again in {pause:.1f} s" + (f" ({said})" if said else "")
             restarts = self._processes[program.name].restarts + 1
             self._set(program.name, state=State.BACKING_OFF, pid=None, word=word, restarts=restarts)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
+    async def _life(self, program: Program, ready: asyncio.Event) -> tuple[str, str]:
+        """One life of a program, from its start to its end; what ended it, and what it said of that. Nothing is left
+        of it."""
+        process = await self._start(program)
+        what = await self._until_ready(program, process)
+        if what is None:
+            self._set(program.name, state=State.RUNNING, word=program.note)
+            ready.set()
+            what = f"ended with {_meaning(await process.wait())}"
+        if not ready.is_set():
+            await self._stop(program, process)
+            raise failed(program.name, what, program.log)
+        await self._end(program, process)
+        # Who was killed had no time to say why.
+        died = (process.returncode or 0) > 0
+        return what, cause(program.log, self._log_began[program.name]) if died else ""
+
     async def _start(self, program: Program) -> asyncio.subprocess.Process:
         await asyncio.to_thread(program.sweep)
         with open_log(program.log) as log:
+            self._log_began[program.name] = log.tell()
             process = await asyncio.create_subprocess_exec(
                 *program.command(),
                 cwd=program.directory,
@@ -168,8 +186,8 @@ class Supervisor:
             except TimeoutError:
                 process.kill()
                 await process.wait()
-        await asyncio.to_thread(program.sweep)
         self._running.pop(program.name, None)
+        await asyncio.to_thread(program.sweep)
 
     def _set(self, name: str, **changes: object) -> None:
         before = self._processes.get(name) or Process(name=name)

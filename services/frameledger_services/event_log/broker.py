@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from aiokafka.admin.config_resource import ConfigResourceType
@@ -14,16 +16,22 @@ from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 
 from frameledger_services import access
 from frameledger_services.event_log.closing import closed
+from frameledger_services.event_log.kafka_log import ours, quieted
 from frameledger_services.event_log.topic_request import TopicsRequest, found_in
 from frameledger_services.event_log.topics import Found, Wanted
+from frameledger_services.event_log.unanswered import is_connected, unhindered
 from frameledger_services.settings import Settings
+from frameledger_services.transient import TransientError
 
 REQUEST_SECONDS = 15.0
 READY_SECONDS = 30.0
+NEXT_SECONDS = 3.0
+"""How long a broker may take to answer before another one is asked."""
+
 _LOOK_AGAIN_SECONDS = 0.05
 
 
-class BrokerError(Exception):
+class BrokerError(TransientError):
     """The broker is not reached, or does not do what it was asked for. The message says which broker and what."""
 
 
@@ -37,7 +45,7 @@ class Broker:
     async def describe(self, names: Iterable[str], *, configs: bool = False) -> dict[str, Found]:
         """Those of the named topics that are there, `configs` with what they are configured to.
 
-        A topic that is being made is there only when each of its partitions has a leader. Raises `BrokerError`.
+        Some partition of one may have no leader, since the brokers that have it are away. Raises `BrokerError`.
         """
         wanted = list(names)
         answer = await self._ask("describe topics", TopicsRequest(wanted))
@@ -60,7 +68,7 @@ class Broker:
             else:
                 one = found[name]
                 config = {entry[0]: entry[1] for entry in entries if entry[1] is not None}
-                found[name] = Found(name, one.partitions, one.replication, one.topic_id, config)
+                found[name] = replace(one, config=config)
         return found
 
     async def create_missing(self, topics: Sequence[Wanted]) -> list[str]:
@@ -69,7 +77,7 @@ class Broker:
         Called twice, or by two at once, it makes each once. Returns when all of `topics` can be written to. Raises
         `BrokerError`, also when a broker refuses one of them; others may have been made then.
         """
-        there = await self.describe([topic.name for topic in topics])
+        there = await self._led(topic.name for topic in topics)
         missing = [topic for topic in topics if topic.name not in there]
         made = []
         if missing:
@@ -84,11 +92,16 @@ class Broker:
             await self._until_ready(missing)
         return made
 
+    async def _led(self, names: Iterable[str]) -> set[str]:
+        """Those that can be written to in all their partitions; of one that is being made some have no leader yet."""
+        found = await self.describe(names)
+        return {name for name, topic in found.items() if not topic.leaderless}
+
     async def _until_ready(self, topics: Sequence[Wanted]) -> None:
         names = {topic.name for topic in topics}
         try:
             async with asyncio.timeout(READY_SECONDS):
-                while not names <= (await self.describe(names)).keys():
+                while not names <= await self._led(names):
                     await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         except TimeoutError:
             raise BrokerError(
@@ -96,13 +109,31 @@ class Broker:
             ) from None
 
     async def _ask(self, what: str, request: Any, *, to_controller: bool = False) -> Any:
+        """The answer of the first broker that gives one: the others may be away, whatever the metadata says."""
+        nodes = self._nodes(to_controller)
+        failure: Exception | None = None
+        for number, node in enumerate(nodes, 1):
+            # Who is frozen does not keep us from asking the next one. Who is the last has the client's own time.
+            patience = None if to_controller or number == len(nodes) else NEXT_SECONDS
+            try:
+                async with asyncio.timeout(patience):
+                    return await self._client.send(node, request)
+            except (KafkaError, NotImplementedError, TimeoutError) as error:
+                failure = error
+        which = f"none of its {len(nodes)} brokers answers; the last one: " if len(nodes) > 1 else ""
+        said = "no broker is known" if failure is None else _said(failure)
+        raise BrokerError(f"{self._address} could not {what}: {which}{said}") from failure
+
+    def _nodes(self, to_controller: bool) -> list[Any]:
         cluster = self._client.cluster
         controller = cluster.controller if to_controller else None
-        node = self._client.get_random_node() if controller is None else controller.nodeId
-        try:
-            return await self._client.send(node, request)
-        except (KafkaError, NotImplementedError) as error:
-            raise BrokerError(f"{self._address} could not {what}: {_said(error)}") from error
+        nodes = [one.nodeId for one in cluster.brokers()]
+        # Those that are connected first: they are up, or were a moment ago.
+        draw = {node: (not is_connected(self._client, node), random.random()) for node in nodes}
+        nodes.sort(key=draw.__getitem__)
+        if controller is not None:
+            nodes = [controller.nodeId, *(node for node in nodes if node != controller.nodeId)]
+        return nodes
 
 
 @asynccontextmanager
@@ -113,9 +144,11 @@ async def connect(settings: Settings) -> AsyncIterator[Broker]:
     client = AIOKafkaClient(
         **options, client_id="frameledger-topics", request_timeout_ms=int(REQUEST_SECONDS * 1000)
     )
+    quieted(unhindered(client))
     try:
         try:
-            await client.bootstrap()
+            with ours():
+                await client.bootstrap()
         except KafkaError as error:
             raise BrokerError(no_answer(address)) from error
         yield Broker(client, address)

@@ -1,7 +1,9 @@
-"""What a publisher adds to a frame that says neither who it is nor when it was made."""
+"""What a publisher adds to a frame that says neither who it is nor when it was made: once for each frame object."""
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -9,10 +11,61 @@ from frameledger.frames import AnyFrame
 
 
 def completed(frame: AnyFrame) -> AnyFrame:
-    """The frame with an id and the time when it was made, if it has none."""
+    """The frame with an id and the time when it was made, if it has none.
+
+    An object is completed once: whoever gives the same one again, to try again, gets the same id and the same time.
+    A copy (`model_copy`) is another object. Threads may call it at once.
+    """
+    if frame.id is not None and frame.produced_at is not None:
+        return frame
+    known = _known.get(id(frame))
+    if known is None:
+        # Two threads may both get here with one object: the first one's completion counts.
+        known = _known.setdefault(id(frame), _Completion(frame, _forget))
+    return known.complete
+
+
+def note_published(frame: AnyFrame, context_id: str) -> None:
+    """Remember that this object was published in this conversation, and that its publisher was told."""
+    if (known := _known.get(id(frame))) is not None:
+        known.published_in = context_id
+
+
+def was_published(frame: AnyFrame, context_id: str) -> bool:
+    """Whether `note_published` was called last with this object and conversation. An object that is complete by itself,
+    with id and time, is not remembered."""
+    known = _known.get(id(frame))
+    return known is not None and known.published_in == context_id
+
+
+class _Completion(weakref.ref[AnyFrame]):
+    """What a frame object was completed to, for as long as the object lives.
+
+    Frames are compared by value and have no hash, so they are no keys of a `WeakKeyDictionary`; and what were kept in
+    the object itself would be in its copies too.
+    """
+
+    __slots__ = ("complete", "key", "published_in")
+
+    def __init__(self, frame: AnyFrame, _: Callable[[weakref.ref[AnyFrame]], None]) -> None:
+        self.key = id(frame)
+        self.complete = _complete(frame)
+        self.published_in: str | None = None
+
+
+_known: dict[int, _Completion] = {}
+
+
+def _forget(completion: weakref.ref[AnyFrame]) -> None:
+    # By now another object may have the number; but not before this one was forgotten.
+    assert isinstance(completion, _Completion)
+    _known.pop(completion.key, None)
+
+
+def _complete(frame: AnyFrame) -> AnyFrame:
     missing: dict[str, str] = {}
     if frame.id is None:
         missing["id"] = str(uuid4())
     if frame.produced_at is None:
         missing["produced_at"] = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return frame.model_copy(update=missing) if missing else frame
+    return frame.model_copy(update=missing)

@@ -14,8 +14,10 @@ from aiokafka.errors import KafkaError
 from frameledger.record import Record
 from frameledger_services import access
 from frameledger_services.event_log import fetching
+from frameledger_services.event_log.kafka_log import ours, quieted
 from frameledger_services.event_log.lenient_records import records
 from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES
+from frameledger_services.event_log.unanswered import unhindered
 from frameledger_services.settings import Settings
 
 __all__ = [
@@ -51,7 +53,7 @@ def consumer(
     # The places where aiokafka can be told. They are the same for every consumer of a process.
     fetcher.MemoryRecords = records
     fetching.install()
-    return AIOKafkaConsumer(
+    return _Consumer(
         **access.kafka_options(settings),
         **{
             "client_id": name,
@@ -66,6 +68,15 @@ def consumer(
             **options,
         },
     )
+
+
+class _Consumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
+    """One whose log lines are ours, and that goes on though a broker is frozen."""
+
+    async def start(self) -> None:
+        quieted(unhindered(self._client))
+        with ours():
+            await super().start()
 
 
 def to_record(received: Any) -> Record:

@@ -9,7 +9,8 @@ What is on the wire is aiokafka's, and so are connections, leaders and the readi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -19,16 +20,30 @@ from aiokafka import TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
 from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.metadata import MetadataRequest
 
 from frameledger.record import Record
+from frameledger_services import transient
 from frameledger_services.event_log.consumer import FETCH_BYTES, PARTITION_BYTES
 from frameledger_services.event_log.lenient_records import records as batches_of
+from frameledger_services.event_log.topic_request import TopicsRequest, found_in
+from frameledger_services.event_log.topics import Found
 
 QUIET_MS = 500
 """How long the broker keeps a request when there is nothing new; the first record that comes ends it."""
 
 AGAIN_SECONDS = 0.1
 """Before a request is sent again that a broker could not answer."""
+
+SLOW_SECONDS = 1.5
+"""A request that takes longer than this has the other brokers asked who leads by now, and again after as long. It is
+not given up: it may be a large answer on a slow line."""
+
+FROZEN_SECONDS = 1.0
+TICK_SECONDS = 0.25
+"""Who could not look at the clock for so long cannot know what became of the log meanwhile. The broker's answer does
+not always say: it may be asked next when the topic has been made anew and filled. To delete a topic and to make it
+again takes longer than this, in all."""
 
 _log = structlog.get_logger("feed")
 
@@ -40,7 +55,11 @@ class _Followed:
     partition: int
     offset: int
     is_in_doubt: bool = False
-    """Whether its broker did not answer since it was looked at: it may have lost what was read."""
+    """Whether there was a sign that the log may be another one than the one that was read: its broker did not answer,
+    or said that it cannot give it now, as after a topic was deleted; or this process was frozen."""
+
+    leader: int | None = None
+    """The broker that gave what was read. A leader that is another one may have a shorter log."""
 
 
 class Fetched:
@@ -93,9 +112,10 @@ Receive = Callable[[Sequence[Fetched]], Awaitable[None]]
 """Takes in an answer, to its end; returns when there may be another. An answer without anything is told too."""
 
 Doubt = Callable[[Mapping[int, int]], Awaitable[None]]
-"""Hears of partitions, each with the offset that was next, whose broker was away and answers again: with the log that
-we know, or after a power cut with one that lost its newest records and got others in their place. They are not read
-until they are followed anew."""
+"""Hears of partitions, each with the offset that was next, that may be others than those that were read, and whose
+broker answers again: with the log that we know; or after a power cut, or an unclean election, with one that lost its
+newest records and got others in their place; or with that of a topic which was made anew. They are not read until they
+are followed anew."""
 
 
 @dataclass(slots=True)
@@ -104,7 +124,8 @@ class _Answer:
 
     fetched: list[Fetched] = field(default_factory=list)
     doubtful: dict[int, int] = field(default_factory=dict)
-    """Partitions of which this is the first answer since a broker was away, with the offset that was next."""
+    """Partitions of which this is the first answer since there was a sign of another log, with the offset that was
+    next."""
 
     is_whole: bool = True
     """Whether the broker could answer for each partition."""
@@ -116,15 +137,22 @@ class Feed:
     It reads what was committed, and of several brokers side by side.
     """
 
-    def __init__(self, client: Any, topic: str) -> None:
-        """`client` is a consumer of aiokafka: its connections are used, and nothing else of it."""
+    def __init__(self, client: Any, topic: str, tell: Sequence[Any] = ()) -> None:
+        """`client` is a consumer of aiokafka: its connections are used, and nothing else of it. `tell` are views of the
+        same cluster, aiokafka's `ClusterMetadata`, that are told too who leads what."""
         self._client = client._client
+        self._told = (self._client.cluster, *tell)
         self._topic = topic
         self._followed: dict[int, _Followed] = {}
         self._silent: set[int] = set()
         """Brokers that did not answer when they were asked last. That is said once, and not ten times a second."""
 
         self._changed = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._asking: set[int] = set()
+        """Brokers that are being asked who leads what."""
+
+        self._ticked = 0.0
 
     def follow(self, partition: int, offset: int) -> None:
         """Read a partition from here on; what is on its way of it from elsewhere is dropped."""
@@ -148,6 +176,9 @@ class Feed:
         cluster.add_listener(self._leaders_are_known)
         try:
             async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                self._ticked = asyncio.get_running_loop().time()
+                tasks.create_task(self._tick())
                 reading: dict[int, asyncio.Task[None]] = {}
                 while True:
                     self._changed.clear()
@@ -168,15 +199,24 @@ class Feed:
             number: one for number, one in self._followed.items() if self._leader(number) == node
         }:
             if not await self._ask(node, asked, receive, doubt):
-                await self._look_for_leaders()
+                await self._look_for_leaders(node)
+
+    async def topic(self, partition: int) -> Found | None:
+        """What the topic is now, as the leader of a partition says; None if it is not there. Raises aiokafka's
+        errors."""
+        leader = self._leader(partition)
+        node = self._client.get_random_node() if leader is None else leader
+        answer = await self._client.send(node, TopicsRequest([self._topic]))
+        return next(iter(found_in(answer)), None)
 
     async def _ask(self, node: int, asked: Mapping[int, _Followed], receive: Receive, doubt: Doubt) -> bool:
         """One request and its answer; whether it is an answer for all that was asked."""
         offsets = {number: one.offset for number, one in asked.items()}
         try:
-            answer = await self._client.send(node, self._request(offsets))
+            with self._others_asked_if_slow(node):
+                answer = await self._client.send(node, self._request(offsets))
         except kafka_errors.KafkaError as error:
-            if not error.retriable:
+            if not transient.is_retriable(error):
                 raise
             if node not in self._silent:
                 _log.warning(
@@ -189,6 +229,7 @@ class Feed:
                 one.is_in_doubt = True
             return False
         self._silent.discard(node)
+        self._doubt_if_frozen()
         read = self._taken_apart(node, answer, asked, offsets)
         await receive(read.fetched)
         if read.doubtful:
@@ -210,14 +251,20 @@ class Feed:
                 followed = asked[number]
                 if not self.follows(followed):
                     continue
-                if error_code in _LATER or (error_code and self._leader(number) != node):
+                leads = self._leader(number) == node
+                if transient.is_retriable_code(error_code) or (error_code and not leads):
                     read.is_whole = False
-                elif followed.is_in_doubt:
+                    followed.is_in_doubt = True
+                    continue
+                if followed.is_in_doubt or (leads and followed.leader not in (None, node)):
                     read.doubtful[number] = followed.offset
                     self.leave(number)
-                elif error_code:
+                    continue
+                if error_code:
                     raise _error(error_code, self._shown(followed))
-                elif raw:
+                if leads:
+                    followed.leader = node
+                if raw:
                     aborted = rest[2] if answer.API_VERSION >= _WITH_REPLICA else rest[-1]
                     # From where it was asked: if another broker has led further by now, this does not lead back.
                     batches = self._batches(followed, raw, aborted, offsets[number])
@@ -243,10 +290,64 @@ class Feed:
         leader: int | None = self._client.cluster.leader_for_partition(TopicPartition(self._topic, partition))
         return None if leader == _NOBODY else leader
 
-    async def _look_for_leaders(self) -> None:
+    async def _look_for_leaders(self, away: int | None = None) -> None:
         # Nobody waits for the answer, as it may be the broker that is away who is asked. `run` is told of it.
         self._client.force_metadata_update()
+        self._ask_others(away)
         await asyncio.sleep(AGAIN_SECONDS)
+
+    @contextmanager
+    def _others_asked_if_slow(self, node: int) -> Iterator[None]:
+        """While a broker does not answer, who leads its partitions by now is learned from the others; `run` then reads
+        them there."""
+        loop = asyncio.get_running_loop()
+        timers: list[asyncio.TimerHandle] = []
+
+        def is_slow() -> None:
+            self._ask_others(node)
+            timers[:] = [loop.call_later(SLOW_SECONDS, is_slow)]
+
+        timers.append(loop.call_later(SLOW_SECONDS, is_slow))
+        try:
+            yield
+        finally:
+            timers[0].cancel()
+
+    def _ask_others(self, away: int | None) -> None:
+        """Ask every other broker who leads what, side by side: aiokafka asks one after the other, and waits long for
+        one that is frozen."""
+        assert self._tasks is not None, "it is running"
+        for broker in self._client.cluster.brokers():
+            if broker.nodeId != away and broker.nodeId not in self._asking:
+                self._asking.add(broker.nodeId)
+                self._tasks.create_task(self._learn_leaders(broker.nodeId))
+
+    async def _learn_leaders(self, node: int) -> None:
+        try:
+            answer = await self._client.send(node, MetadataRequest([self._topic], False))
+        except kafka_errors.KafkaError:
+            return
+        finally:
+            self._asking.discard(node)
+        if answer.brokers:
+            for cluster in self._told:
+                cluster.update_metadata(answer)
+
+    async def _tick(self) -> None:
+        while True:
+            self._doubt_if_frozen()
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _doubt_if_frozen(self) -> None:
+        """What answers now may be another log than before, and say nothing of it."""
+        now = asyncio.get_running_loop().time()
+        if now - self._ticked > FROZEN_SECONDS:
+            _log.warning(
+                "this process stood still; it looks whether the log is the same", seconds=now - self._ticked
+            )
+            for one in self._followed.values():
+                one.is_in_doubt = True
+        self._ticked = now
 
     def _leaders_are_known(self, _: object) -> None:
         """Called for each answer, also for what others of this client asked: a partition may have moved silently."""
@@ -266,18 +367,3 @@ _WITH_ERROR = 7
 
 _WITH_REPLICA = 11
 """From this version on an answer names, behind the aborted transactions, who else could be asked."""
-
-_OFFSET_NOT_AVAILABLE = 78
-"""A new leader does not know yet up to where it may give anything. aiokafka has no name for it."""
-
-_LATER = frozenset(
-    (
-        kafka_errors.NotLeaderForPartitionError.errno,
-        kafka_errors.UnknownTopicOrPartitionError.errno,
-        kafka_errors.LeaderNotAvailableError.errno,
-        kafka_errors.ReplicaNotAvailableError.errno,
-        kafka_errors.KafkaStorageError.errno,
-        _OFFSET_NOT_AVAILABLE,
-    )
-)
-"""What a broker says that does not lead a partition, or cannot give anything of it yet."""

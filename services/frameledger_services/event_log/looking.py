@@ -24,6 +24,11 @@ class Looking:
         self._client = client
         self._topic = topic
 
+    @property
+    def cluster(self) -> Any:
+        """Who leads what, as far as is known here: aiokafka's `ClusterMetadata`."""
+        return self._client._client.cluster
+
     async def offsets(self, partition: int) -> tuple[int, int]:
         """The first offset that a partition still has, and the one behind its last committed record."""
         place = TopicPartition(self._topic, partition)

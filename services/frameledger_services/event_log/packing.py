@@ -13,6 +13,8 @@ import cramjam
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record.util import calc_crc32c
 
+from frameledger.record import Outgoing
+
 BATCH_BYTES = 64 * 1024
 """A larger batch holds one record, so that a record that is too large takes no other with it."""
 
@@ -47,6 +49,13 @@ def packed(batch: bytes) -> bytes:
     struct.pack_into(">i", sent, _LENGTH, len(sent) - _LENGTH - 4)
     struct.pack_into(">I", sent, _CHECKSUM, calc_crc32c(bytes(sent[_ATTRIBUTES:])))
     return bytes(sent)
+
+
+def size_alone(record: Outgoing) -> int:
+    """Bytes of the batch in which a record is sent alone: what its topic's max.message.bytes is compared with."""
+    builder = _Builder.create()
+    builder.append(timestamp=None, key=record.key, value=record.value, headers=list(record.headers))
+    return len(builder._build())
 
 
 class _Builder(BatchBuilder):  # type: ignore[misc]  # aiokafka is untyped, so it is Any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Self
 
@@ -12,10 +13,13 @@ from aiokafka import errors as kafka_errors
 from frameledger.partition import partition_for
 from frameledger.record import Outgoing, Place
 from frameledger_services.event_log.answers import Answers
-from frameledger_services.event_log.broker import Broker, BrokerError
+from frameledger_services.event_log.broker import Broker, BrokerError, connect
 from frameledger_services.event_log.budget import Budget
-from frameledger_services.event_log.sender import LARGEST, Sender, is_innocent
+from frameledger_services.event_log.packing import size_alone
+from frameledger_services.event_log.sender import LARGEST, Sender
+from frameledger_services.event_log.topics import Found, unwritable
 from frameledger_services.settings import Settings
+from frameledger_services.transient import TransientError, is_retriable
 
 ACKNOWLEDGED_WITHIN = 30.0
 """Seconds that a publisher waits if it does not say otherwise."""
@@ -26,12 +30,18 @@ PAUSE_SECONDS = 0.1
 ABSENT_SECONDS = 3.0
 """A topic that is not there for so long is not there: a broker that comes back may know none for a moment."""
 
+WHY_SECONDS = 1.0
+"""For asking what is in the way, when records were not acknowledged in time."""
+
+ALONE_BYTES = 1_000_000
+"""A larger record is awaited before what stands behind it is sent: topics that nobody configured refuse it."""
+
 BYTES_ON_THE_WAY = LARGEST
 """What may be unacknowledged at once. A broker hangs up on a request of more than 100 MiB, and aiokafka, with a large
 record for each of many partitions, would send such a one again and again."""
 
 
-class PublishError(Exception):
+class PublishError(TransientError):
     """Not all records are known to be on the log. `places` says of each where it is, None of those not acknowledged.
 
     These may still arrive. What has an id can be published again without harm: a frame that comes twice counts once.
@@ -63,7 +73,7 @@ class Producer:
         self._sender: Sender | None = None
         self._connecting = asyncio.Lock()
         self._budget = Budget(BYTES_ON_THE_WAY)
-        self._partitions: dict[str, int] = {}
+        self._topics: dict[str, Found] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,9 +89,9 @@ class Producer:
         """Publish records in their order; where each lies, once all in-sync replicas have it.
 
         A broker that goes away is waited for, up to `within` seconds; `PublishError` when they have passed.
-        `RefusedError` for a record that is not taken: of the others, those that share its partition and come after it
-        are not published, and the rest are. `BrokerError` when no broker answers at all or there is no such topic:
-        nothing was sent.
+        `TooLargeError` for a record that the topic is known not to take: nothing was sent. `RefusedError` for one that
+        the broker refuses: of the others, those that share its partition and come after it are not published, and the
+        rest are. `BrokerError` when no broker answers at all or there is no such topic: nothing was sent.
         """
         places: list[Place | None] = [None] * len(records)
         sizes = [_size(record) for record in records]
@@ -89,6 +99,9 @@ class Producer:
         said: BaseException | None = None
         try:
             async with asyncio.timeout(within):
+                sender = await self._connected(topic) if records else None
+                if sender is not None and _may_exceed(sizes, self._topics[topic]):
+                    await self._check_limit(sender, topic, records, sizes, places)
                 while left := [number for number, place in enumerate(places) if place is None]:
                     if said is not None:
                         await asyncio.sleep(PAUSE_SECONDS)
@@ -99,7 +112,8 @@ class Producer:
                             raise
                         said = error
         except TimeoutError:
-            raise PublishError(_late(topic, places, within, said), places) from said
+            why = await self._in_the_way(topic, records, places)
+            raise PublishError(_late(topic, places, within, said, why), places) from said
         return [place for place in places if place is not None]
 
     async def _send_all(
@@ -113,29 +127,44 @@ class Producer:
         """Send the records of these numbers once, and note where they lie; why some do not lie anywhere yet."""
         sender = await self._connected(topic)
         answers = Answers()
-        sent: list[asyncio.Future[Any]] = []
+        sent: list[tuple[int, asyncio.Future[Any]]] = []
         failures: list[BaseException] = []
+        refused: set[int] = set()
         try:
             try:
                 for number in numbers:
-                    sent.append(await self._send(sender, topic, records[number], sizes[number], answers))
+                    # By the number of partitions that we saw first, so that a key stays where it was if some are added.
+                    partition = _home(records[number].key, self._topics[topic].partitions)
+                    if partition in refused:
+                        continue
+                    answer = await self._send(
+                        sender, topic, partition, records[number], sizes[number], answers
+                    )
+                    sent.append((number, answer))
+                    if sizes[number] > ALONE_BYTES:
+                        # A new producer's records are taken by the broker whatever came before them.
+                        await answers.all()
+                        if (failure := _failure(answer)) is not None:
+                            if is_retriable(failure):
+                                break
+                            refused.add(partition)
             except kafka_errors.KafkaError as error:
                 # Not taken. What follows in the same partition must not overtake it.
                 failures.append(error)
             await answers.all()
         finally:
             # Also when the time is over.
-            failures += _note(topic, zip(numbers, sent, strict=False), places)
+            failures += _note(topic, sent, places)
         if failures:
             await self._replace(sender)
             for failure in failures:
-                if not is_innocent(failure):
-                    refused = TooLargeError if _is_too_large(failure) else RefusedError
-                    raise refused(_refusal(topic, failure), places) from failure
+                if not is_retriable(failure):
+                    kind = TooLargeError if _is_too_large(failure) else RefusedError
+                    raise kind(_refusal(topic, failure), places) from failure
         return failures[0] if failures else None
 
     async def _send(
-        self, sender: Sender, topic: str, record: Outgoing, size: int, answers: Answers
+        self, sender: Sender, topic: str, partition: int, record: Outgoing, size: int, answers: Answers
     ) -> asyncio.Future[Any]:
         """Take a record for sending; the answer comes later, and its size counts until then."""
         await self._budget.take(size)
@@ -145,8 +174,6 @@ class Producer:
             answers.came()
 
         try:
-            # By the number of partitions that we saw first, so that a key stays where it was if some are added.
-            partition = _home(record.key, self._partitions[topic])
             future = await sender.send(topic, partition, record, answered)
         except BaseException:
             self._budget.give(size)
@@ -155,7 +182,7 @@ class Producer:
         return future
 
     async def _connected(self, topic: str) -> Sender:
-        if self._sender is not None and topic in self._partitions:
+        if self._sender is not None and topic in self._topics:
             # Who has the lock either asks about another topic or is about to find this sender.
             return self._sender
         loop = asyncio.get_running_loop()
@@ -174,13 +201,52 @@ class Producer:
         async with self._connecting:
             if self._sender is None:
                 self._sender = await Sender.start(self._settings, self._name)
-            if topic not in self._partitions:
+            if topic not in self._topics:
                 # Before aiokafka asks for it, which makes a topic where brokers are set to make what is asked for.
-                found = await Broker(self._sender.client, self._address).describe([topic])
-                if topic not in found:
+                found = await _described(Broker(self._sender.client, self._address), topic)
+                if found is None:
                     return None
-                self._partitions[topic] = found[topic].partitions
+                self._topics[topic] = found
             return self._sender
+
+    async def _check_limit(
+        self,
+        sender: Sender,
+        topic: str,
+        records: Sequence[Outgoing],
+        sizes: Sequence[int],
+        places: Sequence[Place | None],
+    ) -> None:
+        """Raise `TooLargeError` for a record that the topic does not take, as we know before anything is sent."""
+        # It may have been raised since it was asked for.
+        found = await _described(Broker(sender.client, self._address), topic)
+        if found is None or not _may_exceed(sizes, found):
+            return
+        limit = found.max_message_bytes or 0
+        for record, size in zip(records, sizes, strict=True):
+            if size + _MARGIN > limit and (packed := size_alone(record)) > limit:
+                raise TooLargeError(
+                    f"A record is larger than {topic} takes: {packed} bytes as it is sent, and max.message.bytes is "
+                    f"{limit}; nothing was published. `frameledger topics` says whether that is what it should be.",
+                    places,
+                )
+
+    async def _in_the_way(
+        self, topic: str, records: Sequence[Outgoing], places: Sequence[Place | None]
+    ) -> str | None:
+        """What keeps the records without a place from being acknowledged, as far as a broker says so soon."""
+        known = self._topics.get(topic)
+        if known is None:
+            return None
+        homes = {
+            _home(one.key, known.partitions) for one, place in zip(records, places, strict=True) if not place
+        }
+        with suppress(BrokerError, TimeoutError):
+            # Not by the sender's connections: it may have been given up.
+            async with asyncio.timeout(WHY_SECONDS), connect(self._settings) as ask:
+                found = await _described(ask, topic)
+                return None if found is None else unwritable(found, homes)
+        return None
 
     async def _replace(self, sender: Sender) -> None:
         """Have another sender made for the next one who publishes. What is on its way is sent to its end."""
@@ -197,6 +263,29 @@ class Producer:
 
 _home = lru_cache(maxsize=8_192)(partition_for)
 """Conversations go on for many frames, and computing it takes longer than most of what is done for one."""
+
+
+async def _described(ask: Broker, topic: str) -> Found | None:
+    """The topic, if it is there, with its configuration if we may ask for that."""
+    try:
+        return (await ask.describe([topic], configs=True)).get(topic)
+    except BrokerError:
+        # To ask for the configuration is a right of its own.
+        return (await ask.describe([topic])).get(topic)
+
+
+_MARGIN = 1_024
+"""What a batch of one record has beside its key, value and headers, and more."""
+
+
+def _may_exceed(sizes: Sequence[int], topic: Found) -> bool:
+    limit = topic.max_message_bytes
+    return limit is not None and max(sizes, default=0) + _MARGIN > limit
+
+
+def _failure(answer: asyncio.Future[Any]) -> BaseException | None:
+    """Why a record was not taken, once there is an answer."""
+    return kafka_errors.KafkaError("given up") if answer.cancelled() else answer.exception()
 
 
 def _note(
@@ -217,7 +306,8 @@ def _note(
 
 
 def _size(record: Outgoing) -> int:
-    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    # What goes before a name and a value takes ten bytes at most.
+    headers = sum(len(name) + len(value or b"") + 10 for name, value in record.headers)
     return len(record.key) + len(record.value) + headers
 
 
@@ -246,10 +336,13 @@ def _refusal(topic: str, error: BaseException) -> str:
     return f"The broker does not take a record for {topic}: {error!r}."
 
 
-def _late(topic: str, places: Sequence[Place | None], within: float, said: BaseException | None) -> str:
+def _late(
+    topic: str, places: Sequence[Place | None], within: float, said: BaseException | None, why: str | None
+) -> str:
     left = sum(place is None for place in places)
     because = "" if said is None else f" The last that was heard: {said!r}."
     return (
         f"{left} of {len(places)} records for {topic} were not acknowledged within {within:g} s; they may still arrive."
-        f"{because} Is the broker up, with as many copies in sync as min.insync.replicas asks for?"
+        f"{because} "
+        + (why or "Is the broker up, with as many copies in sync as min.insync.replicas asks for?")
     )

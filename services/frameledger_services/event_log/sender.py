@@ -14,7 +14,9 @@ from frameledger.record import Outgoing
 from frameledger_services import access
 from frameledger_services.event_log.broker import BrokerError, no_answer
 from frameledger_services.event_log.closing import closed
+from frameledger_services.event_log.kafka_log import ours, quieted
 from frameledger_services.event_log.packing import BATCH_BYTES, pack
+from frameledger_services.event_log.unanswered import moved_on, unhindered
 from frameledger_services.settings import Settings
 
 REQUEST_SECONDS = 10.0
@@ -28,7 +30,7 @@ LARGEST = 32 * 1024 * 1024
 class Sender:
     """An idempotent producer with `acks=all` that waits for nobody: it sends what it has.
 
-    Once the broker refused one record, or it was fenced, it is of no use any more; see `is_innocent`.
+    Once the broker refused one record, or it was fenced, it is of no use any more; see `transient.is_retriable`.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -50,12 +52,19 @@ class Sender:
             request_timeout_ms=int(REQUEST_SECONDS * 1000),
         )
         pack(inner)
+        quieted(unhindered(inner.client))
+        moved_on(inner.client)
         try:
-            await inner.start()
+            with ours():
+                await inner.start()
         except BaseException as error:
             await closed(inner.stop())
             if isinstance(error, kafka_errors.KafkaConnectionError):
                 raise BrokerError(no_answer(str(settings.kafka_bootstrap_servers))) from error
+            if isinstance(error, kafka_errors.KafkaError):
+                raise BrokerError(
+                    f"{settings.kafka_bootstrap_servers} does not let us publish: {error!r}"
+                ) from error
             raise
         return cls(inner)
 
@@ -103,22 +112,3 @@ class Sender:
         if not future.cancelled():
             future.exception()
         answered()
-
-
-def is_innocent(error: BaseException) -> bool:
-    """Whether a record failed only because of another one, or of its sender: a new one may send it again.
-
-    After a refused record aiokafka's count of what it sent to the partition is wrong, and the broker refuses all that
-    follows. A producer whose sending task died says so in one of the other ways, or by the bare `KafkaError`.
-    """
-    return isinstance(error, _INNOCENT) or type(error) is kafka_errors.KafkaError
-
-
-_INNOCENT = (
-    kafka_errors.OutOfOrderSequenceNumber,
-    kafka_errors.UnknownProducerId,
-    kafka_errors.InvalidProducerEpoch,
-    kafka_errors.ProducerFenced,
-    kafka_errors.ProducerClosed,
-    kafka_errors.KafkaTimeoutError,
-)

@@ -24,7 +24,7 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-from frameledger_services.event_log.topics import Found
+from frameledger_services.event_log.topics import Found, PartitionState
 
 _METADATA = 3
 _NO_ID = UUID(int=0)
@@ -125,12 +125,12 @@ def found_in(response: Any) -> list[Found]:
     """The topics that are there, in an answer of either version."""
     if isinstance(response, TopicsResponseV12):
         return [
-            Found(name, len(partitions), _copies(partitions, 4), None if topic_id == _NO_ID else topic_id)
+            _found(name, None if topic_id == _NO_ID else topic_id, partitions, 4)
             for code, name, topic_id, _, partitions, _, _ in response.topics
             if _is_there(code, name, partitions)
         ]
     return [
-        Found(name, len(partitions), _copies(partitions, 3), None)
+        _found(name, None, partitions, 3)
         for code, name, _, partitions in response.topics
         if _is_there(code, name, partitions)
     ]
@@ -143,9 +143,17 @@ def _is_there(code: int, name: str, partitions: list[tuple[Any, ...]]) -> bool:
     if code:
         failure: KafkaError = error(name)
         raise failure
-    return bool(partitions) and all(partition[2] >= 0 for partition in partitions)
+    return bool(partitions)
 
 
-def _copies(partitions: list[tuple[Any, ...]], at: int) -> int:
-    """Of the partition that has the fewest, as nothing is safer than that one."""
-    return min(len(partition[at]) for partition in partitions)
+def _found(name: str, topic_id: UUID | None, partitions: list[tuple[Any, ...]], at: int) -> Found:
+    """`at`: where a partition has its copies; those in sync come next."""
+    states = {
+        partition[1]: PartitionState(
+            None if partition[2] < 0 else partition[2], len(partition[at]), len(partition[at + 1])
+        )
+        for partition in partitions
+    }
+    # Of the partition that has the fewest, as nothing is safer than that one.
+    copies = min(state.copies for state in states.values())
+    return Found(name, len(partitions), copies, topic_id, states=states)

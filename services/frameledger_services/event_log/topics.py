@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -69,6 +69,17 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Who has a partition."""
+
+    leader: int | None
+    """The broker that it is written to. None: none that is up may take it."""
+
+    copies: int
+    in_sync: int
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """A topic as a broker has it."""
 
@@ -80,6 +91,26 @@ class Found:
 
     config: Mapping[str, str] = field(default_factory=dict)
     """All that is in force, defaults of the broker included; empty if it was not asked for."""
+
+    states: Mapping[int, PartitionState] = field(default_factory=dict)
+    """By partition."""
+
+    @property
+    def leaderless(self) -> list[int]:
+        """The partitions that nothing can be written to or read from, since no broker leads them."""
+        return sorted(number for number, state in self.states.items() if state.leader is None)
+
+    @property
+    def min_insync(self) -> int | None:
+        """How many copies have to take a record; None if it is not known."""
+        found = self.config.get("min.insync.replicas")
+        return None if found is None else int(found)
+
+    @property
+    def max_message_bytes(self) -> int | None:
+        """The largest batch of records that it takes, as it is sent; None if it is not known."""
+        found = self.config.get("max.message.bytes")
+        return None if found is None else int(found)
 
 
 def wanted(settings: Settings) -> tuple[Wanted, ...]:
@@ -123,6 +154,31 @@ def problems(topics: Sequence[Wanted], found: Mapping[str, Found]) -> list[str]:
     return sentences
 
 
+def time_problem(found: Found) -> str | None:
+    """Why the times of a topic's records are not its broker's, with what can be done about it; None if they are, or if
+    the broker does not say."""
+    return _config_problem(found, "message.timestamp.type", "LogAppendTime")
+
+
+def unwritable(found: Found, partitions: Iterable[int]) -> str | None:
+    """Why nothing can be published to some of these partitions just now; None if nothing is known that is in the way.
+
+    Brokers that are away are the reason, and publishing goes on when they are back.
+    """
+    for number in sorted(set(partitions) & found.states.keys()):
+        state = found.states[number]
+        which = f"partition {number} of {found.name}"
+        if state.leader is None:
+            return f"No broker leads {which}: those that have it are away."
+        if found.min_insync is not None and state.in_sync < found.min_insync:
+            away = state.copies - state.in_sync
+            return (
+                f"{away} of {state.copies} copies of {which} are away or behind, and min.insync.replicas is "
+                f"{found.min_insync}."
+            )
+    return None
+
+
 def _config(settings: Settings, retention_ms: int, largest: int) -> dict[str, str]:
     config = {
         "cleanup.policy": "delete",
@@ -138,14 +194,8 @@ def _config(settings: Settings, retention_ms: int, largest: int) -> dict[str, st
 
 
 def _problems_of(topic: Wanted, found: Found) -> list[str]:
-    sentences = []
-    for name, value in topic.config.items():
-        actual = found.config.get(name)
-        if actual is not None and not _serves(name, value, actual):
-            sentences.append(
-                f"{topic.name} has {name}={actual} and needs {value}: {_WHY[name]}. Change it with Kafka's own tool: "
-                f"kafka-configs --alter --topic {topic.name} --add-config {name}={value}"
-            )
+    asked = [_config_problem(found, name, value) for name, value in topic.config.items()]
+    sentences = [problem for problem in asked if problem is not None]
     if topic.replication is not None and found.replication < topic.replication:
         sentences.append(
             f"{topic.name} has {found.replication} copies of each partition, and {PREFIX}TOPIC_REPLICATION asks for "
@@ -158,7 +208,19 @@ def _problems_of(topic: Wanted, found: Found) -> list[str]:
             f"published. Lower it: kafka-configs --alter --topic {topic.name} --add-config "
             f"min.insync.replicas={found.replication}"
         )
+    elif (why := unwritable(found, found.states)) is not None:
+        sentences.append(f"{why} Start them.")
     return sentences
+
+
+def _config_problem(found: Found, name: str, value: str) -> str | None:
+    actual = found.config.get(name)
+    if actual is None or _serves(name, value, actual):
+        return None
+    return (
+        f"{found.name} has {name}={actual} and needs {value}: {_WHY[name]}. Change it with Kafka's own tool: "
+        f"kafka-configs --alter --topic {found.name} --add-config {name}={value}"
+    )
 
 
 _WHY = {

@@ -61,9 +61,9 @@ class Acts:
             self._acts[call.context_id, version] = _Act((interrupted & here) | {_key(call)})
 
     def cancelled(self, call: Call, version: int) -> None:
-        """It was cancelled by that act."""
+        """It was cancelled by that act. The hook is not told of built-in tools."""
         act = self._acts.get((call.context_id, version))
-        if act is not None:
+        if act is not None and not call.builtin:
             act.cancelled.append(call.from_llm)
 
     def left(self, call: Call) -> None:

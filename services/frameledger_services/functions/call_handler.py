@@ -25,11 +25,16 @@ class CallHandler:
         self._execution: Execution | None = None
         self._begun = 0
         self._returned_silently = False
+        self._failed = False
+        """It raised, and that settled its call."""
 
     @property
-    def goes_on(self) -> bool:
-        """Whether it was begun, and its end is not known."""
-        return self._execution is not None and self._taken.inbox.ended is None
+    def has_more_to_say(self) -> bool:
+        """Whether it was begun and goes on, or raised without being heard."""
+        ended = self._taken.inbox.ended
+        return self._execution is not None and (
+            ended is None or (isinstance(ended, Raised) and not self._failed)
+        )
 
     def begin(self, standing: Standing | None) -> None:
         """Have it run. It begins only if the lease holds, and what was read is fresh, at that very moment."""
@@ -79,6 +84,7 @@ class CallHandler:
                     if not event.answer.done():
                         event.answer.set_exception(speaker.refusal())
             case Raised():
+                self._failed = True
                 await speaker.failed(event.summary, event.details)
             case Returned(value):
                 return await self._returned(value)
@@ -103,7 +109,9 @@ class CallHandler:
     async def _returned(self, value: Any) -> bool:
         speaker = self._taken.speaker
         if isinstance(value, FunctionCallResultFrame):
-            await speaker.answer(value.result, value.properties, run_llm=value.run_llm)
+            # What a handler returns is its last word, whatever the frame's properties say.
+            properties = value.properties and value.properties.model_copy(update={"is_final": True})
+            await speaker.answer(value.result, properties, run_llm=value.run_llm)
         elif value is not None or self._taken.plan.answers_by_returning or self._taken.inbox.unreachable:
             await speaker.answer(value)
         else:

@@ -55,7 +55,7 @@ class Calling:
         pass_on: Callable[[], None] = lambda: None,
         passing: Passing = nobody_listens,
     ) -> None:
-        """`age_secs`: since it was announced. `started_before`: how it stands, if an earlier attempt had started it.
+        """`age_secs`: since it was dispatched. `started_before`: how it stands, if an earlier attempt had started it.
         `pass_on`: its in-progress frame has its place, so the next call of the context may follow. `passing` is told of
         each point that is passed; tests end the process there."""
         deadline = asyncio.get_running_loop().time() + plan.timeout_secs - age_secs
@@ -97,7 +97,7 @@ class Calling:
             taken.inbox.close()
             if publishing is not None:
                 publishing.cancel()
-            if self._handler.goes_on:
+            if self._handler.has_more_to_say:
                 around.tails.start(self._stopping.see_off())
 
     async def _started(self, folded: asyncio.Future[Standing]) -> Ending:
@@ -109,7 +109,7 @@ class Calling:
             await taken.speaker.settle("failed", refusal)
             return "done"
         standing: Standing | None = None
-        if not taken.plan.options.safe_to_retry:
+        if not taken.plan.options.safe_to_retry or taken.call.attempt is None:
             ending = await starting.until_it_may_run(taken, folded)
             if ending is not None:
                 return ending

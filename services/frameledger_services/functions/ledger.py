@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import structlog
 
+from frameledger_services import database
 from frameledger_services.functions.call_frames import Call
 from frameledger_services.settings import Settings
 from frameledger_services.store import connections
@@ -54,6 +55,9 @@ class Standing:
     attempt: int | None = None
     safe_to_retry: bool | None = None
     interrupted_version: int | None = None
+    claim: str | None = None
+    """That its latest start names."""
+
     by_timekeeper: bool = False
     """Whether the timekeeper started it, to settle it: nothing ran."""
 
@@ -69,14 +73,21 @@ class Standing:
 
     def may_run(self, call: Call) -> bool:
         """Whether the log has decided that this worker runs the call: its start was applied, and the call is open, not
-        interrupted, and in progress by this worker and this attempt."""
+        interrupted, and in progress by this worker, this attempt and this claim.
+
+        The id of that start follows from the claim, so it is no other start that is read, whatever the database had
+        given out before it lost its latest commits; and the first start on the log is the one that is applied, so of
+        two claims of one attempt one may run."""
         return (
             self.outcome == "applied"
             and self.status == "running"
             and self.interrupted_version is None
-            and self.worker == call.worker_id
-            and self.attempt == (call.attempt or 0)
+            and self.is_started_by(call)
         )
+
+    def is_started_by(self, call: Call) -> bool:
+        """Whether the latest start of the call is this worker's, under this claim."""
+        return (self.worker, self.attempt, self.claim) == (call.worker_id, call.attempt or 0, call.claim)
 
 
 Enough = Callable[[Standing], bool]
@@ -157,8 +168,10 @@ class Ledger:
             with suppress(psycopg.Error, SchemaError, OSError):
                 async with await connections.connect(self._settings, NAME) as connection:
                     await connection.execute(f"LISTEN {CHANNEL}")
-                    async for _ in connection.notifies():
-                        self._wake.set()
+                    while True:
+                        async for _ in connection.notifies(timeout=database.LISTENERS_ASK_SECONDS):
+                            self._wake.set()
+                        await database.ping(connection)
             await asyncio.sleep(CONNECT_AGAIN_SECONDS)
 
 
@@ -184,7 +197,7 @@ _STANDINGS = """
     SELECT
         stored.version, stored.outcome,
         call.status, call.worker, call.attempt, call.safe_to_retry, call.interrupted_version,
-        EXISTS (SELECT FROM workers WHERE workers.worker_id = call.worker AND workers.kind = 'timekeeper')
+        call.claim, EXISTS (SELECT FROM workers WHERE workers.worker_id = call.worker AND workers.kind = 'timekeeper')
     FROM unnest(%s::text[], %s::uuid[], %s::bigint[], %s::integer[])
         WITH ORDINALITY AS asked (context_id, frame_id, requested_version, ordinal, place)
     LEFT JOIN frames AS stored

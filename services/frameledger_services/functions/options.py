@@ -35,7 +35,7 @@ class Options:
     """True: synchronous, and an interruption cancels it. False: the conversation goes on, results come later."""
 
     timeout_secs: float | None = None
-    """How long a call may take since it was announced; null: as the service says."""
+    """How long a call may take since it was dispatched; null: as the service says."""
 
     cancellable_by_llm: bool = False
     """Whether the model is offered a tool to cancel calls of it. Means something for asynchronous ones only."""

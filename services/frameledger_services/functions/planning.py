@@ -27,7 +27,7 @@ class Plan:
 
     options: Options
     timeout_secs: float
-    """How long it has since it was announced."""
+    """How long it has since it was dispatched."""
 
     refusal: str | None = None
     """Why no handler is run, for the model to read."""

@@ -120,7 +120,8 @@ class FunctionRegistry:
 
         A name of None is the catch-all: it serves what nobody else does. `schema` is what the model is told: a
         `FunctionSchema`, or a tool in OpenAI's form. Options that are not given are those of `@tool_options`, then the
-        defaults. Raises `ReservedNameError`, and ValueError for a schema that is none or has another name.
+        defaults. `timeout_secs` counts from the call's dispatch: what it waits for its turn in a queue is not its own.
+        Raises `ReservedNameError`, and ValueError for a schema that is none or has another name.
         """
         given = Given(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
         self._register(_item(function_name, handler, given, schema))
@@ -156,7 +157,8 @@ class FunctionRegistry:
 
     def unregister_direct_function(self, handler: Handler) -> None:
         """The same by the function instead of its name. Raises `UnknownFunctionError` if it is not what serves it."""
-        found = [item for item in self._items() if item.function is handler]
+        # Equal, not identical: each access to a bound method makes a new object.
+        found = [item for item in self._items() if item.function == handler]
         if not found:
             raise UnknownFunctionError(f"{handler!r} is not registered. Registered are: {self._listed()}.")
         self.unregister_function(found[0].function_name)
@@ -176,10 +178,13 @@ class FunctionRegistry:
     def cancels(self, name: str) -> str | None:
         """The function whose calls the built-in tool of this name cancels; null if it is none."""
         function_name = cancelled_by(name)
-        its_own = name in self._by_hand or name in self._advertised
-        if name.startswith(PREFIX) and not its_own and function_name in self.cancellable():
+        if name.startswith(PREFIX) and not self.has_its_own(name) and function_name in self.cancellable():
             return function_name
         return None
+
+    def has_its_own(self, name: str) -> bool:
+        """Whether a handler is registered under this very name: the catch-all does not count."""
+        return name in self._by_hand or name in self._advertised
 
     def cancellable(self) -> frozenset[str]:
         """The functions whose calls the model may cancel."""

@@ -15,6 +15,7 @@ from frameledger_services import cancel_tools, work
 from frameledger_services.claims import ClaimedCall
 from frameledger_services.functions.acts import Acts
 from frameledger_services.functions.advertised import Advertised
+from frameledger_services.functions.announced import Announced
 from frameledger_services.functions.call_frames import Call
 from frameledger_services.functions.calling import Calling
 from frameledger_services.functions.cancelling import CancelTool
@@ -41,6 +42,8 @@ from frameledger_services.store.connections import Connections, DatabaseError
 from frameledger_services.store.contexts import loads
 from frameledger_services.work import Passing
 
+STARTED = "on_function_calls_started"
+
 FORWARD_SECS = 0.1
 """How soon a job that was told to stop hears a stronger reason."""
 
@@ -56,6 +59,7 @@ class Terms:
     app_resources: Any
     model: LLMService[Any] | None
     notify: Callable[..., Awaitable[None]]
+    has_handlers: Callable[[str], bool]
     passing: Passing
 
 
@@ -81,6 +85,12 @@ class Running:
             terms.stop_secs,
             terms.notify,
             self._params,
+        )
+        self._announced = Announced(
+            self.reading,
+            lambda name, context_id: terms.registry.lookup(name, context_id) is not None,
+            partial(terms.has_handlers, STARTED),
+            partial(terms.notify, STARTED),
         )
         self.own_calls = OwnCalls(self._around, self.plan, terms.passing)
         self._helpers = [
@@ -109,7 +119,7 @@ class Running:
             plan = await self.plan(call)
         except DatabaseError:
             # Nothing was said of it yet.
-            return "release"
+            return "untried"
         calling = Calling(
             call,
             plan,
@@ -122,13 +132,16 @@ class Running:
         )
         forwarding = self.tails.start(_forward(job, calling))
         try:
+            if before is None:
+                await self._announced.begins(call)
             return await calling.run()
         finally:
             forwarding.cancel()
 
     async def plan(self, call: Call) -> Plan:
         """Looked up when the call starts, so that what was registered meanwhile counts. Raises `DatabaseError`."""
-        if call.builtin:
+        # An application's own tool of that name wins, whoever the inference service took it for.
+        if call.builtin and not self._terms.registry.has_its_own(call.function_name):
             item: FunctionCallRegistryItem | None = self._cancel_item(call)
         else:
             item = self._terms.registry.lookup(call.function_name, call.context_id)
@@ -185,6 +198,7 @@ def _call(claimed: ClaimedCall, worker_id: str) -> Call:
         group_id=claimed.group_id,
         attempt=claimed.call_attempt,
         worker_id=worker_id,
+        claim=claimed.claim,
         builtin=claimed.builtin,
     )
 

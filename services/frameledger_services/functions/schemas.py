@@ -6,7 +6,8 @@ import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import docstring_parser
 import structlog
@@ -17,6 +18,9 @@ from pydantic.json_schema import PydanticJsonSchemaWarning
 from frameledger.tools import FunctionSchema
 from frameledger_services.functions.arguments import ArgumentsError
 from frameledger_services.functions.params import FunctionCallParams
+
+PARAMS = "params"
+"""What the parameter for the `FunctionCallParams` is usually called. Without a type nobody can tell whom it is for."""
 
 _log = structlog.get_logger("functions")
 
@@ -56,7 +60,8 @@ def schema_of(function: Callable[..., Any]) -> FunctionSchema:
     """The schema of a function: its name, the text of its docstring, and its parameters by their annotations.
 
     Docstrings in the styles of Google, NumPy and reST describe the parameters; `Annotated[..., Field(...)]` outranks
-    them. A parameter of type `FunctionCallParams` is left out. Raises SchemaError.
+    them. A parameter of type `FunctionCallParams` is left out, also as one of several types; one that is called
+    `params` has to say its type. Raises SchemaError.
     """
     return signature_of(function).schema
 
@@ -77,8 +82,18 @@ def signature_of(function: Callable[..., Any]) -> Signature:
                 f"{name}: the parameter {parameter.name!r} cannot be given by name, and a model gives all by name. "
                 "List the parameters one by one."
             )
-        if hints.get(parameter.name) is FunctionCallParams:
+        hint = hints.get(parameter.name)
+        if _takes_params(hint):
+            if params_name is not None:
+                raise SchemaError(
+                    f"{name}: {params_name!r} and {parameter.name!r} both take the `FunctionCallParams`; one is enough."
+                )
             params_name = parameter.name
+        elif hint is None and parameter.name == PARAMS:
+            raise SchemaError(
+                f"{name}: {PARAMS!r} has no type. Write `{PARAMS}: FunctionCallParams` to be given the parameters of "
+                f"the call; a parameter of this name that the model gives needs a type, such as `{PARAMS}: str`."
+            )
         else:
             fields[_field_name(parameter.name)] = _field(parameter, hints, described.get(parameter.name))
     model = _model(name, fields)
@@ -87,6 +102,15 @@ def signature_of(function: Callable[..., Any]) -> Signature:
         text for text in (documented.short_description, documented.long_description) if text
     )
     return Signature(FunctionSchema(name, description, properties, required), model, params_name)
+
+
+def _takes_params(hint: Any) -> bool:
+    """Whether this is the type of a parameter for the `FunctionCallParams`, if only among others."""
+    if hint is FunctionCallParams:
+        return True
+    return get_origin(hint) in (Union, UnionType, Annotated) and any(
+        _takes_params(one) for one in get_args(hint)
+    )
 
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:

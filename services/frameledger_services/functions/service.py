@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any, Self, TypeVar
 from uuid import uuid4
 
@@ -18,7 +18,7 @@ from frameledger.frames import (
     LLMSetToolsFrame,
     StartFrame,
 )
-from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, FunctionSchema
+from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, FunctionSchema, ToolsSchema
 from frameledger_services import work
 from frameledger_services.claims import ClaimedCall
 from frameledger_services.functions.registry import DirectFunction, FunctionRegistry, Handler
@@ -28,9 +28,6 @@ from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
 from frameledger_services.work import Passing
 from frameledger_services.work.worker import nobody_listens
-
-TIMEOUT_SECS = 600.0
-"""How long a call has, unless its function or its service says otherwise. There is always a deadline."""
 
 STOP_SECS = 4.0
 """How long a handler has to stop when it is told to, before its call is settled without it."""
@@ -55,9 +52,11 @@ class FunctionService(Hooks):
     Handlers may be async or plain; a plain one runs in a thread. An async handler that blocks the event loop holds up
     the other calls of this process; its lease it keeps (heartbeats have a thread of their own).
 
-    Hooks (`event_handler`): `on_function_calls_started(service, function_calls)` where `run_function_calls` announces
-    them, and `on_function_calls_cancelled(service, function_calls)` once for each act of this process that cancelled
-    some: an interruption, a deadline, the model's own wish. They may be lost with the process.
+    Hooks (`event_handler`): `on_function_calls_started(service, function_calls)` once for each announcement, before its
+    calls begin: where `run_function_calls` announces them, and for a model's own run in each process that runs some of
+    them, with those that it serves; and `on_function_calls_cancelled(service, function_calls)` once for each act of
+    this process that cancelled some: an interruption, a deadline, the model's own wish. They may be lost with the
+    process.
     """
 
     EVENTS = frozenset({"on_function_calls_started", "on_function_calls_cancelled"})
@@ -71,8 +70,8 @@ class FunctionService(Hooks):
         service: str = "functions",
         run_in_parallel: bool = True,
         group_parallel_tools: bool = True,
-        function_call_timeout_secs: float = TIMEOUT_SECS,
-        enable_async_tool_cancellation: bool = False,
+        function_call_timeout_secs: float | None = None,
+        enable_async_tool_cancellation: bool | None = None,
         app_resources: Any = None,
         llm: LLMService[Any] | None = None,
         slots: int | None = None,
@@ -82,15 +81,21 @@ class FunctionService(Hooks):
         """`service` is the name that all who share these calls have; all of them serve the same functions.
 
         `run_in_parallel` and `group_parallel_tools` are for `run_function_calls`. `function_call_timeout_secs` counts
-        from a call's announcement, where its function has no limit of its own. `enable_async_tool_cancellation`: every
-        asynchronous function counts as cancellable by the model. `app_resources` is passed to every handler as it is,
-        and `llm` as a handle with `run_inference`. `slots` is how many calls go on at once. `stop_secs` is how long a
-        handler has to stop when it is told to.
+        from a call's dispatch, where its function has no limit of its own. `enable_async_tool_cancellation`: every
+        asynchronous function counts as cancellable by the model. For both, None means what the settings say.
+        `app_resources` is passed to every handler as it is, and `llm` as a handle with `run_inference`. `slots` is how
+        many calls go on at once. `stop_secs` is how long a handler has to stop when it is told to.
         """
         super().__init__()
-        if not function_call_timeout_secs > 0:
-            raise ValueError(f"function_call_timeout_secs is above 0, not {function_call_timeout_secs!r}")
+        if function_call_timeout_secs is None:
+            function_call_timeout_secs = settings.function_call_timeout_secs
+        if not (math.isfinite(function_call_timeout_secs) and function_call_timeout_secs > 0):
+            raise ValueError(
+                f"function_call_timeout_secs is a number of seconds above 0, not {function_call_timeout_secs!r}"
+            )
         self.registry = registry if registry is not None else FunctionRegistry()
+        if enable_async_tool_cancellation is None:
+            enable_async_tool_cancellation = settings.enable_async_tool_cancellation
         if enable_async_tool_cancellation:
             self.registry.enable_async_tool_cancellation = True
         self.run_in_parallel = run_in_parallel
@@ -104,6 +109,7 @@ class FunctionService(Hooks):
             app_resources,
             llm,
             self.notify,
+            self.has_handlers,
             passing,
         )
         at_once = settings.work_slots if slots is None else slots
@@ -120,8 +126,7 @@ class FunctionService(Hooks):
             passing=passing,
         )
         self._running: Running | None = None
-        self._started: asyncio.Task[None] | None = None
-        self._stopping = asyncio.Event()
+        self._background = work.Background(self.run, self._worker.alive, "function service")
 
     # Life of the process, not of a context: the frames are those of the seed and may be left out.
 
@@ -149,37 +154,15 @@ class FunctionService(Hooks):
 
         Raises what ended it before it took any.
         """
-        if self._started is not None:
-            return
-        self._stopping.clear()
-        # Its owner is whoever calls `stop`, which awaits it.
-        self._started = asyncio.create_task(self.run(self._stopping), name="function service")
-        alive = asyncio.create_task(self._worker.alive())
-        try:
-            await asyncio.wait({self._started, alive}, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            await self.cancel()
-            raise
-        finally:
-            alive.cancel()
-        if self._started.done():
-            started, self._started = self._started, None
-            started.result()
+        await self._background.start()
 
     async def stop(self, frame: EndFrame | None = None) -> None:
         """Drain: finish what can be finished within the deadlines, and hand over the rest. Raises what ended it."""
-        self._stopping.set()
-        if self._started is not None:
-            started, self._started = self._started, None
-            await started
+        await self._background.stop()
 
     async def cancel(self, frame: CancelFrame | None = None) -> None:
         """End at once: others take over what it had, one lease later."""
-        if self._started is not None:
-            started, self._started = self._started, None
-            started.cancel()
-            with suppress(asyncio.CancelledError):
-                await started
+        await self._background.cancel()
 
     async def cleanup(self) -> None:
         """Close what is open. Safe to call twice."""
@@ -223,15 +206,17 @@ class FunctionService(Hooks):
         """Whether this process serves the function; the table `workers` answers for all."""
         return self.registry.has_function(function_name)
 
-    async def set_tools(self, context_id: str, functions: Iterable[Tool]) -> None:
+    async def set_tools(self, context_id: str, functions: Iterable[Tool] | ToolsSchema) -> None:
         """Make these the tools of a conversation: their handlers are registered as advertised, then the list is
         published.
 
-        A function is advertised with its schema; a schema, or a tool in OpenAI's form, is advertised only, and served
-        by whoever serves that name. A handler leaves with its tool, and with the end of the conversation. Raises
-        `NotRunningError`, `SchemaError`, `ReservedNameError`, and what publishing raises.
+        A function is advertised with its schema; a schema, a tool in OpenAI's form, or all of a `ToolsSchema`, is
+        advertised only, and served by whoever serves that name. A handler leaves with its tool, and with the end of
+        the conversation. Raises `NotRunningError`, `SchemaError`, `ReservedNameError`, and what publishing raises.
         """
         running = self._need_running()
+        if isinstance(functions, ToolsSchema):
+            functions = functions.to_wire()
         tools = [
             one
             if isinstance(one, FunctionSchema | dict | DirectFunction)
@@ -261,14 +246,22 @@ class FunctionService(Hooks):
     ) -> None:
         """Run calls of a model that somebody else runs: announce them without a run id, and run them here.
 
-        Returns when all have settled or wait for a person. In parallel, or one after another, as the service was told.
-        They are not claimed: if this process dies, the timekeeper settles them. An empty list does nothing. Raises
+        Returns when all have settled or wait for a person. In parallel, or one after another, as the service was told:
+        then behind the batches of the context that were announced here before. They are not claimed: if this process
+        dies, the timekeeper settles them. An empty list does nothing. Raises
         `NotRunningError`, `LeaseLostError`, and what publishing raises.
         """
         if not function_calls:
             return
         running = self._need_running()
         life = await self._worker.alive()
+        # Such a model may be offered the tools by which it cancels; whoever reads its answer need not know them.
+        function_calls = [
+            call
+            if self.registry.cancels(call.function_name) is None
+            else call.model_copy(update={"builtin": True})
+            for call in function_calls
+        ]
         told = [call for call in function_calls if not call.builtin]
         if told:
             await self.notify("on_function_calls_started", told)

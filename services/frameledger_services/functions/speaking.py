@@ -9,9 +9,8 @@ import structlog
 
 from frameledger.decode_error import DecodeError
 from frameledger.frames import AnyFrame, FunctionCallResultProperties
-from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.consumer import KafkaError
-from frameledger_services.event_log.producer import PublishError, RefusedError, TooLargeError
+from frameledger_services import transient
+from frameledger_services.event_log.producer import RefusedError, TooLargeError
 from frameledger_services.functions import context_updated, words
 from frameledger_services.functions.call_frames import Call, SettledAs
 from frameledger_services.functions.params import ResultRefusedError
@@ -23,6 +22,9 @@ from frameledger_services.work import Passing
 AGAIN_SECONDS = 0.5
 """Before a frame that the broker did not take is published again."""
 
+REFUSALS = 3
+"""So often a broker may refuse a result, of which somebody waits to hear, before it counts as not taken."""
+
 UNFIT = (RefusedError, ValueError, TypeError, RuntimeError, LookupError, AttributeError)
 """What is raised for words of a handler that cannot be published. They may be any objects, which raise what they like
 when they are written down: a dictionary that another thread changes meanwhile is a RuntimeError."""
@@ -33,7 +35,8 @@ _log = structlog.get_logger("functions")
 class Speaker:
     """Publishes the frames of one call, each after its in-progress frame. All raise `LeaseLostError`.
 
-    A frame that the broker did not take is published again until it does, or the lease is over.
+    A frame that the broker did not take is published again until it does, or the lease is over: also one that it
+    refused, since rights come back, unless it is too large.
     """
 
     def __init__(self, call: Call, plan: Plan, around: Surroundings, hands: Hands, passing: Passing) -> None:
@@ -53,17 +56,24 @@ class Speaker:
         """The task that publishes the in-progress frame."""
         self._in_progress = publishing
 
-    async def publish(self, *frames: AnyFrame) -> None:
-        """Publish, now. Raises `RefusedError` and ValueError for what is never taken."""
+    async def publish(self, *frames: AnyFrame, refusals: int | None = None) -> None:
+        """Publish, now. Raises `TooLargeError` and ValueError for what is never taken, and `RefusedError` once the
+        broker has refused it so often as `refusals` says; null means that it is tried again all the same."""
+        refused = 0
         while True:
             try:
                 await self._hands.publish(self.call.context_id, *frames)
                 return
-            except RefusedError:
+            except TooLargeError:
                 raise
-            except (PublishError, BrokerError, KafkaError) as error:
+            except RefusedError as error:
+                refused += 1
+                _log.error("a frame is refused by the broker", **self.call.names(), error=str(error))
+                if refused == refusals:
+                    raise
+            except transient.BROKER as error:
                 _log.warning("a frame was not published yet", **self.call.names(), error=str(error))
-                await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(AGAIN_SECONDS)
 
     async def answer(
         self,
@@ -73,19 +83,24 @@ class Speaker:
         run_llm: bool | None = None,
         said: Said | None = None,
     ) -> None:
-        """Settle the call with a result, and tell who gave it. What cannot be published settles it as failed."""
+        """Settle the call with a result, and tell who gave it.
+
+        What is no JSON or too large settles it as failed, with words that say so. What the broker refuses for another
+        reason settles it as ambiguous: the function did what it does, and nobody will read what.
+        """
         await self._passing("answered")
         await self._after_start()
         try:
             frame = self.call.result(result, properties, run_llm)
             context_updated.watch(self._around, self.call, properties, frame)
-            await self.publish(frame)
+            await self.publish(frame, refusals=REFUSALS)
         except UNFIT as error:
-            message, why = self._unfit(error)
-            await self.failed(f"{why}: {error}", message=message)
+            why = await self._unfit(error)
             if said is not None:
                 said.answer.set_exception(
-                    ResultRefusedError(f"The call of {self._name} has failed, since {why}: {error}")
+                    ResultRefusedError(
+                        f"The call of {self._name} ended without a result, since {why}: {error}"
+                    )
                 )
             return
         await self._passing("result")
@@ -109,7 +124,7 @@ class Speaker:
             frame = self.call.intermediate(self._between, said.result, said.properties)
             context_updated.watch(self._around, self.call, said.properties, frame)
             await self._hands.publish(self.call.context_id, frame)
-        except (PublishError, BrokerError, *UNFIT) as error:
+        except (transient.TransientError, *UNFIT) as error:
             _not_taken(said, f"The result in between was not published: {error}", error)
         else:
             said.answer.set_result(None)
@@ -120,7 +135,7 @@ class Speaker:
         await self._after_start()
         try:
             frame = self.call.in_progress(self._plan.options, self._plan.timeout_secs, waiting=waits.waiting)
-            await self.publish(frame)
+            await self.publish(frame, refusals=REFUSALS)
         except UNFIT as error:
             _not_taken(waits, f"The call does not wait, since that was not published: {error}", error)
             return
@@ -135,26 +150,35 @@ class Speaker:
         settled = self.call.settled("failed", message or words.failed(self._name))
         await self.publish(self.call.error(details or summary), settled)
 
-    async def settle(self, settled_as: SettledAs, message: str, *, run_llm: bool | None = None) -> None:
-        """Settle the call without a result of its own."""
+    async def raised_later(self, details: str) -> None:
+        """The handler raised when its call had settled without that: the details are for people."""
+        _log.error("a handler failed after its call", **self.call.names(), details=details)
+        await self._after_start()
+        await self.publish(self.call.error(details, later=True))
+
+    async def settle(
+        self, settled_as: SettledAs, message: str, *, run_llm: bool | None = None, own: bool = True
+    ) -> None:
+        """Settle the call without a result of its own. `own`: it counts only if the start that counts is ours."""
         _log.warning("a call is settled without a result", **self.call.names(), settled_as=settled_as)
         await self._after_start()
-        await self.publish(self.call.settled(settled_as, message, run_llm=run_llm))
+        await self.publish(self.call.settled(settled_as, message, run_llm=run_llm, own=own))
 
     async def ambiguous(self, *, run_llm: bool | None = None) -> None:
-        """Settle the call as one of which nobody knows what it did."""
-        await self.settle("ambiguous", words.ambiguous(self._name), run_llm=run_llm)
+        """Settle the call as one of which nobody knows what it did, whoever started it."""
+        await self.settle("ambiguous", words.ambiguous(self._name), run_llm=run_llm, own=False)
 
-    async def cancel_late(self) -> None:
-        """Its time is over."""
+    async def cancel_late(self, *, own: bool = True) -> None:
+        """Its time is over. `own` as in `settle`."""
         await self._after_start()
-        await self.publish(self.call.cancel(run_llm=True))
-        await self._around.notify("on_function_calls_cancelled", [self.call.from_llm])
+        await self.publish(self.call.cancel(run_llm=True, own=own))
+        if not self.call.builtin:
+            await self._around.notify("on_function_calls_cancelled", [self.call.from_llm])
 
-    async def cancel_interrupted(self, version: int) -> None:
-        """The interruption at that version owes it a cancel."""
+    async def cancel_interrupted(self, version: int, *, own: bool = True) -> None:
+        """The interruption at that version owes it a cancel. `own` as in `settle`."""
         await self._around.acts.joined(self.call, version)
-        await self.publish(self.call.cancel(run_llm=False))
+        await self.publish(self.call.cancel(run_llm=False, own=own))
         self._around.acts.cancelled(self.call, version)
 
     def refusal(self) -> ResultRefusedError:
@@ -172,16 +196,22 @@ class Speaker:
             # Shielded: whoever gives up waiting must not keep the frame from the log.
             await asyncio.shield(self._in_progress)
 
-    def _unfit(self, error: Exception) -> tuple[str, str]:
-        """What the model and the handler are told of a result that cannot be published."""
+    async def _unfit(self, error: Exception) -> str:
+        """Settle the call whose result cannot be published; why it cannot, for the handler."""
         cause = error.__cause__
         if isinstance(error, TooLargeError) or (
             isinstance(cause, DecodeError) and cause.reason == "too_large"
         ):
-            return words.too_large(self._name), "its result is too large"
-        if isinstance(error, RefusedError):
-            return words.failed(self._name), "its result was not taken"
-        return words.no_json(self._name), "its result is no JSON"
+            why, message = "its result is too large", words.too_large(self._name)
+        elif isinstance(error, RefusedError):
+            why = "its result was not taken"
+            await self.publish(self.call.error(f"{why}: {error}"))
+            await self.ambiguous()
+            return why
+        else:
+            why, message = "its result is no JSON", words.no_json(self._name)
+        await self.failed(f"{why}: {error}", message=message)
+        return why
 
 
 def _not_taken(message: Message, why: str, error: Exception) -> None:

@@ -1,7 +1,8 @@
 """The start of a call: whether its handler may begin, and what becomes of the call if it may not.
 
 An unsafe handler begins on the word of the log alone: its start was published, folded as applied, and read. For one
-that is safe to retry the claim is the read.
+that is safe to retry the claim is the read, if there is one. That a handler did not run is said before that, under the
+claim: it counts only if the start that names the claim does.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from collections.abc import Callable
 
 import structlog
 
-from frameledger.frames import AnyFrame
-from frameledger_services.event_log.producer import RefusedError
+from frameledger_services.event_log.producer import TooLargeError
 from frameledger_services.functions import words
 from frameledger_services.functions.ledger import Standing
 from frameledger_services.functions.taken import Taken
@@ -29,37 +29,44 @@ async def settled_as_taken_over(taken: Taken, before: Standing) -> bool:
     speaker = taken.speaker
     if before.interrupted_version is not None:
         if before.safe_to_retry or before.by_timekeeper:
-            await speaker.cancel_interrupted(before.interrupted_version)
+            await speaker.cancel_interrupted(before.interrupted_version, own=False)
         else:
             await speaker.ambiguous(run_llm=False)
     elif before.safe_to_retry and taken.plan.options.safe_to_retry:
         if not taken.is_late:
             return False
-        await speaker.cancel_late()
+        await speaker.cancel_late(own=False)
     elif before.by_timekeeper:
-        await speaker.settle("failed", words.late(taken.call.function_name))
+        await speaker.settle("failed", words.late(taken.call.function_name), own=False)
     else:
         await speaker.ambiguous()
     return True
 
 
 async def publish(taken: Taken, pass_on: Callable[[], None]) -> None:
-    """Publish that the call is in progress. `pass_on` is called once that has its place on the log, or never will."""
-    call, speaker = taken.call, taken.speaker
-    frame: AnyFrame = call.in_progress(taken.plan.options, taken.plan.timeout_secs)
+    """Publish that the call is in progress. `pass_on` is called once that has its place on the log, or never will.
+
+    Raises nothing: it runs beside the call, which hears by its inbox that it cannot be started.
+    """
     try:
-        await speaker.publish(frame)
+        await _published(taken)
+    except LeaseLostError:
+        taken.inbox.tell("lost")
+    finally:
+        pass_on()
+
+
+async def _published(taken: Taken) -> None:
+    call, speaker = taken.call, taken.speaker
+    try:
+        await speaker.publish(call.in_progress(taken.plan.options, taken.plan.timeout_secs))
         await taken.passing("in progress")
-    except (RefusedError, ValueError) as error:
+    except (TooLargeError, ValueError) as error:
         # It cannot be started, and so has no place for a result: it was announced with just as many bytes as the
         # log takes, and its start has some more.
         _log.error("a call cannot be started", **call.names(), error=str(error))
         await speaker.publish(call.error(str(error)), call.cancel(run_llm=True))
         taken.inbox.tell("over")
-    except LeaseLostError:
-        taken.inbox.tell("lost")
-    finally:
-        pass_on()
 
 
 async def until_it_may_run(taken: Taken, folded: asyncio.Future[Standing]) -> Ending | None:
@@ -84,6 +91,7 @@ async def until_it_may_run(taken: Taken, folded: asyncio.Future[Standing]) -> En
     if not folded.done():
         if not taken.is_late:
             return "release"
+        # If the start that is folded first is another worker's, this counts for nothing.
         await taken.speaker.cancel_late()
         return "done"
     standing = folded.result()
@@ -98,10 +106,13 @@ async def not_run(taken: Taken, standing: Standing | None) -> Ending:
     call, speaker = taken.call, taken.speaker
     if standing is None:
         return "release"
-    if not standing.is_open or (standing.attempt or 0) > (call.attempt or 0):
+    if not standing.is_open:
         return "over"
-    if standing.worker != call.worker_id or standing.attempt != (call.attempt or 0):
-        # An earlier attempt had started, and what it did is not known.
+    if (standing.attempt or 0) > (call.attempt or 0):
+        # Another worker's by now. If its claim was lost, ours is to be taken with an attempt above that.
+        return "release"
+    if not standing.is_started_by(call):
+        # Another worker had started it, and what it did is not known.
         await speaker.ambiguous(run_llm=None if standing.interrupted_version is None else False)
     elif standing.interrupted_version is not None:
         await speaker.cancel_interrupted(standing.interrupted_version)

@@ -10,7 +10,6 @@ from typing import TypeGuard
 
 import structlog
 
-from frameledger_services.event_log.producer import RefusedError
 from frameledger_services.functions.call_handler import CallHandler
 from frameledger_services.functions.handling import Raised, Returned
 from frameledger_services.functions.inbox import Event
@@ -69,7 +68,8 @@ class Stopping:
         return await self._conclude(await self._stopped(self._taken.stops_by()), interrupted=None)
 
     async def see_off(self) -> None:
-        """A handler that goes on after its call may do so until the deadline. Then it is told to stop."""
+        """A handler that goes on after its call may do so until the deadline. Then it is told to stop. If it raises,
+        or had raised unheard, the details go to the log."""
         taken, inbox = self._taken, self._taken.inbox
         for until in (taken.deadline, taken.deadline + taken.around.stop_secs):
             while inbox.ended is None and taken.now() < until:
@@ -79,14 +79,17 @@ class Stopping:
         ended, names = inbox.ended, taken.call.names()
         if ended is None:
             _log.warning("a handler goes on after its call", **names)
-        elif isinstance(ended, Raised) and taken.speaker.waiting:
-            # The person may never have been asked.
-            try:
-                await taken.speaker.failed(ended.summary, ended.details)
-            except (LeaseLostError, RefusedError) as error:
-                _log.error("a call that failed waits on", **names, error=str(error))
         elif isinstance(ended, Raised):
-            _log.error("a handler failed after its call", **names, details=ended.details)
+            try:
+                if taken.speaker.waiting:
+                    # The person may never have been asked.
+                    await taken.speaker.failed(ended.summary, ended.details)
+                else:
+                    await taken.speaker.raised_later(ended.details)
+            except LeaseLostError:
+                _log.error(
+                    "a handler failed when its worker had lost its lease", **names, details=ended.details
+                )
 
     async def _stopped(self, until: float) -> Event | None:
         """Stop the handler, and wait for it. What it said last, or how it ended; null if it goes on then, or when
@@ -126,10 +129,6 @@ class Stopping:
         speaker = self._taken.speaker
         if outcome is None and self._taken.inbox.told == "lost":
             return "release"
-        if isinstance(outcome, Raised) and not self._ran_to_its_end:
-            _log.error(
-                "a handler failed when it was stopped", **self._taken.call.names(), details=outcome.details
-            )
         if self._is_answer(outcome):
             await self._handler.heard(outcome)
         elif outcome is None and not self._taken.plan.options.safe_to_retry:

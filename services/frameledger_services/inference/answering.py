@@ -21,6 +21,8 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count
 from typing import Any
 
 import structlog
@@ -32,6 +34,7 @@ from frameledger.frames import (
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
     LLMTextFrame,
+    Usage,
 )
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.event_log.producer import TooLargeError
@@ -46,7 +49,7 @@ MOST_ATTEMPTS = 3
 """Of a run; then a fatal error closes it (R6.4)."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
-"""Seconds between two tries of one attempt; each about twice as long as the one before."""
+"""Seconds between two tries; each about twice as long as the one before."""
 
 LONGEST_RETRY_AFTER = 30.0
 """Seconds that a provider may ask us to wait. Longer than that is no answer any more, and somebody waits for it."""
@@ -76,10 +79,13 @@ async def answer(run: ClaimedRun, model: LLMService[Any], world: World) -> Outco
             return "done"
         if number == MOST_ATTEMPTS:
             return await attempt.give_up(
-                f"The connection was lost in {MOST_ATTEMPTS} attempts. {lost.message}"
+                f"The answer broke off in each of {MOST_ATTEMPTS} attempts. {lost.message}"
             )
         reason = world.shown(lost.message)
-        _log.warning("connection lost", run_id=run.run_id, attempt=number, reason=reason)
+        _log.warning("answer broke off", run_id=run.run_id, attempt=number, reason=reason)
+        if not isinstance(lost, ConnectionLostError):
+            # The provider is there and said that it is in trouble: it gets the time that it asks for.
+            await asyncio.sleep(_pause(number - 1, lost.retry_after))
         number = await world.next_attempt(number)
     return "release"
 
@@ -91,17 +97,20 @@ class _Attempt:
         self._run = run
         self._model = model
         self._world = world
-        self._attempt = Attempt(run.run_id, number)
+        self._attempt = Attempt(run.run_id, number, run.claim)
         self._merging = Merging(self._publish, merge_secs=world.merge_secs)
         self._added = 0
         self._spoke = False
         """Whether anything came of the request that is being answered."""
+        self._used: Usage | None = None
+        """What the attempt is known to have used so far."""
+        self._told_used = False
 
-    async def answered(self) -> ConnectionLostError | None:
-        """Answer; the error of a connection that was lost in the middle, if another attempt is to follow."""
+    async def answered(self) -> TransientError | None:
+        """Answer; why the answer broke off in the middle, if another attempt is to follow."""
         composed = await self._world.compose()
         self._attempt.skip_tts = composed.skip_tts
-        lost: ConnectionLostError | None = None
+        lost: TransientError | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._merging.run())
@@ -123,13 +132,13 @@ class _Attempt:
         await self._publish([ErrorFrame(code="attempts_exhausted", message=message, fatal=True)])
         return "given_up"
 
-    async def _said(self, composed: Composed) -> ConnectionLostError | None:
+    async def _said(self, composed: Composed) -> TransientError | None:
         request = composed.request
         if isinstance(request, ProviderError):
             self._add(self._start(self._model.provider), *self._failure(request.code, request.message))
             return None
         self._add(self._start(request.provider, request, composed.metadata))
-        token = self._model.pushing_to(self._push)
+        token = self._model.pushing_to(partial(self._push, request))
         try:
             return await self._streamed(request)
         except ProviderError as error:
@@ -142,10 +151,10 @@ class _Attempt:
             self._model.stop_pushing(token)
         return None
 
-    async def _streamed(self, request: Request) -> ConnectionLostError | None:
-        """Take in the whole answer; the error, if the connection was lost in the middle of it. Raises other errors."""
-        retries, pause = self._world.retries, FIRST_PAUSE
-        while True:
+    async def _streamed(self, request: Request) -> TransientError | None:
+        """Take in the whole answer; the error, if it broke off in the middle and may be said anew (R6.4). Raises other
+        errors."""
+        for tried in count():
             self._spoke = False
             try:
                 async with _closing(self._model.answer(request)) as frames:
@@ -155,38 +164,46 @@ class _Attempt:
                             return None
                 raise ProviderError(f"{request.provider} ended its answer without an end frame.")
             except TransientError as error:
-                if self._spoke and isinstance(error, ConnectionLostError):
-                    return error
-                asked = error.retry_after or 0.0
-                if self._spoke or retries == 0 or asked > LONGEST_RETRY_AFTER:
+                if (error.retry_after or 0.0) > LONGEST_RETRY_AFTER:
                     raise
-                wait = max(asked, pause * random.uniform(0.75, 1.25))
+                if self._spoke:
+                    return error
+                if tried == self._world.retries:
+                    raise
+                wait = _pause(tried, error.retry_after)
                 reason = self._world.shown(error.message)
                 _log.info("again", run_id=self._run.run_id, in_secs=round(wait, 2), reason=reason)
                 await asyncio.sleep(wait)
-                retries, pause = retries - 1, min(pause * 2, LONGEST_PAUSE)
+        raise AssertionError("it is tried until it returns or raises")
 
-    async def _take(self, frame: AnyFrame, request: Request | None = None) -> None:
+    async def _take(self, frame: AnyFrame, request: Request) -> None:
+        if isinstance(frame, LLMTextFrame) and frame.usage is not None and not frame.text:
+            # `push_usage`. It goes out with what comes next: nobody waits for it, and the first words shall not.
+            self._used = frame.usage
+            return
         self._spoke = True
         if isinstance(frame, FunctionCallsStartedFrame):
             if not frame.function_calls:
                 return
             frame = self._attempt.announcement(
                 frame,
-                builtin=request.builtin_tools if request is not None else frozenset(),
+                builtin=request.builtin_tools,
                 run_in_parallel=self._model.run_in_parallel,
                 group_parallel_tools=self._model.group_parallel_tools,
             )
             if calls := [call for call in frame.function_calls if not call.builtin]:
                 await self._model.notify("on_function_calls_started", calls)
-        self._add(frame)
+        if isinstance(frame, LLMFullResponseEndFrame):
+            self._add(frame)
+        else:
+            self._add(*self._used_so_far(), frame)
         if self._merging.is_urgent:
             # It is sent before the provider's client goes on to what else it was given.
             await asyncio.sleep(0)
 
-    async def _push(self, frame: AnyFrame) -> None:
+    async def _push(self, request: Request, frame: AnyFrame) -> None:
         """What a provider says by itself, with `push_frame` or `run_function_calls`."""
-        await self._take(frame)
+        await self._take(frame, request)
 
     async def _live(self) -> None:
         """Show that the run lives while its model says nothing: an empty piece of text changes nothing. Not for ever:
@@ -196,10 +213,17 @@ class _Attempt:
             before = self._added
             await asyncio.sleep(every)
             if self._added == before:
-                self._add(LLMTextFrame(text=""))
+                self._add(*(self._used_so_far() or [LLMTextFrame(text="")]))
                 silent += every
             else:
                 silent = 0.0
+
+    def _used_so_far(self) -> Sequence[AnyFrame]:
+        """A frame that says what was used, once: the run may end in a way that leaves no other."""
+        if self._used is None or self._told_used:
+            return ()
+        self._told_used = True
+        return [LLMTextFrame(text="", usage=self._used)]
 
     def _add(self, *frames: AnyFrame) -> None:
         self._added += len(frames)
@@ -222,7 +246,8 @@ class _Attempt:
         """How an attempt fails: the run is over, what was said stays, and nothing is called (R6.4)."""
         message = self._world.shown(message)
         _log.warning("run failed", run_id=self._run.run_id, code=code, reason=message)
-        return ErrorFrame(code=code, message=message), LLMFullResponseEndFrame(finish_reason="error")
+        end = LLMFullResponseEndFrame(finish_reason="error", usage=self._used)
+        return ErrorFrame(code=code, message=message), end
 
     async def _publish(self, frames: Sequence[AnyFrame]) -> None:
         stamped = [self._attempt.stamped(frame) for frame in frames]
@@ -245,6 +270,11 @@ async def _closing(frames: AsyncGenerator[AnyFrame, None]) -> AsyncIterator[Asyn
                 await frames.aclose()
         except (TimeoutError, ProviderError) as error:
             _log.warning("the provider's stream did not close", reason=str(error))
+
+
+def _pause(before: int, asked: float | None) -> float:
+    """Seconds to wait after so many pauses before; never less than the provider asks for."""
+    return max(asked or 0.0, min(FIRST_PAUSE * 2.0**before, LONGEST_PAUSE) * random.uniform(0.75, 1.25))
 
 
 def _why_refused(error: BaseException) -> str:

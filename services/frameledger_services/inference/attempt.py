@@ -24,7 +24,8 @@ GROUPS = UUID("a3c2d6f4-7e1b-5b1f-8a54-2d9f0e6c1b78")
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt of one run. Its number was given out by the claim, so no other worker ever publishes under it.
+    """One attempt of one run. Its number was given out by the claim, so no other worker publishes under it, unless a
+    database that lost its latest commits gave it out twice: then the claim's token tells the two apart.
 
     Each kind of frame that an attempt has once is named after its kind, the others after how many came before them:
     to publish a frame again repeats it, and whoever reads the log can tell what is missing.
@@ -32,6 +33,7 @@ class Attempt:
 
     run_id: str
     number: int
+    claim: str
     skip_tts: bool | None = None
     _named: set[str] = field(default_factory=set, repr=False)
 
@@ -42,6 +44,7 @@ class Attempt:
             "produced_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "run_id": self.run_id,
             "attempt": self.number,
+            "claim": self.claim,
         }
         # Null says nothing: then the provider's own word stays, if it has one.
         if self.skip_tts is not None and isinstance(
@@ -65,8 +68,8 @@ class Attempt:
         ]
         return announced.model_copy(
             update={
-                "function_calls": with_unique_ids(calls, self.run_id, self.number),
-                "group_id": str(uuid5(GROUPS, f"{self.run_id}:{self.number}"))
+                "function_calls": with_unique_ids(calls, f"{self.run_id}:{self._name}"),
+                "group_id": str(uuid5(GROUPS, f"{self.run_id}:{self._name}"))
                 if group_parallel_tools
                 else None,
                 "run_in_parallel": run_in_parallel,
@@ -79,7 +82,12 @@ class Attempt:
         if kind is None or kind in self._named:
             kind = str(len(self._named))
         self._named.add(kind)
-        return str(uuid5(FRAMES, f"{self.run_id}:{self.number}:{kind}"))
+        return str(uuid5(FRAMES, f"{self.run_id}:{self._name}:{kind}"))
+
+    @property
+    def _name(self) -> str:
+        """What distinguishes it from all others of its run."""
+        return f"{self.number}:{self.claim}"
 
 
 _ONCE = {

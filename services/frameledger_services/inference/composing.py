@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from psycopg import AsyncConnection
 
-from frameledger_services.cancel_tools import cancelled_by
+from frameledger_services.cancel_tools import PREFIX, cancelled_by
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.instructions import Instructions
 from frameledger_services.providers.request import Request
@@ -46,7 +46,12 @@ def request_of(
 ) -> Request | ProviderError:
     """The request, or why this provider cannot be asked it."""
     try:
-        return model.request(stored.context, prompt_caching=stored.prompt_caching, cancel_tools=cancel_tools)
+        return model.request(
+            stored.context,
+            prompt_caching=stored.prompt_caching,
+            cancel_tools=cancel_tools,
+            answers=stored.answers,
+        )
     except ProviderError as error:
         return error
     except Exception:
@@ -90,9 +95,14 @@ def as_offered(model: LLMService[Any], offer: Mapping[str, Any]) -> None:
     )
 
 
-_CANCELLABLE = """
+_CANCELLABLE = f"""
     SELECT DISTINCT function_name
     FROM offered_functions()
     WHERE (options ->> 'cancellable_by_llm')::boolean AND NOT (options ->> 'cancel_on_interruption')::boolean
+        AND NOT EXISTS (
+            SELECT FROM live_workers() AS own
+            WHERE own.kind = 'functions' AND '{PREFIX}' || function_name = ANY (own.serves)
+        )
     ORDER BY function_name
 """
+"""An application's own tool of that name wins, advertised or not."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import structlog
 
-from frameledger.frames import AnyFrame
+from frameledger.frames import AnyFrame, CancelFrame, EndFrame, StartFrame
 from frameledger.ids import ContextId
 from frameledger_services import work
 from frameledger_services.claims import ClaimedRun
@@ -59,6 +59,35 @@ class InferenceService:
             offers=self._offered,
             slots=slots,
         )
+        self._background = work.Background(self.run, self._worker.alive, "inference service")
+
+    # Life of the process, not of a context: the frames are those of the seed and may be left out.
+
+    async def start(self, frame: StartFrame | None = None) -> None:
+        """Answer in the background, until `stop` or `cancel`. Returns when it takes runs. Called twice it does nothing.
+
+        Raises what ended it before it took any.
+        """
+        await self._background.start()
+
+    async def stop(self, frame: EndFrame | None = None) -> None:
+        """Drain: finish what can be finished within the deadlines, and hand over the rest. Raises what ended it."""
+        await self._background.stop()
+
+    async def cancel(self, frame: CancelFrame | None = None) -> None:
+        """End at once: others take over what it was answering, one lease later."""
+        await self._background.cancel()
+
+    async def cleanup(self) -> None:
+        """Close what is open. Safe to call twice."""
+        await self.cancel()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Answer until `stopping` is set, then finish what can be finished and hand over the rest."""
@@ -72,11 +101,12 @@ class InferenceService:
     async def _perform(self, job: work.Job[ClaimedRun], life: work.Life) -> work.Ending:
         """One run. What it was told to leave it leaves at once: the stream is closed, nothing more is published."""
         run = job.claimed
+        publishing = _Publishing(life.publisher)
         world = World(
             worker=life.worker_id,
             compose=partial(self._compose, run),
-            publish=partial(_publish, life.publisher),
-            next_attempt=partial(life.next_attempt, run.effect_id),
+            publish=publishing.publish,
+            next_attempt=partial(life.next_attempt, run),
             merge_secs=self._settings.inference_merge_ms / 1000,
             retries=self._settings.inference_retries,
             # Twice before the timekeeper takes the run for dead; 0 says that it never does.
@@ -90,10 +120,10 @@ class InferenceService:
             return "over"
         except (_ParkedError, DatabaseError) as error:
             _log.warning("not answered", run_id=run.run_id, reason=str(error))
-            return "release"
+            return publishing.given_back
         if outcome is not None:
             return outcome
-        return "over" if job.why == "over" else "release"
+        return "over" if job.why == "over" else publishing.given_back
 
     async def _compose(self, run: ClaimedRun) -> Composed:
         stored, cancel_tools = await self._connections.read(composing.read, run.context_id, run.version)
@@ -117,8 +147,17 @@ class _ParkedError(Exception):
     """It was parked after it was claimed. Whoever takes the run when it is not parked any more answers."""
 
 
-async def _publish(publisher: work.Publisher, context_id: ContextId, frames: Sequence[AnyFrame]) -> None:
-    await publisher.publish(context_id, *frames)
+class _Publishing:
+    """What one claim publishes, and so whether it counts as an attempt."""
+
+    def __init__(self, publisher: work.Publisher) -> None:
+        self._publisher = publisher
+        self.given_back: work.Ending = "untried"
+
+    async def publish(self, context_id: ContextId, frames: Sequence[AnyFrame]) -> None:
+        # Also if it fails: it may arrive.
+        self.given_back = "release"
+        await self._publisher.publish(context_id, *frames)
 
 
 async def _unless(stop: asyncio.Event, working: Coroutine[Any, Any, _T]) -> _T | None:

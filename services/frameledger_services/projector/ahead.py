@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -51,12 +51,12 @@ class Look:
 class Ahead:
     """The looks that were taken and not stored yet, of the partitions that are `owned` while each is taken.
 
-    What lies in a partition that needs care is not decoded here: it may be what kills.
+    What lies in a partition that it `may_decode` not is decoded with its batch: it may be what crashes us.
     """
 
-    def __init__(self, owned: Mapping[int, Owned], careful: Container[int]) -> None:
+    def __init__(self, owned: Mapping[int, Owned], may_decode: Callable[[int], bool]) -> None:
         self._owned = owned
-        self._careful = careful
+        self._may_decode = may_decode
         self._looks: deque[Look] = deque()
         self._records = 0
         self._size = 0
@@ -141,7 +141,9 @@ class Ahead:
 
     def _add(self, look: Look, records: Sequence[Record]) -> None:
         with deadline():
-            look.found += [(one, None) if one.partition in self._careful else decoded(one) for one in records]
+            look.found += [
+                decoded(one) if self._may_decode(one.partition) else (one, None) for one in records
+            ]
         look.size += sum(len(one.value or b"") for one in records)
 
     async def _until_taken(self) -> None:

@@ -12,13 +12,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from psycopg import AsyncConnection
+import structlog
+from psycopg import AsyncConnection, errors
 
 from frameledger_services.store import projections
 
 OFTEN_SECONDS = 0.01
 """While frames come faster than they are stored, one announcement in this time says where all are. One for each batch
 took a fifteenth of the processor time of the whole road: it wakes every process that listens."""
+
+SAY_SECONDS = 60.0
+"""How often it is said at most that nothing can be announced."""
+
+_log = structlog.get_logger("projector")
 
 
 class Announcer:
@@ -31,7 +37,7 @@ class Announcer:
         self._topic = topic
         self._passing = passing
         self._offsets: dict[int, int] = {}
-        self._last = float("-inf")
+        self._last = self._said = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
@@ -55,7 +61,8 @@ class Announcer:
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Work until cancelled. Raises what the database raises."""
+        """Work until cancelled. Raises what the database raises; but goes on when the queue of notifications is full,
+        since one who listens does not read them."""
         loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()
@@ -66,7 +73,21 @@ class Announcer:
             offsets, self._offsets = self._offsets, {}
             self._last = loop.time()
             await self._passing("before announcing")
-            await projections.announce(self._connection, self._topic, offsets)
+            try:
+                await projections.announce(self._connection, self._topic, offsets)
+            except errors.ProgramLimitExceeded as error:
+                self._say_that_it_is_full(error, loop.time())
             await self._passing("announced")
             if not self._offsets:
                 self._idle.set()
+
+    def _say_that_it_is_full(self, error: errors.ProgramLimitExceeded, now: float) -> None:
+        if now < self._said + SAY_SECONDS:
+            return
+        self._said = now
+        _log.warning(
+            "not announced",
+            reason=error.diag.message_primary,
+            detail=error.diag.message_detail,
+            remedy="a session that listens is idle in a transaction: end it. Until then all look by themselves.",
+        )

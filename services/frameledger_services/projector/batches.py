@@ -16,7 +16,7 @@ conversation that ends before them, in both.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -27,6 +27,8 @@ from psycopg import AsyncConnection, errors
 
 from frameledger.ids import ContextId
 from frameledger.record import FIRST_GENERATION, LoggedFrame, Record
+from frameledger.stored import StoredStateError
+from frameledger_services import transient
 from frameledger_services.projector.cache import HeadCache
 from frameledger_services.projector.deadline import deadline
 from frameledger_services.projector.folding import (
@@ -34,9 +36,10 @@ from frameledger_services.projector.folding import (
     Folding,
     Found,
     Refusal,
+    UncertainRepetitionError,
     UnfoldableError,
     decoded,
-    frame_uuid,
+    is_at_home,
 )
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.loading import load, park
@@ -44,6 +47,8 @@ from frameledger_services.projector.rows import OutboxRow, Rows, at
 from frameledger_services.projector.writing import write, write_at_once
 from frameledger_services.store import heads as head_statements
 from frameledger_services.store import moving, together
+from frameledger_services.store.batch import MissingHeadError
+from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.projections import Progress
 
 Connection = AsyncConnection[Any]
@@ -51,9 +56,6 @@ Connection = AsyncConnection[Any]
 SMALL_RECORDS = 64
 SMALL_BYTES = 256 * 1024
 """A batch of no more than both is written in one statement; of more rows, COPY and what else there is are quicker."""
-
-REFUSED_FOR_ITS_DATA = ("22", "23", "54")
-"""SQLSTATE classes that mean that these data will never be taken; all others pass."""
 
 Step = Callable[[str], Awaitable[None]]
 
@@ -70,10 +72,13 @@ class Owned:
     next_offset: int
     end_offset: int | None = None
     generation: int = FIRST_GENERATION
+    held_until: int | None = None
+    """Its effects are held back until this offset is reached (`held_effects`); None if they are not."""
 
 
 class FencedError(Exception):
-    """Somebody else owns these partitions by now: their state is to be dropped, and nothing of the batch happened."""
+    """Somebody else owns these partitions by now, or wrote in them: what is in memory of them is to be dropped, and
+    nothing of the batch happened."""
 
     def __init__(self, partitions: set[int]) -> None:
         super().__init__(f"partitions {sorted(partitions)} belong to another projector")
@@ -103,9 +108,6 @@ class Batches:
         self._topics = topics
         self._cache = cache
         self._passing = passing or nobody_listens
-        self.all_on_disk = False
-        """Have every batch on disk when its commit returns: if the database itself dies of what lies in a log, what was
-        stored last tells where."""
 
     async def store(
         self, found: Iterable[Found], owned: Mapping[int, Owned], positions: Mapping[int, int]
@@ -121,58 +123,71 @@ class Batches:
         return await self._store_or_part(batch, owned, positions, None)
 
     async def park(self, record: Record, owned: Mapping[int, Owned], why: Exception) -> list[OutboxRow]:
-        """Store a record without folding it, and with it all that its conversation gets from here on."""
-        batch = [decoded(record)]
-        return await self._park(batch, owned, _positions_after(batch, owned), None, record, why)
+        """Store a record without folding it, and with it all that its conversation gets from here on. One that is no
+        frame of a conversation in its own partition is set aside."""
+        with deadline():
+            one = decoded(record)
+        return await self._park_at(one, owned, why)
+
+    async def set_aside(self, record: Record, owned: Mapping[int, Owned], why: str) -> list[OutboxRow]:
+        """Keep a record's bytes as a rejected frame, without decoding it; its conversation goes on without it."""
+        batch: list[Decoded] = [(record, Refusal("refused", why))]
+        return await self._store(batch, owned, _positions_after(batch, owned), None)
 
     async def _store_or_part(
         self,
         batch: Sequence[Decoded],
         owned: Mapping[int, Owned],
         positions: Mapping[int, int],
-        stored_ids: StoredIds | None,
+        stored_ids: StoredIds | None = None,
     ) -> list[OutboxRow]:
         """Store a batch whole if that can be done, else in parts. Without `stored_ids` the usual path is tried first,
-        which asks no question; a unique violation leads to the slow one."""
+        which asks no question; an id that comes again leads to the slow one."""
         try:
-            return await self._store(batch, owned, positions, stored_ids or {})
+            return await self._store(batch, owned, positions, stored_ids)
         except UnfoldableError as error:
-            return await self._park(batch, owned, positions, stored_ids, error.record, error)
-        except errors.Error as error:
-            if isinstance(error, errors.UniqueViolation) and stored_ids is None:
+            return await self._park(batch, owned, positions, error.record, error)
+        except Exception as error:
+            if stored_ids is None and isinstance(error, errors.UniqueViolation | UncertainRepetitionError):
                 return await self._store_or_part(batch, owned, positions, await self._stored_ids(batch))
-            if not _is_refused(error):
+            if not batch or not _is_of_the_values(error):
                 raise
-            return await self._halve(batch, owned, positions, stored_ids, error)
+            return await self._halve(batch, owned, positions, error)
 
     async def _store(
         self,
         batch: Sequence[Decoded],
         owned: Mapping[int, Owned],
         positions: Mapping[int, int],
-        stored_ids: StoredIds,
+        stored_ids: StoredIds | None,
         *,
-        parking: tuple[Record, str] | None = None,
+        parked_for: str | None = None,
     ) -> list[OutboxRow]:
+        """Store a batch in one commit. With `parked_for` its conversations are parked for that reason before."""
         last = {record.partition: record for record, _ in batch}
         progress = [
             _progress(owned[partition], last.get(partition), end) for partition, end in positions.items()
         ]
-        context_ids = {logged.context_id for _, logged in batch if isinstance(logged, LoggedFrame)}
+        context_ids = {logged.context_id for _, logged in self._at_home(batch)}
         try:
             await self._passing("before load")
             # Before the lock: what is read is ours since we took the partitions over, like all that is in memory.
             heads = await self._heads(context_ids)
             await self._passing("after load")
-            folding = self._folding(heads, stored_ids)
-            if parking is not None:
-                _park_head(folding, heads, *parking)
+            folding = self._folding(heads, stored_ids, owned)
+            if parked_for is not None:
+                for head in heads.values():
+                    park(head, parked_for)
             with deadline():
                 rows = folding.fold(batch)
             if _is_small(batch):
                 await self._write_at_once(progress, rows, folding.touched.values())
             else:
                 await self._write_in_turn(progress, rows, folding.touched.values())
+        except MissingHeadError:
+            # Without a fence: whatever else was in memory is not to be trusted either.
+            self._cache.drop(context_ids)
+            raise FencedError(set(positions)) from None
         except BaseException:
             self._cache.drop(context_ids)
             raise
@@ -190,9 +205,7 @@ class Batches:
 
     async def _write_at_once(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
         await self._passing("before lock")
-        held = await write_at_once(
-            self._cursor, self._topics.frames, progress, rows, heads, on_disk=self.all_on_disk
-        )
+        held = await write_at_once(self._cursor, self._topics.frames, progress, rows, heads)
         _check_held(progress, held)
 
     async def _write_in_turn(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
@@ -205,66 +218,73 @@ class Batches:
 
     async def _stored_ids(self, batch: Sequence[Decoded]) -> StoredIds:
         """Which frames of the batch are stored already."""
-        pairs = [
-            (logged.context_id, frame_uuid(logged.frame_id))
-            for _, logged in batch
-            if isinstance(logged, LoggedFrame)
-        ]
+        pairs = [(logged.context_id, frame_uuid(logged.frame_id)) for _, logged in self._at_home(batch)]
         async with self._connection.transaction():
             return await head_statements.recent_ids(self._connection, pairs)
+
+    def _at_home(self, batch: Sequence[Decoded]) -> Iterator[tuple[Record, LoggedFrame]]:
+        """The records that are frames of a conversation in its own partition."""
+        for record, logged in batch:
+            if isinstance(logged, LoggedFrame) and is_at_home(record, self._topics.partitions):
+                yield record, logged
 
     async def _halve(
         self,
         batch: Sequence[Decoded],
         owned: Mapping[int, Owned],
         positions: Mapping[int, int],
-        stored_ids: StoredIds | None,
-        error: errors.Error,
+        error: Exception,
     ) -> list[OutboxRow]:
-        """The database refused the batch for its data: halve it until the record is found, and park its
+        """The batch cannot be stored for the values in it: halve it until the record is found, and park its
         conversation."""
-        if not batch:
-            raise error
         if len(batch) == 1:
-            return await self._park(batch, owned, positions, stored_ids, batch[0][0], error)
+            return await self._park(batch, owned, positions, batch[0][0], error)
         first, second = batch[: len(batch) // 2], batch[len(batch) // 2 :]
-        outbox = await self._store_or_part(first, owned, _positions_after(first, owned), stored_ids)
-        return outbox + await self._store_or_part(second, owned, positions, stored_ids)
+        outbox = await self._store_or_part(first, owned, _positions_after(first, owned))
+        return outbox + await self._store_or_part(second, owned, positions)
 
     async def _park(
         self,
         batch: Sequence[Decoded],
         owned: Mapping[int, Owned],
         positions: Mapping[int, int],
-        stored_ids: StoredIds | None,
         record: Record,
         error: Exception,
     ) -> list[OutboxRow]:
         """Store what lies before the record, then park its conversation at it, then go on."""
         index = next(index for index, (one, _) in enumerate(batch) if one is record)
-        before, here, after = batch[:index], batch[index : index + 1], batch[index + 1 :]
+        before, here, after = batch[:index], batch[index], batch[index + 1 :]
         outbox: list[OutboxRow] = []
         if before:
-            outbox += await self._store_or_part(before, owned, _positions_after(before, owned), stored_ids)
-        position = _positions_after(here, owned)
-        try:
-            outbox += await self._store(here, owned, position, stored_ids or {}, parking=(record, str(error)))
-        except errors.Error as refused:
-            if not _is_refused(refused):
-                raise
-            outbox += await self._set_aside(record, owned, position, refused)
-        return outbox + await self._store_or_part(after, owned, positions, stored_ids)
+            outbox += await self._store_or_part(before, owned, _positions_after(before, owned))
+        outbox += await self._park_at(here, owned, error)
+        return outbox + await self._store_or_part(after, owned, positions)
 
-    async def _set_aside(
-        self, record: Record, owned: Mapping[int, Owned], positions: Mapping[int, int], error: errors.Error
-    ) -> list[OutboxRow]:
-        """The database refuses even the bare row: the bytes are kept as a rejected frame, the conversation goes on."""
-        problem = Refusal("refused", f"the database refuses it: {error.diag.message_primary or error}")
-        return await self._store([(record, problem)], owned, positions, {})
+    async def _park_at(self, one: Decoded, owned: Mapping[int, Owned], why: Exception) -> list[OutboxRow]:
+        """Park the conversation at this record; set the record aside if it has none here, or cannot be stored even
+        unfolded."""
+        record, _ = one
+        batch, reason = [one], str(why).strip() or type(why).__name__
+        if any(self._at_home(batch)):
+            stored_ids = await self._stored_ids(batch)
+            try:
+                return await self._store(
+                    batch, owned, _positions_after(batch, owned), stored_ids, parked_for=reason
+                )
+            except Exception as error:
+                if not isinstance(error, UnfoldableError) and not _is_of_the_values(error):
+                    raise
+                reason = _reason(error)
+        return await self.set_aside(record, owned, reason)
 
-    def _folding(self, heads: Mapping[str, Head], stored_ids: StoredIds) -> Folding:
+    def _folding(
+        self, heads: Mapping[str, Head], stored_ids: StoredIds | None, owned: Mapping[int, Owned]
+    ) -> Folding:
         topics = self._topics
-        return Folding(heads, topics.partitions, topics.effects.__getitem__, topics.dead_letters, stored_ids)
+        held = {one.partition for one in owned.values() if one.held_until is not None}
+        return Folding(
+            heads, topics.partitions, topics.effects.__getitem__, topics.dead_letters, stored_ids, held
+        )
 
     async def _heads(self, context_ids: set[ContextId]) -> dict[str, Head]:
         """The heads of these conversations: from memory, all others in one query."""
@@ -318,10 +338,23 @@ def _positions_after(batch: Sequence[Decoded], owned: Mapping[int, Owned]) -> di
     return {record.partition: record.offset + 1 for record, _ in batch if record.partition in owned}
 
 
-def _park_head(folding: Folding, heads: Mapping[str, Head], record: Record, error: str) -> None:
-    key = (record.key or b"").decode("utf-8", "replace")
-    park(heads[key], error)
+def _is_of_the_values(error: Exception) -> bool:
+    """Whether a batch cannot be stored for what its records say: the database refuses it, or it cannot be written as
+    the database would have it."""
+    if isinstance(error, errors.Error):
+        # Without a state it is psycopg that refuses it.
+        return transient.is_refused_data(error) or (
+            isinstance(error, errors.DataError) and not error.sqlstate
+        )
+    return isinstance(error, _OF_VALUES) and not isinstance(error, StoredStateError)
 
 
-def _is_refused(error: errors.Error) -> bool:
-    return (error.sqlstate or "")[:2] in REFUSED_FOR_ITS_DATA
+_OF_VALUES = (ArithmeticError, MemoryError, RecursionError, TypeError, ValueError)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, errors.Error):
+        return f"the database refuses it: {error.diag.message_primary or error}"
+    if isinstance(error, _OF_VALUES):
+        return f"it cannot be written: {type(error).__name__}: {error}"
+    return str(error)

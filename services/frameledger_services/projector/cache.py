@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from frameledger_services.projector.head import Head
 
-DEFAULT_BYTES = 40 * 1024 * 1024
-"""Some fifteen thousand conversations. One that is not among them costs a part of one query."""
+DEFAULT_BYTES = 64 * 1024 * 1024
+"""More than ten thousand conversations, or some 250 with forty tools each. One that is not among them costs a part of
+one query."""
 
 
 class HeadCache:

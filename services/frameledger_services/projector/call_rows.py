@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any, assert_never
+from uuid import UUID
 
 from pydantic_core import to_json
 
+from frameledger import derived
 from frameledger.evolve.changes import (
     CallAnnounced,
     CallDispatched,
@@ -18,6 +20,7 @@ from frameledger.evolve.changes import (
     CallStarted,
     CallWaiting,
 )
+from frameledger.ids import ToolCallId
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.rows import Rows, clean, time_of
 
@@ -104,6 +107,7 @@ class _Writing:
             status="running",
             worker=change.worker,
             attempt=change.call_attempt or 0,
+            claim=None if change.claim is None else clean(change.claim),
             synchronous=change.synchronous,
         )
         if change.group_id is not None:
@@ -124,6 +128,11 @@ class _Writing:
             "tool_call_id": tool_call_id,
             "function_name": clean(function_name),
             "arguments": to_json(arguments),
+            "idempotency_key": UUID(
+                derived.idempotency_key(
+                    context_id, key.requested_version, key.ordinal, ToolCallId(tool_call_id)
+                )
+            ),
         }
         self.rows.new_calls[context_id, key.requested_version, key.ordinal] = row
         return row

@@ -25,6 +25,10 @@ Happened = Literal["fine", "lost_tail", "expired", "another_log"]
 NO_END = 2**63 - 1
 
 
+class LogChangedError(Exception):
+    """The log is not the one that was projected: nothing is skipped, an operator has to decide."""
+
+
 @dataclass(frozen=True, slots=True)
 class OnLog:
     """What the log has of a partition: its first offset, and the one behind its last record."""

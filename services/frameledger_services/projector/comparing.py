@@ -1,7 +1,7 @@
 """Comparing: up to which offset each changed partition's log has what is stored of it, by reading both.
 
-The stored frames of all partitions come from one statement: they have no index by their place, so each statement reads
-all of them.
+The stored frames of all partitions come from one statement, which reads the table from the lowest offset on that it is
+about: what lies there of other partitions too.
 """
 
 from __future__ import annotations

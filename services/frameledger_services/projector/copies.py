@@ -20,7 +20,7 @@ from frameledger.headers import (
 from frameledger.ids import ContextId
 from frameledger.record import DecodeError, Outgoing, Place, Record, forward, read
 from frameledger_services.event_log.producer import TooLargeError
-from frameledger_services.projector.folding import frame_uuid
+from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.recovering import LostFrame
 
 Publish = Callable[[Sequence[Outgoing]], Awaitable[list[Place]]]

@@ -6,11 +6,11 @@ a partition that is not its conversation's; a repetition, which is counted; or s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from uuid import UUID, uuid5
+from uuid import UUID
 
 import orjson
 
@@ -21,20 +21,20 @@ from frameledger.frames import AnyFrame
 from frameledger.partition import partition_for
 from frameledger.react import react
 from frameledger.record import DecodeError, LoggedFrame, Place, Record, forward, place_of, read
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, Topics
 from frameledger_services.projector.head import Head, chained
+from frameledger_services.projector.repetition import is_repetition
 from frameledger_services.projector.rows import FrameRow, OutboxRow, Rejection, Rows, at, clean, time_of
 from frameledger_services.projector.step_rows import write_step
-
-FRAME_IDS = UUID("2b3f6a52-0c1e-5f7b-9d84-6a1f2e3c4b5d")
-"""The namespace of ids that are no uuids. It never changes: stored ids came from it."""
+from frameledger_services.store.frame_ids import frame_uuid
 
 
 class Folding:
     """The rows of one batch in the making.
 
-    `heads` has every conversation of the batch; `stored_ids` says which frame ids the database has already, with
-    their payloads: empty on the usual path, where a unique violation finds out.
+    `heads` has every conversation of the batch that is at home in its partition; `stored_ids` says which frame ids the
+    database has already, with their payloads: None on the usual path, where a unique violation finds out. In the
+    partitions that are `held` frames are folded, and nothing follows from them.
     """
 
     def __init__(
@@ -43,7 +43,8 @@ class Folding:
         partitions: int,
         effects_topic: Callable[[str], str],
         dead_letters: str,
-        stored_ids: Mapping[tuple[str, UUID], bytes],
+        stored_ids: Mapping[tuple[str, UUID], bytes] | None,
+        held: Container[int] = (),
     ) -> None:
         self.rows = Rows()
         self.touched: dict[str, Head] = {}
@@ -51,18 +52,25 @@ class Folding:
         self._partitions = partitions
         self._effects_topic = effects_topic
         self._dead_letters = dead_letters
-        self._stored_ids = stored_ids
+        # With those that this batch takes.
+        self._stored_ids = None if stored_ids is None else dict(stored_ids)
+        self._held = held
 
     def fold(self, decoded: Iterable[Decoded]) -> Rows:
         """Take in records in the order of their partition. Raises `UnfoldableError` for a frame that makes the fold
-        raise; the heads are of no use then."""
+        raise, and `UncertainRepetitionError`; the heads are of no use then."""
         for record, logged in decoded:
-            if isinstance(logged, DecodeError | Refusal):
-                self._set_aside(record, logged.reason, logged.detail)
-            elif _home(record.key or b"", self._partitions) != record.partition:
-                self._forward(record, logged)
-            else:
-                self._take(record, logged)
+            try:
+                if isinstance(logged, DecodeError | Refusal):
+                    self._set_aside(record, logged.reason, logged.detail)
+                elif is_at_home(record, self._partitions):
+                    self._take(record, logged)
+                else:
+                    self._forward(record, logged)
+            except (UnfoldableError, UncertainRepetitionError):
+                raise
+            except Exception as error:
+                raise UnfoldableError(record, error) from error
         return self.rows
 
     def _take(self, record: Record, logged: LoggedFrame) -> None:
@@ -73,6 +81,8 @@ class Folding:
         if self._is_known(head, logged, frame_id, value_hash):
             return
         head.remember(frame_id, value_hash)
+        if self._stored_ids is not None:
+            self._stored_ids[head.context_id, frame_id] = value
         self.touched[head.context_id] = head
         logged_at = _logged_at(record, head)
         outcome, reason = self._fold(record, logged, head, logged_at)
@@ -113,10 +123,10 @@ class Folding:
         before = head.state
         try:
             step = evolve(before, logged.frame)
-            effects = react(before, logged.frame, step.state)
+            effects = () if record.partition in self._held else react(before, logged.frame, step.state)
             write_step(self.rows, head, logged.frame, step, before, logged_at)
         except Exception as error:
-            raise UnfoldableError(record, head.context_id, error) from error
+            raise UnfoldableError(record, error) from error
         head.state = step.state
         if step.outcome == "unknown":
             head.counters.unknown += 1
@@ -131,13 +141,19 @@ class Folding:
         An id that was derived from a place comes again only with a copy: of a record that was forwarded twice, or that
         the log had lost.
         """
-        known = head.recent.get(frame_id)
-        if known is None:
+        if self._stored_ids is None:
+            known = head.recent.get(frame_id)
+            if known is None:
+                return False
+            if known != value_hash:
+                raise UncertainRepetitionError
+            is_repeated = True
+        else:
             stored = self._stored_ids.get((head.context_id, frame_id))
             if stored is None:
                 return False
-            known = hash(stored)
-        if known == value_hash:
+            is_repeated = is_repetition(logged.record.value or b"", stored)
+        if is_repeated:
             head.counters.duplicates += 1
             if head.version:
                 self.touched[head.context_id] = head
@@ -173,46 +189,28 @@ class Folding:
         self.rows.rejections.append(
             Rejection(record, code, clean(error), context_id or _readable_key(record))
         )
-        place = (
-            ("fl_topic", record.topic),
-            ("fl_generation", record.generation),
-            ("fl_partition", record.partition),
-            ("fl_offset", record.offset),
-        )
-        self.rows.outbox.append(
-            OutboxRow(
-                topic=record.topic,
-                partition=record.partition,
-                generation=record.generation,
-                offset=record.offset,
-                ordinal=0,
-                kind="dead_letter",
-                to_topic=self._dead_letters,
-                context_id=_readable_key(record),
-                key=record.key,
-                value=record.value,
-                headers=(
-                    *record.headers,
-                    *((name, str(part).encode()) for name, part in place),
-                    ("fl_code", code.encode()),
-                    ("fl_error", error.encode("utf-8", "replace")),
-                ),
-            )
-        )
+        letter = _dead_letter(record, code, error, self._dead_letters)
+        # Compressed it was small enough for the log. What no topic takes need not be tried: `rejected_frames` has it.
+        if _size(letter) <= MAX_DEAD_LETTER_BYTES:
+            self.rows.outbox.append(letter)
 
 
 class UnfoldableError(Exception):
     """A frame made the fold raise, which is a bug of ours: its conversation is parked, the others go on."""
 
-    def __init__(self, record: Record, context_id: str, error: Exception) -> None:
+    def __init__(self, record: Record, error: Exception) -> None:
         super().__init__(f"{type(error).__name__}: {error}")
         self.record = record
-        self.context_id = context_id
+
+
+class UncertainRepetitionError(Exception):
+    """An id came again with other bytes than a frame had that is in memory: only the stored payload says whether it
+    is that frame. Fold with `stored_ids`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The database does not take a frame in any form, not even unfolded."""
+    """A record cannot be stored as a frame in any form, not even unfolded."""
 
     reason: str
     detail: str
@@ -231,14 +229,14 @@ def decoded(record: Record) -> Decoded:
         return record, read(record)
     except DecodeError as error:
         return record, error
+    except Exception as error:
+        # A bug of ours, and no reason to read nothing of its partition any more.
+        return record, Refusal("refused", f"it cannot be decoded: {type(error).__name__}: {error}")
 
 
-def frame_uuid(frame_id: str) -> UUID:
-    """The id under which a frame is stored: its own if that is a uuid, else one made from it."""
-    try:
-        return UUID(frame_id)
-    except ValueError:
-        return uuid5(FRAME_IDS, frame_id)
+def is_at_home(record: Record, partitions: int) -> bool:
+    """Whether a record lies in the partition of the conversation that its key names."""
+    return _home(record.key or b"", partitions) == record.partition
 
 
 def effect_topics(names: Topics) -> dict[str, str]:
@@ -265,6 +263,39 @@ def effect_row(effect: Effect, cause: Place, ordinal: int, to_topic: str) -> Out
         value=orjson.dumps(to_wire(effect)),
         headers=(("ce_id", effect.id.encode()), ("ce_type", effect.effect.encode())),
     )
+
+
+def _dead_letter(record: Record, code: str, error: str, to_topic: str) -> OutboxRow:
+    """A record as it was received, and in headers where it lies and what is wrong with it."""
+    place = (
+        ("fl_topic", record.topic),
+        ("fl_generation", record.generation),
+        ("fl_partition", record.partition),
+        ("fl_offset", record.offset),
+    )
+    return OutboxRow(
+        topic=record.topic,
+        partition=record.partition,
+        generation=record.generation,
+        offset=record.offset,
+        ordinal=0,
+        kind="dead_letter",
+        to_topic=to_topic,
+        context_id=_readable_key(record),
+        key=record.key,
+        value=record.value,
+        headers=(
+            *record.headers,
+            *((name, str(part).encode()) for name, part in place),
+            ("fl_code", code.encode()),
+            ("fl_error", error.encode("utf-8", "replace")),
+        ),
+    )
+
+
+def _size(row: OutboxRow) -> int:
+    headers = sum(len(name.encode("utf-8", "replace")) + len(value or b"") for name, value in row.headers)
+    return len(row.key or b"") + len(row.value or b"") + headers
 
 
 _home = lru_cache(maxsize=8_192)(partition_for)

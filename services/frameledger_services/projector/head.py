@@ -8,11 +8,16 @@ from datetime import datetime
 from hashlib import sha256
 from uuid import UUID
 
-from frameledger.evolve.state import State
+from frameledger import stored
+from frameledger.evolve.state import State, Terms
 from frameledger.ids import ContextId
 
 REMEMBERED_IDS = 256
 """How many of its newest frame ids a head remembers, so that an ordinary retry asks the database nothing."""
+
+BYTES_IN_MEMORY = 6
+"""Bytes in memory for a byte of JSON. It is 5.4 for tools, which are objects of objects of short texts, and 1 for one
+long text."""
 
 
 @dataclass(slots=True)
@@ -53,11 +58,19 @@ class Head:
     """The version that the stored state is of; the frames after it are folded again when the head is loaded. None has
     it stored with the next batch."""
 
+    state_bytes: int = 0
+    """How long the stored form of the state was when it was made or read last."""
+
     saved_text: int = 0
     """How long the open texts were when the state was stored last."""
 
     texted_attempt: tuple[str, int] | None = None
     """The run and attempt of which the first text was seen."""
+
+    terms_bytes: int = 0
+    """How long the stored form of `weighed_terms` is."""
+
+    weighed_terms: Terms | None = None
 
     recent: OrderedDict[UUID, int] = field(default_factory=OrderedDict)
     """The newest frame ids with Python's hash of their values, which is another one in the next process."""
@@ -79,10 +92,16 @@ class Head:
             self.recent.popitem(last=False)
 
     def weight(self) -> int:
-        """About how many bytes it takes in memory."""
+        """About how many bytes it takes in memory, rather more than less. Its costs do not follow the frames: what is
+        long in a state is measured when it changes, and when the state is stored."""
+        terms = self.state.terms
+        if terms is not self.weighed_terms:
+            self.weighed_terms = terms
+            self.terms_bytes = len(stored.dump(State(self.context_id, terms=terms)))
         known = self.state.calls
         calls = len(known.open) + len(known.barred) + len(known.ambiguous)
-        return 2_000 + 300 * calls + 200 * len(self.recent) + 4 * open_text(self.state)
+        state = BYTES_IN_MEMORY * max(self.state_bytes, self.terms_bytes)
+        return 2_000 + 300 * calls + 200 * len(self.recent) + 4 * open_text(self.state) + state
 
 
 def open_text(state: State) -> int:

@@ -10,12 +10,11 @@ from psycopg import AsyncConnection
 
 from frameledger import stored
 from frameledger.decoding import decode
-from frameledger.evolve import evolve
-from frameledger.frames import AnyFrame
+from frameledger.evolve import Step, evolve
 from frameledger.ids import ContextId
 from frameledger_services.projector.head import Counters, Head
 from frameledger_services.store import heads as statements
-from frameledger_services.store.heads import StoredHead
+from frameledger_services.store.heads import StoredHead, Unfolded
 
 
 async def load(connection: AsyncConnection[Any], context_ids: Sequence[ContextId]) -> dict[str, Head]:
@@ -71,9 +70,10 @@ def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
         parked_error=row["parked_error"],
         stored=True,
         saved_version=row["state_version"],
+        state_bytes=len(row["state"]),
     )
     try:
-        refold(head, (decode(payload) for payload in found.unfolded))
+        refold(head, found.unfolded)
     except Exception as error:
         raise BehindError(head, error) from error
     run = head.state.runs.open
@@ -82,10 +82,35 @@ def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
     return head
 
 
-def refold(head: Head, frames: Iterable[AnyFrame]) -> None:
-    """Bring a loaded state up to its head's version, without effects: these frames were stored and reacted to."""
-    for frame in frames:
-        head.state = evolve(head.state, frame).state
+def refold(head: Head, frames: Iterable[Unfolded]) -> None:
+    """Bring a loaded state up to its head's version, without effects: these frames were stored and reacted to.
+
+    Raises `OtherwiseError` where this release folds one otherwise than the rows say that were made of it.
+    """
+    for one in frames:
+        # What was unknown when it was folded changed nothing, whatever is known of it by now.
+        frame = _UNKNOWN if one.outcome == "unknown" else decode(one.payload)
+        step = evolve(head.state, frame)
+        if (step.outcome, step.reason) != (one.outcome, one.reason):
+            raise OtherwiseError(one, step)
+        head.state = step.state
+
+
+_UNKNOWN = decode(b'{"type":"unknown"}')
+
+
+class OtherwiseError(Exception):
+    """Another release folded a frame otherwise, and its rows are stored so: a state of this one would not be theirs."""
+
+    def __init__(self, frame: Unfolded, step: Step) -> None:
+        super().__init__(
+            f"version {step.state.version} was {_said(frame.outcome, frame.reason)} when it was folded first, and is "
+            f"{_said(step.outcome, step.reason)} to this release"
+        )
+
+
+def _said(outcome: str, reason: str | None) -> str:
+    return outcome if reason is None else f"{outcome} ({reason})"
 
 
 def park(head: Head, error: str) -> None:

@@ -9,8 +9,9 @@ from psycopg import AsyncConnection, errors
 
 from frameledger.record import Record
 from frameledger_services.projector.batches import Owned, record_hash
-from frameledger_services.projector.changed_log import OnLog, sign
-from frameledger_services.store import projections
+from frameledger_services.projector.changed_log import LogChangedError, OnLog, sign
+from frameledger_services.projector.crashes import Crashes
+from frameledger_services.store import held_effects, projections
 from frameledger_services.store.projections import Assignment
 from frameledger_services.store.recovering import Position
 
@@ -34,15 +35,10 @@ class Log(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A partition in our hands. `lives` counts the owners since it last moved, us included: many who read at one
-    offset and did not come further died of it."""
+    """A partition in our hands, and who crashed over what is next in it."""
 
     owned: Owned
-    lives: int
-
-
-class LogChangedError(Exception):
-    """The log is not the one that was projected: nothing is skipped, an operator has to decide."""
+    crashes: Crashes
 
 
 async def take_over(connection: Connection, log: Log, topic: str, partition: int, owner: str) -> Taken:
@@ -53,22 +49,26 @@ async def take_over(connection: Connection, log: Log, topic: str, partition: int
     assigned = await _assigned(connection, topic, partition, owner)
     end = await _checked(log, topic, assigned)
     owned = Owned(partition, assigned.epoch, assigned.next_offset, end, assigned.generation)
+    if end > assigned.next_offset or assigned.effects_held_until is not None:
+        # Before a record is read: if we die before this, nothing was folded, and the next owner does it.
+        await held_effects.hold(connection, topic, partition, assigned.epoch, end)
+        owned.held_until = end
     if end == assigned.next_offset:
-        # There is nothing to die of here.
-        await projections.rest(connection, topic, partition, assigned.epoch)
-        return Taken(owned, 0)
-    return Taken(owned, assigned.idle_assignments)
+        await projections.forget_crashes(connection, topic, partition, assigned.epoch)
+        return Taken(owned, Crashes())
+    return Taken(owned, Crashes(assigned.crashes, assigned.crashes_alone))
 
 
 async def _assigned(connection: Connection, topic: str, partition: int, owner: str) -> Assignment:
+    ended = False
     for _ in range(ATTEMPTS):
         try:
             async with connection.transaction():
                 await connection.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
-                return await projections.assign(connection, topic, partition, owner)
+                return await projections.assign(connection, topic, partition, owner, ended=ended)
         except errors.LockNotAvailable:
             # Whoever holds the row is frozen in the middle of a transaction, or as good as that.
-            await projections.end_owner(connection, topic, partition)
+            ended |= await projections.end_owner(connection, topic, partition)
     raise LogChangedError(
         f"{topic}/{partition}: its row in `projections` stays locked by a session that could not be ended; "
         "look for it in pg_stat_activity and end it with pg_terminate_backend"

@@ -24,9 +24,9 @@ from frameledger_services.event_log.looking import looking
 from frameledger_services.event_log.topics import Found, Topics
 from frameledger_services.projector import putting_back
 from frameledger_services.projector.batches import Step, nobody_listens
-from frameledger_services.projector.changed_log import Finding, finding, sign, spans
+from frameledger_services.projector.changed_log import Finding, LogChangedError, finding, sign, spans
 from frameledger_services.projector.comparing import Changed, compared
-from frameledger_services.projector.partitions import ATTEMPTS, LOCK_TIMEOUT_MS, LogChangedError, on_log
+from frameledger_services.projector.partitions import ATTEMPTS, LOCK_TIMEOUT_MS, on_log
 from frameledger_services.settings import Settings
 from frameledger_services.store import projections, recovering
 from frameledger_services.store.recovering import NewReceipt, Position, Receipt

@@ -4,6 +4,9 @@ If the process dies before a row was sent, or after that and before it was remov
 partition's next owner sends it, a second time perhaps. Effects have ids that follow from their cause, so asking twice
 asks once; a forwarded copy has its original's id, so it is folded once. So rows need not be removed one by one as they
 are sent: those of a short while go together.
+
+No row waits for one that goes to another topic: no order between them matters. A cancellation is not kept by what was
+sent before it, and a topic that is not there, or may not be written, keeps nothing but its own rows (`destination`).
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import structlog
@@ -19,11 +23,9 @@ from psycopg import AsyncConnection
 
 from frameledger.record import Outgoing
 from frameledger_services.event_log.producer import Producer, TooLargeError
+from frameledger_services.projector.destination import Destination, Send
 from frameledger_services.projector.rows import OutboxPlace, OutboxRow
 from frameledger_services.store import batch as statements
-
-Send = Callable[[Sequence[OutboxRow]], Awaitable[list[OutboxRow]]]
-"""Publishes rows in their order; returns when the broker has acknowledged them, with those that no topic can take."""
 
 Connection = AsyncConnection[Any]
 
@@ -32,16 +34,21 @@ TOGETHER_ROWS = 500
 """Rows that were sent are removed after so long, or when there are so many: not with a transaction for each batch."""
 
 _log = structlog.get_logger("projector")
+_to_topic = attrgetter("to_topic")
 
 
 class Relay:
-    """Sends and removes rows in the background, in the order in which they were handed over."""
+    """Sends rows in the background, those of each topic in the order in which they were handed over, and removes them.
+
+    Its connection is for that alone.
+    """
 
     def __init__(self, connection: Connection, send: Send, passing: Callable[[str], Awaitable[None]]) -> None:
         self._connection = connection
         self._send = send
         self._passing = passing
-        self._waiting: list[OutboxRow] = []
+        self._destinations: dict[str, Destination] = {}
+        self._new: list[Destination] = []
         self._sent: list[OutboxPlace] = []
         self._sent_since = 0.0
         self._hurry = False
@@ -51,29 +58,38 @@ class Relay:
 
     def hand_over(self, rows: Collection[OutboxRow]) -> None:
         """A batch was committed: publish what it left in the outbox. Never blocks."""
-        if rows:
-            self._waiting += rows
-            self._idle.clear()
-            self._wake.set()
+        if not rows:
+            return
+        self._idle.clear()
+        for row in rows:
+            destination = self._destinations.get(row.to_topic)
+            if destination is None:
+                destination = Destination(row.to_topic, self._send_some, self._read)
+                self._destinations[row.to_topic] = destination
+                self._new.append(destination)
+                self._wake.set()
+            destination.add(row)
 
     async def drained(self) -> None:
-        """Returns when everything that was handed over is sent and removed, from here on without delay."""
+        """Returns when everything that was handed over is sent and removed, from here on without delay; but for what
+        its topic refuses, which stays in the outbox for the next owner."""
         self._hurry = True
         self._wake.set()
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Work until cancelled. Raises what the broker or the database raises; nothing is lost by that."""
-        while True:
-            await self._until_there_is_something()
-            if self._waiting:
-                await self._send_waiting()
-            if self._sent and self._left_to_gather() <= 0:
-                places, self._sent = self._sent, []
-                await statements.delete_outbox(self._connection, places)
-                await self._passing("after removal")
-            if not self._waiting and not self._sent:
-                self._idle.set()
+        """Work until cancelled. Raises what the database raises; nothing is lost by that."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._until_there_is_something()
+                while self._new:
+                    tasks.create_task(self._new.pop().run())
+                if self._sent and self._left_to_gather() <= 0:
+                    places, self._sent = self._sent, []
+                    await statements.delete_outbox(self._connection, places)
+                    await self._passing("after removal")
+                if not self._sent and all(one.is_idle for one in self._destinations.values()):
+                    self._idle.set()
 
     async def _until_there_is_something(self) -> None:
         """To be sent, or to be removed by now."""
@@ -88,16 +104,22 @@ class Relay:
             return 0.0
         return self._sent_since + TOGETHER_SECONDS - asyncio.get_running_loop().time()
 
-    async def _send_waiting(self) -> None:
-        rows, self._waiting = self._waiting, []
-        await self._passing("before send")
-        too_large = await self._send(rows)
-        await self._passing("after send")
-        if too_large:
-            await self._set_aside(too_large)
-        if not self._sent:
-            self._sent_since = asyncio.get_running_loop().time()
-        self._sent += (row.place for row in rows)
+    async def _send_some(self, rows: Sequence[OutboxRow]) -> None:
+        """Send rows of one topic, which are removed a little later."""
+        try:
+            await self._passing("before send")
+            too_large = await self._send(rows)
+            await self._passing("after send")
+            if too_large:
+                await self._set_aside(too_large)
+            if not self._sent:
+                self._sent_since = asyncio.get_running_loop().time()
+            self._sent += (row.place for row in rows)
+        finally:
+            self._wake.set()
+
+    async def _read(self, places: Sequence[OutboxPlace]) -> list[OutboxRow]:
+        return [_row(one) for one in await statements.read_outbox(self._connection, places)]
 
     async def _set_aside(self, too_large: Sequence[OutboxRow]) -> None:
         """Keep among the rejected frames what no topic takes. It is removed with what was sent; if we die before that,
@@ -107,7 +129,16 @@ class Relay:
         await statements.keep_unsendable(
             self._connection,
             [
-                (one.topic, one.partition, one.generation, one.offset, one.context_id, one.key, one.value)
+                (
+                    one.topic,
+                    one.partition,
+                    one.generation,
+                    one.offset,
+                    one.context_id,
+                    one.key,
+                    one.value,
+                    statements.headers_as_json(one.headers),
+                )
                 for one in too_large
             ],
         )
@@ -151,17 +182,14 @@ async def left_behind(connection: Connection, topic: str, partitions: Sequence[i
         """,
         (topic, list(partitions)),
     )
-    rows = await cursor.fetchall()
-    return [
-        OutboxRow(
-            **dict(zip(_COLUMNS, row, strict=True)) | {"headers": statements.headers_from_json(row[-1])}
-        )
-        for row in rows
-    ]
+    return [_row(row) for row in await cursor.fetchall()]
 
 
-def _to_topic(row: OutboxRow) -> str:
-    return row.to_topic
+def _row(values: Sequence[Any]) -> OutboxRow:
+    """A row as it was read, of all of its columns."""
+    return OutboxRow(
+        **dict(zip(_COLUMNS, values, strict=True)) | {"headers": statements.headers_from_json(values[-1])}
+    )
 
 
 _COLUMNS = tuple(OutboxRow.__dataclass_fields__)

@@ -18,6 +18,11 @@ OutboxPlace = tuple[str, int, int, int, int]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+_FIRST, _LAST = datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 29, tzinfo=UTC)
+"""Between these a time has a year of Python's in every time zone: a session reads it in its own."""
+
+_FIRST_MS, _LAST_MS = (int((one - _EPOCH) / timedelta(milliseconds=1)) for one in (_FIRST, _LAST))
+
 
 class FrameRow(NamedTuple):
     """A row of `frames`: as a tuple it is written as it is."""
@@ -145,19 +150,21 @@ class Rows:
 
 @lru_cache(maxsize=1_024)
 def at(timestamp_ms: int) -> datetime:
-    """A record's time as the database keeps it. What a producer sent together has one time."""
-    return _EPOCH + timedelta(milliseconds=timestamp_ms)
+    """A record's time as the database keeps it, the nearest that it can keep. What a producer sent together has one
+    time."""
+    return _EPOCH + timedelta(milliseconds=min(max(timestamp_ms, _FIRST_MS), _LAST_MS))
 
 
 def time_of(written: str | None) -> datetime | None:
-    """The time that somebody wrote; None for what is no time, or one without an offset."""
+    """The time that somebody wrote; None for what is no time, one without an offset, or one that not everybody can
+    read."""
     if written is None:
         return None
     try:
         parsed = datetime.fromisoformat(written)
-    except ValueError:
+        return parsed if parsed.tzinfo is not None and _FIRST <= parsed <= _LAST else None
+    except (ValueError, OverflowError):
         return None
-    return parsed if parsed.tzinfo is not None else None
 
 
 def open_row(

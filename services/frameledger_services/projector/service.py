@@ -10,38 +10,38 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from random import random
+from secrets import token_hex
 from typing import Any
 
-import psycopg
 import structlog
 from psycopg import AsyncConnection
 
-from frameledger_services import access
+from frameledger_services import database, transient
 from frameledger_services.event_log import broker, identity
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import (
     ConsumerRebalanceListener,
-    KafkaError,
     TopicPartition,
     consumer,
 )
 from frameledger_services.event_log.feed import Feed
 from frameledger_services.event_log.looking import looking
-from frameledger_services.event_log.producer import Producer, PublishError
+from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import Topics as TopicNames
-from frameledger_services.projector import partitions
+from frameledger_services.projector import frames_topic, held_effects, namesakes, partitions
 from frameledger_services.projector.ahead import Ahead, Look
 from frameledger_services.projector.announcing import Announcer
 from frameledger_services.projector.batches import Batches, FencedError, Owned, Step, Topics, nobody_listens
 from frameledger_services.projector.cache import HeadCache
+from frameledger_services.projector.changed_log import LogChangedError
+from frameledger_services.projector.crashes import Isolation, end_in_order
 from frameledger_services.projector.folding import Found, effect_topics
 from frameledger_services.projector.relay import Relay, left_behind, sending
-from frameledger_services.projector.rows import OutboxRow
 from frameledger_services.settings import Settings
-from frameledger_services.store import copying, projections, schema
+from frameledger_services.store import copying, schema
 
 MAX_RECORDS = 2_000
 """Of a batch. In a backlog a head is written once for all of its frames in it: with half as many a frame took
@@ -49,12 +49,6 @@ a sixth longer."""
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """A batch ends with the record that makes it larger than this; a single record may be as large as records get."""
-
-CAREFUL_AFTER = 3
-"""So many lives ended at one offset: from then on each record has a transaction of its own."""
-
-PARK_AFTER = 5
-"""So many lives ended at one offset, the last ones over one record: it is what kills, and is parked."""
 
 DRAIN_SECONDS = 10.0
 
@@ -67,27 +61,11 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 LONGEST_TRUCE = 0.5
 """Seconds at most, by chance, before one who was fenced takes over again: whoever fenced it gets something done."""
 
-PASSING = (
-    psycopg.OperationalError,
-    # The next two are not operational to psycopg. We were frozen for long; the server is a standby for now.
-    psycopg.errors.IdleInTransactionSessionTimeout,
-    psycopg.errors.ReadOnlySqlTransaction,
-    KafkaError,
-    broker.BrokerError,
-    PublishError,
-    TimeoutError,
-)
-"""What waiting and new connections mend."""
-
-KEEPALIVE: dict[str, str | int] = {
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 20_000,
-}
-
 SESSION = {
     "idle_in_transaction_session_timeout": "10s",
+    # The server's side of `KEEPALIVE`: the session of a machine that is gone counts as one that lives.
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
     # We ask for rows by their keys and for nothing else. The planner is to know that once and for all, also of a table
     # that was empty a moment ago.
     "plan_cache_mode": "force_generic_plan",
@@ -108,17 +86,25 @@ _log = structlog.get_logger("projector")
 async def serve(settings: Settings, stopping: asyncio.Event, passing: Step | None = None) -> None:
     """Project until `stopping` is set. What is away for a while is waited for, and said.
 
-    Raises what waiting does not mend: a database in another shape, a log that is not the one that was projected.
+    Raises what waiting does not mend: a database in another shape, a log that is not the one that was projected,
+    another projector of our name that was there twice, each time for as long as the group waits for a silent member.
     """
     loop = asyncio.get_running_loop()
     pause = SHORTEST_PAUSE
+    namesakes_met = 0
+    place = f"{socket.gethostname()}/{os.getpid()}/{token_hex(4)}"
+    ourselves = namesakes.Self(place, settings.projector_instance_id)
     while not stopping.is_set():
         began = loop.time()
         try:
-            await _project_or_say_why_not(settings, stopping, passing or nobody_listens)
-        except* PASSING as errors:
-            first = _first(errors)
-            what = str(first).strip() or type(first).__name__
+            await _project_or_say_why_not(settings, ourselves, stopping, passing or nobody_listens)
+        except* namesakes.NamesakeError as errors:
+            namesakes_met += 1
+            if namesakes_met == 2:
+                raise _first(errors) from None
+            _log.warning("waiting", reason=str(_first(errors)))
+        except* transient.EITHER as errors:
+            what = transient.reason(_first(errors))
             if loop.time() - began > LONGEST_PAUSE:
                 pause = SHORTEST_PAUSE
             _log.warning("waiting", reason=what, again_in=pause)
@@ -126,29 +112,34 @@ async def serve(settings: Settings, stopping: asyncio.Event, passing: Step | Non
             pause = min(pause * 2, LONGEST_PAUSE)
 
 
-async def _project_or_say_why_not(settings: Settings, stopping: asyncio.Event, passing: Step) -> None:
-    """A log that has changed is the one error, not one of a group of errors."""
+async def _project_or_say_why_not(
+    settings: Settings, ourselves: namesakes.Self, stopping: asyncio.Event, passing: Step
+) -> None:
+    """A log that has changed, or another one of our name, is the one error, and not one of a group of errors."""
     try:
-        await _project(settings, stopping, passing)
+        await _project(settings, ourselves, stopping, passing)
     except BaseExceptionGroup as errors:
-        changed = errors.subgroup(partitions.LogChangedError)
+        changed = errors.subgroup((LogChangedError, identity.TopicChangedError, namesakes.NamesakeError))
         if changed is not None:
             raise _first(changed) from None
         raise
 
 
-async def _project(settings: Settings, stopping: asyncio.Event, passing: Step) -> None:
+async def _project(
+    settings: Settings, ourselves: namesakes.Self, stopping: asyncio.Event, passing: Step
+) -> None:
     names = TopicNames(settings.topic_prefix)
     async with AsyncExitStack() as stack:
         batches_connection = await stack.enter_async_context(await _connect(settings, "projector"))
         relay_connection = await stack.enter_async_context(await _connect(settings, "projector relay"))
+        # Its own: who announces waits for all others who do.
+        announcer_connection = await stack.enter_async_context(
+            await _connect(settings, "projector announcer")
+        )
         await schema.check(batches_connection)
-        async with broker.connect(settings) as brokers:
-            found = await brokers.describe([names.frames])
-        if names.frames not in found:
-            raise broker.BrokerError(f"The topic {names.frames} is not there: `frameledger topics --create`.")
+        found = await frames_topic.described(settings, names.frames)
         async with batches_connection.transaction():
-            await identity.hold(batches_connection, found[names.frames])
+            await identity.hold(batches_connection, found)
         producer = await stack.enter_async_context(Producer(settings, name="frameledger-projector"))
         log = await stack.enter_async_context(looking(settings, names.frames))
 
@@ -156,7 +147,7 @@ async def _project(settings: Settings, stopping: asyncio.Event, passing: Step) -
             frames=names.frames,
             dead_letters=names.dead_letters,
             effects=effect_topics(names),
-            partitions=found[names.frames].partitions,
+            partitions=found.partitions,
         )
         client = consumer(
             settings,
@@ -165,13 +156,20 @@ async def _project(settings: Settings, stopping: asyncio.Event, passing: Step) -
             group_instance_id=settings.projector_instance_id,
         )
         relay = Relay(relay_connection, sending(producer), passing)
-        announcer = Announcer(relay_connection, names.frames, passing)
-        feed = Feed(client, names.frames)
-        projector = _Projector(client, feed, batches_connection, relay, announcer, log, topics, passing)
+        announcer = Announcer(announcer_connection, names.frames, passing)
+        feed = Feed(client, names.frames, [log.cluster])
+        await namesakes.wait(batches_connection, names.frames, ourselves, stopping)
+        projector = _Projector(
+            client, feed, batches_connection, relay, announcer, log, topics, passing, ourselves
+        )
         client.subscribe([names.frames], listener=projector)
         await client.start()
         stack.push_async_callback(lambda: closed(client.stop()))
-        stack.push_async_exit(projector.leave)
+        stack.push_async_callback(
+            lambda: end_in_order(
+                batches_connection, names.frames, ourselves.owner, lambda: _connect(settings, "projector")
+            )
+        )
         async with asyncio.TaskGroup() as tasks:
             beside = [tasks.create_task(relay.run()), tasks.create_task(announcer.run())]
             await projector.run(stopping)
@@ -182,17 +180,8 @@ async def _project(settings: Settings, stopping: asyncio.Event, passing: Step) -
                 task.cancel()
 
 
-class KillerError(Exception):
-    """Projectors died one after the other when this record was next."""
-
-    def __init__(self, lives: int) -> None:
-        super().__init__(
-            f"{lives - 1} projectors died when this frame was next; it is not folded until that is mended"
-        )
-
-
 class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
-    """One membership in the group, over one pair of connections."""
+    """One membership in the group, over connections of its own."""
 
     def __init__(
         self,
@@ -204,6 +193,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         log: partitions.Log,
         topics: Topics,
         passing: Step,
+        ourselves: namesakes.Self,
     ) -> None:
         self._client = client
         self._feed = feed
@@ -214,10 +204,10 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         self._topics = topics
         self._cache = HeadCache()
         self._batches = Batches(connection, topics, self._cache, passing)
-        self._owner = f"{socket.gethostname()}/{os.getpid()}"
+        self._self = ourselves
+        self._isolation = Isolation(connection, topics.frames, self._batches)
         self._owned: dict[int, Owned] = {}
-        self._careful: dict[int, int] = {}
-        self._ahead = Ahead(self._owned, self._careful)
+        self._ahead = Ahead(self._owned, self._isolation.may_decode)
         self._to_take: set[int] = set()
         self._was_fenced = False
         self._between_batches = asyncio.Lock()
@@ -242,20 +232,15 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             for task in beside:
                 task.cancel()
 
-    async def leave(self, _: object, error: BaseException | None, __: object) -> None:
-        """We end, or begin anew, for a reason that is no record: that is not to look as if we had died of one."""
-        if error is None or _is_passing(error):
-            with suppress(psycopg.Error):
-                for owned in self._owned.values():
-                    await projections.rest(
-                        self._connection, self._topics.frames, owned.partition, owned.epoch
-                    )
-
     async def _belong(self) -> None:
         """Be a member of the group. A consumer says what its coordinator says, and believes that it is alive, while it
         is asked for records. It has none: all is paused, and read by the feed."""
         while True:
             await self._client.getmany(timeout_ms=QUIET_MS)
+            if not self._client.partitions_for_topic(self._topics.frames):
+                # Deleted: the group gives us nothing, so nothing is read that would tell when there is a topic again,
+                # and aiokafka looks by itself only every five minutes.
+                self._client._client.force_metadata_update()
             self._ahead.wake()
 
     async def _doubt(self, offsets: Mapping[int, int]) -> None:
@@ -281,30 +266,34 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         self._ahead.wake()
 
     async def _take_over(self) -> None:
+        if self._to_take:
+            await self._check_topic(min(self._to_take))
+            await namesakes.check(self._connection, self._topics.frames, self._self)
         for partition in sorted(self._to_take):
             taken = await partitions.take_over(
-                self._connection, self._log, self._topics.frames, partition, self._owner
+                self._connection, self._log, self._topics.frames, partition, self._self.owner
             )
             if partition not in self._to_take:
                 continue  # revoked meanwhile
             self._to_take.discard(partition)
             self._owned[partition] = taken.owned
-            if taken.lives > CAREFUL_AFTER:
-                self._careful[partition] = taken.lives
-                self._batches.all_on_disk = True
-                _log.warning(
-                    "careful", partition=partition, offset=taken.owned.next_offset, lives=taken.lives
-                )
+            self._isolation.take(taken.owned, taken.crashes)
             self._feed.follow(partition, taken.owned.next_offset)
             left = await left_behind(self._connection, self._topics.frames, [partition])
             self._relay.hand_over(left)
+            try:
+                # It may have come to its end with its former owner, who died before it let them out.
+                await self._let_effects_out([partition])
+            except FencedError:
+                self._retreat({partition})
 
     async def _store(self, look: Look) -> None:
         # What was read again for nothing but its marker may be stored by now.
         ends = {one: end for one, end in look.ends.items() if end > self._owned[one].next_offset}
-        for chunk, positions in _chunks(look.found, ends, self._careful):
+        for chunk, positions in _chunks(look.found, ends, self._isolation.is_isolated):
             try:
-                self._relay.hand_over(await self._store_chunk(chunk, positions))
+                self._relay.hand_over(await self._isolation.store(chunk, self._owned, positions))
+                await self._let_effects_out(positions)
             except FencedError as fenced:
                 _log.warning("fenced", partitions=sorted(fenced.partitions))
                 # All of them: the consumer is past the records of the batches that do not come any more.
@@ -312,27 +301,34 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
                 return
             # Whoever publishes one at a time waits for this; who publishes many does not notice.
             self._announcer.announce(positions, soon=len(chunk) > 1 or self._ahead.waits)
-        for partition in ends:
-            self._careful.pop(partition, None)
+        self._isolation.end(ends)
 
-    async def _store_chunk(self, chunk: Sequence[Found], positions: dict[int, int]) -> list[OutboxRow]:
-        partition = chunk[0][0].partition if chunk else None
-        if partition not in self._careful:
-            return await self._batches.store(chunk, self._owned, positions)
-        lives, self._careful[partition] = self._careful[partition], 0
-        if lives > PARK_AFTER:
-            parked = await self._batches.park(chunk[0][0], self._owned, KillerError(lives))
-            return parked + await self._batches.store([], self._owned, positions)
-        return await self._batches.store(chunk, self._owned, positions)
+    async def _check_topic(self, partition: int) -> None:
+        """Records are compared one by one when a partition is taken over; that the topic is the same, here. One that
+        was made anew may have a record like the last one that was read."""
+        found = await self._feed.topic(partition)
+        if found is None:
+            raise broker.BrokerError(f"The topic {self._topics.frames} is not there by now.")
+        problem = await identity.difference(self._connection, found)
+        if problem is not None:
+            raise identity.TopicChangedError(problem)
+
+    async def _let_effects_out(self, partitions: Iterable[int]) -> None:
+        for partition in partitions:
+            if (owned := self._owned.get(partition)) is not None and owned.held_until is not None:
+                self._relay.hand_over(await held_effects.let_out(self._connection, self._topics, owned))
 
     def _retreat(self, moved: set[int]) -> None:
         """After a fence nothing in memory can be trusted: take over anew what the group still gives us."""
         self._was_fenced = True
-        self._cache.clear()
         self._take_anew(moved)
 
     def _take_anew(self, partitions: Iterable[int]) -> None:
-        """Have those of these partitions taken over again that the group still gives us."""
+        """Have those of these partitions taken over again that the group still gives us.
+
+        The one way to do so, whatever the reason: with a new epoch a fence is forgotten, so what is in memory goes too.
+        """
+        self._cache.clear()
         for partition in partitions:
             self._let_go(partition)
             if TopicPartition(self._topics.frames, partition) in self._client.assignment():
@@ -343,22 +339,22 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         self._feed.leave(partition)
         self._ahead.forget(partition)
         self._to_take.discard(partition)
-        self._careful.pop(partition, None)
+        self._isolation.forget(partition)
 
 
 def _chunks(
-    found: Sequence[Found], ends: dict[int, int], careful: Container[int]
+    found: Sequence[Found], ends: dict[int, int], is_isolated: Callable[[int], bool]
 ) -> Iterator[tuple[Sequence[Found], dict[int, int]]]:
     """Batches of bounded size, each with where its partitions stand after it; the last brings all to their ends.
 
-    A record of a partition that needs care is a batch by itself.
+    A record of an isolated partition is a batch by itself.
     """
     chunk: list[Found] = []
     size = 0
     for one in found:
         record = one[0]
-        alone = record.partition in careful
-        if chunk and (alone or chunk[-1][0].partition in careful or size >= MAX_BATCH_BYTES):
+        alone = is_isolated(record.partition)
+        if chunk and (alone or is_isolated(chunk[-1][0].partition) or size >= MAX_BATCH_BYTES):
             yield chunk, {before.partition: before.offset + 1 for before, _ in chunk}
             chunk, size = [], 0
         chunk.append(one)
@@ -374,18 +370,8 @@ def _first(errors: BaseException) -> BaseException:
     return errors
 
 
-def _is_passing(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(PASSING)[1] is None
-    return isinstance(error, PASSING)
-
-
 async def _connect(settings: Settings, name: str) -> AsyncConnection[Any]:
-    options = " ".join(f"-c {setting}={value}" for setting, value in SESSION.items())
-    address = access.database_address(
-        settings, application_name=f"frameledger {name}", options=options, **KEEPALIVE
-    )
-    connection = await AsyncConnection.connect(address, autocommit=True)
+    connection = await database.connect(settings, f"frameledger {name}", SESSION)
     connection.prepared_max = PREPARED
     copying.prepare(connection)
     return connection

@@ -35,7 +35,9 @@ from frameledger.frames import (
     InterruptionFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
+    LLMTextFrame,
     TextFrame,
+    Usage,
     UserStoppedSpeakingFrame,
 )
 from frameledger_services.projector.call_rows import write_call
@@ -119,6 +121,8 @@ class _Writing:
             if self.head.texted_attempt != attempt and frame.text:
                 self.head.texted_attempt = attempt
                 self._run(run.run_id)["first_text_at"] = self.logged_at
+            if isinstance(frame, LLMTextFrame) and frame.usage is not None:
+                self._used(run.run_id, frame.usage, partial=True)
         elif isinstance(frame, ErrorFrame) and run is not None and frame.run_id in (None, run.run_id):
             self._run(run.run_id).update(error=clean(frame.message), error_code=_clean(frame.code))
         wanted = before.runs.wanted
@@ -149,6 +153,7 @@ class _Writing:
                 row = self._run(change.run_id)
                 row.update(
                     attempt=change.attempt,
+                    claim=_clean(change.claim),
                     started_version=self.version,
                     started_at=self.logged_at,
                     first_text_at=None,
@@ -168,9 +173,12 @@ class _Writing:
                     row["said"] = self._being_said(change.run_id)
                 if isinstance(self.frame, LLMFullResponseEndFrame):
                     row["finish_reason"] = self.frame.finish_reason
-                    usage = self.frame.usage
-                    if usage is not None:
-                        row.update({name: getattr(usage, name) for name in _TOKENS})
+                    if self.frame.usage is not None:
+                        partial = self.frame.finish_reason == "error"
+                        self._used(change.run_id, self.frame.usage, partial=partial)
+
+    def _used(self, run_id: str, usage: Usage, *, partial: bool) -> None:
+        self._run(run_id).update({name: getattr(usage, name) for name in _TOKENS}, usage_partial=partial)
 
     def _new_run(self, run_id: str) -> None:
         self.head.counters.runs += 1

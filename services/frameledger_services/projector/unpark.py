@@ -4,17 +4,16 @@ Done beside running projectors, in transactions of bounded size. Each holds the 
 frames and moves the conversation on, and fences the partition's owner, whose memory of it is out of date by then. A
 process that dies in between leaves a conversation that is parked from a later version on.
 
-What the folded frames ask for is asked for now if it is young, and closed by a frame of its own if it is old: nobody
-waits for the answer to a question of yesterday.
+What the folded frames ask for is asked for now if it is young, and closed by a frame of its own if it is old
+(`closing`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid5
 
 from psycopg import AsyncConnection, errors
 
@@ -22,18 +21,16 @@ from frameledger.decoding import decode
 from frameledger.effects import CallFunction, Cancel, Effect, RunInference
 from frameledger.evolve import evolve
 from frameledger.evolve.state import State
-from frameledger.frames import ErrorFrame, FunctionCallCancelFrame
 from frameledger.ids import ContextId
 from frameledger.react import react
-from frameledger.record import Outgoing, Place, outgoing
-from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.producer import PublishError
+from frameledger.record import Place
+from frameledger_services import transient
 from frameledger_services.event_log.topics import Topics
-from frameledger_services.projector.batches import REFUSED_FOR_ITS_DATA
+from frameledger_services.projector.closing import YOUNG, closing_row
+from frameledger_services.projector.destination import Send
 from frameledger_services.projector.folding import effect_row, effect_topics
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.loading import BehindError, loaded_head
-from frameledger_services.projector.relay import Send
 from frameledger_services.projector.rows import OutboxRow, Rows, clean
 from frameledger_services.projector.step_rows import write_step
 from frameledger_services.projector.writing import write
@@ -49,17 +46,24 @@ FRAMES_AT_ONCE = 2_000
 BYTES_AT_ONCE = 8 * 1024 * 1024
 """What one transaction folds: a projector that wants the partition meanwhile waits for a second, not for an hour."""
 
-YOUNG = timedelta(minutes=5)
-"""Work that was asked for longer ago than this is not begun any more."""
-
 SOURCE = "frameledger/unpark"
 
-CLOSING_IDS = UUID("5d8e2f0b-94c7-5a16-b3e0-7c41a96f2d18")
-"""The namespace of the ids of frames that close old work. It never changes: stored ids came from it."""
+TOO_LATE = "The conversation was parked when this run was asked for, and unparked too late to begin it."
 
 
 class NotParkedError(LookupError):
     """The conversation is not parked, or not there at all."""
+
+
+class ContradictoryHeadError(Exception):
+    """The stored head of a conversation says that frames were folded behind the one from which it is parked."""
+
+    def __init__(self, context_id: str, state_version: int, parked_version: int) -> None:
+        super().__init__(
+            f"The head of {context_id} contradicts itself: it is parked from version {parked_version} on, and its "
+            f"state is that of version {state_version}. Frames would be folded twice. They are all stored: project "
+            "the log into an empty database to make the head anew."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,8 @@ async def unpark(connection: Connection, names: Topics, context_id: str, why: st
     """Fold what is parked of a conversation, up to the first frame that cannot be folded still.
 
     The connection is the caller's, in autocommit, prepared for `copy_in`. `why` stays with every frame whose outcome
-    changes. Called twice at once, one waits for the other. Raises `NotParkedError`, `StoredStateError` for a state of
-    a newer release, and psycopg's errors: what was folded by then stays so.
+    changes. Called twice at once, one waits for the other. Raises `NotParkedError`, `ContradictoryHeadError`,
+    `StoredStateError` for a state of a newer release, and psycopg's errors: what was folded by then stays so.
     """
     done = Unparked(0)
     while True:
@@ -101,7 +105,7 @@ async def _publish(connection: Connection, rows: Sequence[OutboxRow], send: Send
     """Send what was committed and remove it; why it could not be sent."""
     try:
         await send(rows)
-    except (BrokerError, PublishError, SettingsError) as error:
+    except (transient.TransientError, SettingsError) as error:
         return str(error)
     await statements.delete_outbox(connection, [row.place for row in rows])
     return None
@@ -141,7 +145,7 @@ class _Part:
         if partition is None:
             raise NotParkedError(context_id)
         async with connection.transaction():
-            await parking.fence(connection, self._names.frames, partition)
+            is_held = await parking.fence(connection, self._names.frames, partition)
             now = await parking.hold(connection, context_id)
             if now is None:
                 if is_first:
@@ -149,6 +153,8 @@ class _Part:
                 return True  # somebody else did the rest
             stored = (await head_statements.load(connection, [context_id]))[context_id]
             first = int(stored.row["parked_version"])
+            if int(stored.row["state_version"]) >= first:
+                raise ContradictoryHeadError(context_id, int(stored.row["state_version"]), first)
             try:
                 self._head = loaded_head(context_id, stored)
             except BehindError as behind:
@@ -162,7 +168,8 @@ class _Part:
             )
             reached = await self._fold_all(frames)
             self.folded = reached - first + 1
-            self.outbox = list(self._outbox(before, now))
+            # Of a partition that is held, what is open is asked for when it has caught up.
+            self.outbox = [] if is_held else list(self._outbox(before, now))
             await self._write_end(newest, reached)
             await connection.execute(f"NOTIFY {projections.CHANNEL}")
         return self.error is not None or self.parked_version is None
@@ -186,7 +193,7 @@ class _Part:
                 await write(self._connection, rows, ())
                 await parking.settle(self._connection, self._context_id, settled, self._why)
         except (_UnfoldableError, errors.Error) as error:
-            if isinstance(error, errors.Error) and (error.sqlstate or "")[:2] not in REFUSED_FOR_ITS_DATA:
+            if isinstance(error, errors.Error) and not transient.is_refused_data(error):
                 raise
             self._head = before
             del self._caused[caused:]
@@ -238,7 +245,7 @@ class _Part:
             if isinstance(effect, Cancel) or now - cause.logged_at < YOUNG:
                 yield effect_row(effect, place, ordinal, topics[effect.effect])
             else:
-                yield _frame_row(_closing(effect), effect, place, ordinal)
+                yield closing_row(effect, place, ordinal, source=SOURCE, code="parked", message=TOO_LATE)
 
 
 def _is_due(effect: Effect, before: State, after: State) -> bool:
@@ -259,32 +266,3 @@ def _is_due(effect: Effect, before: State, after: State) -> bool:
             return (run is not None and run.run_id == effect.run_id) or (
                 effect.tool_call_id is not None and effect.tool_call_id in before.calls.open
             )
-
-
-def _closing(effect: RunInference | CallFunction) -> Outgoing:
-    """The frame that closes what an old effect would have asked for. Its id follows from the effect's, so that
-    publishing it twice says it once."""
-    frame_id = str(uuid5(CLOSING_IDS, effect.id))
-    frame: ErrorFrame | FunctionCallCancelFrame
-    if isinstance(effect, RunInference):
-        frame = ErrorFrame(
-            id=frame_id,
-            run_id=effect.run_id,
-            fatal=True,
-            code="parked",
-            message="The conversation was parked when this run was asked for, and unparked too late to begin it.",
-        )
-    else:
-        frame = FunctionCallCancelFrame(
-            id=frame_id, tool_call_id=effect.tool_call_id, function_name=effect.function_name
-        )
-    return outgoing(frame, effect.context_id, source=SOURCE)
-
-
-def _frame_row(frame: Outgoing, effect: Effect, cause: Place, ordinal: int) -> OutboxRow:
-    return replace(
-        effect_row(effect, cause, ordinal, cause.topic),
-        key=frame.key,
-        value=frame.value,
-        headers=tuple(frame.headers),
-    )

@@ -92,16 +92,14 @@ async def write_at_once(
     progress: Sequence[Progress],
     rows: Rows,
     heads: Iterable[Head],
-    *,
-    on_disk: bool,
 ) -> set[int]:
     """Write it all and move the partitions on, in one statement that commits: the quickest way for few rows.
 
-    Returns the partitions that are still ours; unless those are all, nothing was written. With `on_disk`, or if anybody
-    acts upon it, it is on disk by then; see `batches`.
+    Returns the partitions that are still ours; unless those are all, nothing was written. If anybody acts upon it, it
+    is on disk by then; see `batches`.
     """
     writes = list(_writes(rows, rows.messages(), heads))
-    on_disk = on_disk or any(one.rows and one.table in _ACTED_UPON for one in writes)
+    on_disk = any(one.rows and one.table in _ACTED_UPON for one in writes)
     return await together.store(cursor, topic, progress, rows.ended, writes, on_disk=on_disk)
 
 
@@ -206,11 +204,12 @@ def _head_row(head: Head) -> dict[str, Any]:
         }
     text = open_text(state)
     if _is_due(head, text):
-        head.saved_text, head.saved_version = text, int(state.version)
+        dumped = stored.dump(state)
+        head.saved_text, head.saved_version, head.state_bytes = text, int(state.version), len(dumped)
         row |= {
             "state_version": state.version,
             "fold_version": stored.FOLD_VERSION,
-            "state": stored.dump(state),
+            "state": dumped,
         }
     return row
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, ClassVar, Self
 
 from frameledger.context import LLMContext, LLMContextMessage, LLMSpecificMessage
 from frameledger_services import cancel_tools
-from frameledger_services.providers import content, pairing, tool_forms
+from frameledger_services.providers import content, gathering, pairing, tool_forms
 from frameledger_services.providers.errors import UnmappableError
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.providers.tool_forms import Tool, ToolChoice
@@ -73,17 +74,29 @@ class LLMAdapter(ABC):
             raise UnmappableError(self.provider, f"the setting {name}")
 
     def messages(
-        self, context: LLMContext, *, system_replaced: bool = False
+        self,
+        context: LLMContext,
+        *,
+        system_replaced: bool = False,
+        answers: Sequence[str | None] = (),
     ) -> tuple[LLMContextMessage, ...]:
-        """The context's messages for this provider, paired and checked. `system_replaced` leaves system ones out."""
+        """The context's messages for this provider, gathered, paired and checked.
+
+        `system_replaced` leaves system ones out. `answers` names for each message of the context the answer that it is
+        of; none means that nothing is known of that.
+        """
         found: list[LLMContextMessage] = []
-        for message in context.get_messages(self.provider):
+        known: list[str | None] = []
+        for message, answer in zip(context.messages, answers or repeat(None), strict=False):
+            if isinstance(message, LLMSpecificMessage) and message.llm != self.provider:
+                continue
             if isinstance(message, LLMSpecificMessage) and self._is_standard(message.message):
                 message = message.message
             if system_replaced and isinstance(message, Mapping) and message.get("role") == "system":
                 continue
             found.append(message)
-        checked = pairing.paired(found)
+            known.append(answer)
+        checked = pairing.paired(gathering.gathered(found, known))
         for place, message in enumerate(checked):
             if not isinstance(message, LLMSpecificMessage):
                 content.check(self.provider, place, message)

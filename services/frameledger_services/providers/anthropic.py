@@ -69,6 +69,12 @@ class AnthropicLLMService(LLMService[AnthropicLLMAdapter]):
         }
         return cls(**(known | options))
 
+    @classmethod
+    def missing(cls, settings: Settings) -> str | None:
+        # A server at an address of its own may need none.
+        needed = settings.anthropic_api_key is None and settings.anthropic_base_url is None
+        return "ANTHROPIC_API_KEY" if needed else None
+
     async def _connect(self) -> None:
         self._connected()
 
@@ -104,7 +110,11 @@ class AnthropicLLMService(LLMService[AnthropicLLMAdapter]):
             )
             async with stream:
                 async for event in stream:
-                    for frame in list(answer.take(an_object(event))) or (None,):
+                    told = answer.read
+                    frames = list(answer.take(an_object(event)))
+                    if answer.read is not told and answer.read is not None:
+                        await self.push_usage(answer.read)
+                    for frame in frames or (None,):
                         yield frame
                     if answer.complete:
                         break

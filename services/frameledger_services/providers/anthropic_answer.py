@@ -15,7 +15,6 @@ from frameledger.frames import (
     Usage,
 )
 from frameledger_services.providers.call_pieces import Announce, CallPieces
-from frameledger_services.providers.errors import ConnectionLostError
 from frameledger_services.providers.loose_json import JsonObject, an_object, number, text
 from frameledger_services.providers.request import encoded
 
@@ -46,6 +45,8 @@ class AnthropicAnswer:
         """Why the model stopped, in the wire's word; null as long as it was not said."""
         self.complete = False
         """Whether the last event has come."""
+        self.read: Usage | None = None
+        """What the answer had used when it began; null before that."""
 
     def take(self, event: JsonObject) -> Iterator[AnyFrame]:
         """The frames of an event. Kinds of blocks and pieces that are not known say nothing to a conversation."""
@@ -53,6 +54,7 @@ class AnthropicAnswer:
         match event.get("type"):
             case "message_start":
                 self._count(an_object(an_object(event.get("message")).get("usage")))
+                self.read = self._counted()
             case "content_block_start":
                 yield from self._begin(place, an_object(event.get("content_block")))
             case "content_block_delta":
@@ -102,12 +104,12 @@ class AnthropicAnswer:
 
     def end(self) -> Iterator[AnyFrame]:
         """What the stream's own end brings. An answer that never said why it ended is not complete."""
+        if self.stop_reason is None:
+            raise self._calls.broken_off(self._provider)
         for place, arguments in self._inputs.items():
             self._calls.add(place, arguments=encoded(arguments).decode())
-        reason = None if self.stop_reason is None else _FINISH.get(self.stop_reason)
+        reason = _FINISH.get(self.stop_reason)
         calls = self._calls.whole(stopped_early=reason not in ("stop", "tool_calls"))
-        if self.stop_reason is None:
-            raise ConnectionLostError(f"{self._provider} ended its answer without saying why.")
         if calls:
             yield self._announce(calls)
             reason = "tool_calls" if reason == "stop" else reason

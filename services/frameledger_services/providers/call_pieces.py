@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
-from frameledger_services.providers.errors import IncompleteCallError
+from frameledger_services.providers.errors import ConnectionLostError, IncompleteCallError
 
 Announce = Callable[[Sequence[FunctionCallFromLLM]], FunctionCallsStartedFrame]
 """Makes the announcement of an answer's calls."""
@@ -62,6 +62,12 @@ class CallPieces:
         call.function_name = call.function_name or function_name or ""
         if arguments:
             call.pieces.append(arguments)
+
+    def broken_off(self, provider: str) -> ConnectionLostError:
+        """The error of a stream that ended in good order, and before the model said why: the rest was lost on the way,
+        also where what came of the calls looks whole."""
+        where = f", in a call of {self._calls[-1][1].function_name or 'a function'}" if self._calls else ""
+        return ConnectionLostError(f"{provider} ended its answer{where} without saying why.")
 
     def whole(self, *, stopped_early: bool) -> list[FunctionCallFromLLM]:
         """The calls in the order of their places, each with its arguments as the JSON text that came.

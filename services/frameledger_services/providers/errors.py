@@ -59,7 +59,7 @@ class CompletionTimeoutError(ProviderError):
 
 
 class IncompleteCallError(ProviderError):
-    """The stream ended in the middle of a function call's arguments. Nothing may be called."""
+    """The model was cut short, as by a limit of tokens, in the middle of a function call. Nothing may be called."""
 
     code = "incomplete_call"
 

@@ -46,6 +46,11 @@ class Hooks:
         self._check_event(event_name)
         self._hooks.setdefault(event_name, []).append(handler)
 
+    def has_handlers(self, event_name: str) -> bool:
+        """Whether anybody is to be told of an event."""
+        self._check_event(event_name)
+        return bool(self._hooks.get(event_name))
+
     async def notify(self, event_name: str, *arguments: Any) -> None:
         """Call the hooks of an event in order. One that raises, or takes too long, is logged and stops nothing."""
         self._check_event(event_name)

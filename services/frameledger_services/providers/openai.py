@@ -82,6 +82,12 @@ class OpenAILLMService(LLMService[OpenAILLMAdapter]):
         }
         return cls(**(known | options))
 
+    @classmethod
+    def missing(cls, settings: Settings) -> str | None:
+        # A server at an address of its own may need none.
+        needed = settings.openai_api_key is None and settings.openai_base_url is None
+        return "OPENAI_API_KEY" if needed else None
+
     async def _connect(self) -> None:
         self._connected()
 
@@ -117,7 +123,10 @@ class OpenAILLMService(LLMService[OpenAILLMAdapter]):
             )
             async with stream:
                 async for chunk in stream:
-                    for frame in answer.take(an_object(chunk)) or (None,):
+                    frames = answer.take(an_object(chunk))
+                    if answer.usage is not None and answer.finish_reason is None:
+                        await self.push_usage(answer.usage)
+                    for frame in frames or (None,):
                         yield frame
         except (APIError, httpx.TransportError, *MALFORMED) as error:
             # What breaks after the last word takes nothing away: only the usage may be missing.

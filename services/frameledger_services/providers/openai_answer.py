@@ -15,7 +15,6 @@ from frameledger.frames import (
     Usage,
 )
 from frameledger_services.providers.call_pieces import Announce, CallPieces
-from frameledger_services.providers.errors import ConnectionLostError
 from frameledger_services.providers.loose_json import JsonObject, an_object, number, objects, text
 
 _FINISH: dict[str, FinishReason] = {
@@ -37,14 +36,15 @@ class OpenAIAnswer:
         self._calls = CallPieces()
         self._thinking = False
         self._refused = False
-        self._usage: Usage | None = None
+        self.usage: Usage | None = None
+        """What it has used so far; most servers say it with the end, some with every chunk."""
         self.finish_reason: str | None = None
         """Why the model stopped, in the wire's word; null as long as it was not said."""
 
     def take(self, chunk: JsonObject) -> list[AnyFrame]:
         """The frames of a chunk; often none."""
         if chunk.get("usage"):
-            self._usage = _usage(an_object(chunk["usage"]))
+            self.usage = _usage(an_object(chunk["usage"]))
         frames: list[AnyFrame] = []
         for choice in objects(chunk.get("choices")):
             if choice.get("index"):
@@ -83,9 +83,9 @@ class OpenAIAnswer:
     def end(self) -> Iterator[AnyFrame]:
         """What the stream's own end brings. An answer that never said why it ended is not complete."""
         told = self.finish_reason
-        calls = self._calls.whole(stopped_early=told in (None, "length", "content_filter"))
         if told is None:
-            raise ConnectionLostError(f"{self._provider} ended its answer without saying why.")
+            raise self._calls.broken_off(self._provider)
+        calls = self._calls.whole(stopped_early=told in ("length", "content_filter"))
         yield from self._end_thought()
         reason = _FINISH.get(told)
         if calls:
@@ -93,7 +93,7 @@ class OpenAIAnswer:
             reason = "tool_calls" if reason == "stop" else reason
         elif self._refused:
             reason = "content_filter"
-        yield LLMFullResponseEndFrame(finish_reason=reason, usage=self._usage)
+        yield LLMFullResponseEndFrame(finish_reason=reason, usage=self.usage)
 
 
 def _usage(told: JsonObject) -> Usage:

@@ -16,6 +16,15 @@ class NoSuchProviderError(LookupError):
     """No installed package offers a provider of that name, or what it offers is none."""
 
 
+class MissingKeyError(Exception):
+    """The settings lack what a provider cannot answer without. `remedy` is what to do about it."""
+
+    def __init__(self, provider: str, variable: str) -> None:
+        self.problem = f"The provider {provider} needs a key, and {variable} is not set."
+        self.remedy = f"Set {variable}, or name another provider: scripted needs none."
+        super().__init__(f"{self.problem} {self.remedy}")
+
+
 def known() -> tuple[str, ...]:
     """The names of all installed providers, in order."""
     return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
@@ -30,6 +39,27 @@ def create(
     `run_in_parallel`. Raises `NoSuchProviderError`, which lists the installed ones, and `UnmappableError` for a setting
     that the provider has no form for.
     """
+    provider = _loaded(name)
+    below = llm_settings(settings)
+    given = {
+        "settings": below if over is None else over.over(below),
+        "run_in_parallel": settings.inference_run_in_parallel,
+        "group_parallel_tools": settings.inference_group_parallel_tools,
+        "completion_timeout_secs": settings.inference_completion_timeout_secs,
+        "turn_completion": settings.inference_turn_completion,
+    }
+    return provider.configured(settings, **given, **options)
+
+
+def require_key(name: str, settings: Settings) -> None:
+    """Raises `MissingKeyError` if the provider of that name could answer nothing with these settings, and
+    `NoSuchProviderError`. Nobody is asked."""
+    variable = _loaded(name).missing(settings)
+    if variable is not None:
+        raise MissingKeyError(name, variable)
+
+
+def _loaded(name: str) -> type[LLMService[Any]]:
     found = [point for point in entry_points(group=GROUP) if point.name == name]
     if not found:
         raise NoSuchProviderError(
@@ -44,14 +74,7 @@ def create(
         ) from error
     if not (isinstance(provider, type) and issubclass(provider, LLMService)):
         raise NoSuchProviderError(f"The provider {name!r} is {point.value}, which is no LLMService.")
-    below = llm_settings(settings)
-    given = {
-        "settings": below if over is None else over.over(below),
-        "run_in_parallel": settings.inference_run_in_parallel,
-        "group_parallel_tools": settings.inference_group_parallel_tools,
-        "completion_timeout_secs": settings.inference_completion_timeout_secs,
-    }
-    return provider.configured(settings, **given, **options)
+    return provider
 
 
 def unspoken(settings: Settings) -> Settings:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar, Token
@@ -22,6 +21,7 @@ from frameledger.frames import (
     LLMServiceMetadataFrame,
     LLMTextFrame,
     StartFrame,
+    Usage,
 )
 from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE
 from frameledger_services import cancel_tools as cancelling
@@ -33,6 +33,7 @@ from frameledger_services.providers.instructions import Instructions
 from frameledger_services.providers.openai_adapter import OpenAILLMAdapter
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.settings import LLMSettings, settings_of_context
+from frameledger_services.providers.silence import Silence
 from frameledger_services.settings import Settings
 
 COMPLETION_TIMEOUT_SECS = 120.0
@@ -45,7 +46,7 @@ _push: ContextVar[Push] = ContextVar("push_frame")
 _log = structlog.get_logger("providers")
 
 
-class LLMService(Hooks, Generic[TAdapter]):
+class LLMService(Hooks, ABC, Generic[TAdapter]):
     """A model behind an API. One instance serves all contexts of a process, many requests at once.
 
     A provider is a subclass with an `adapter_class` that writes the request and a `_stream` that sends it. Nothing
@@ -79,7 +80,8 @@ class LLMService(Hooks, Generic[TAdapter]):
     ) -> None:
         """`run_in_parallel` and `group_parallel_tools` are written on the announcements of calls.
 
-        `completion_timeout_secs` is how long the provider may say nothing: until its first piece, and between two.
+        `completion_timeout_secs` is how long the provider may say nothing: until its first piece, and between two. What
+        this process is too busy to hear does not count.
         `turn_completion` is a part of every system instruction: how the model shall tell an unfinished turn.
         """
         super().__init__()
@@ -100,6 +102,12 @@ class LLMService(Hooks, Generic[TAdapter]):
         A provider that needs more than `options`, such as a key, takes it from `settings` here.
         """
         return cls(**options)
+
+    @classmethod
+    def missing(cls, settings: Settings) -> str | None:
+        """The variable without which nothing that `configured` makes of these settings is answered, such as that of a
+        key; null if there is none."""
+        return None
 
     # Life of the process, not of a context: the frames are those of the seed and may be left out.
 
@@ -158,12 +166,14 @@ class LLMService(Hooks, Generic[TAdapter]):
         cancel_tools: Sequence[str] = (),
         max_tokens: int | None = None,
         system_instruction: str | None = None,
+        answers: Sequence[str | None] = (),
     ) -> Request:
         """The request for a context: no IO, and equal arguments give equal bytes.
 
         `cancel_tools` names the asynchronous functions whose calls the model may cancel; of these, the advertised ones
         get their tool. `max_tokens` outranks both token limits of the settings. `system_instruction` replaces the
-        service's and the context's. Raises `UnmappableError`.
+        service's and the context's. `answers` names for each message the answer that it is of, as `StoredContext` has
+        it, so that an answer's calls go out together. Raises `UnmappableError`.
         """
         return self._request(
             context,
@@ -171,6 +181,7 @@ class LLMService(Hooks, Generic[TAdapter]):
             cancel_tools=cancel_tools,
             max_tokens=max_tokens,
             system_instruction=system_instruction,
+            answers=answers,
         )
 
     def _request(
@@ -181,6 +192,7 @@ class LLMService(Hooks, Generic[TAdapter]):
         cancel_tools: Sequence[str],
         max_tokens: int | None,
         system_instruction: str | None,
+        answers: Sequence[str | None] = (),
         calls_allowed: bool = True,
     ) -> Request:
         adapter = self._adapter
@@ -204,7 +216,9 @@ class LLMService(Hooks, Generic[TAdapter]):
             model=model,
             settings=settings,
             system=system,
-            messages=adapter.messages(context, system_replaced=system_instruction is not None),
+            messages=adapter.messages(
+                context, system_replaced=system_instruction is not None, answers=answers
+            ),
             tools=tools,
             tool_choice=choice,
             prompt_caching=bool(prompt_caching),
@@ -236,11 +250,11 @@ class LLMService(Hooks, Generic[TAdapter]):
         Raises `ProviderError`, before the end frame: the answer is then incomplete. Nothing is tried twice here.
         """
         ended = False
-        limit = asyncio.timeout(None)
+        limit = Silence(self.completion_timeout_secs)
         async with aclosing(self._stream(request)) as stream:
             while not ended:
                 try:
-                    limit = asyncio.timeout(self.completion_timeout_secs)
+                    limit = Silence(self.completion_timeout_secs)
                     async with limit:
                         frame = await anext(stream)
                 except StopAsyncIteration:
@@ -315,9 +329,10 @@ class LLMService(Hooks, Generic[TAdapter]):
     def stop_pushing(self, token: Token[Push]) -> None:
         _push.reset(token)
 
-    async def push_frame(self, frame: AnyFrame) -> None:
+    async def push_frame(self, frame: AnyFrame, direction: object = None) -> None:
         """Publish a frame of the run that this task answers, with the context's key, its run id and its attempt.
 
+        `direction` is the seed's; a log has one, so it says nothing.
         Raises RuntimeError outside of a run: an answer out of band publishes nothing.
         """
         push = _push.get(None)
@@ -326,6 +341,12 @@ class LLMService(Hooks, Generic[TAdapter]):
                 f"{frame.name} was pushed outside of a run, and there is nowhere to push it to"
             )
         await push(frame)
+
+    async def push_usage(self, usage: Usage) -> None:
+        """Say what the request has used so far, before its end, which may never come. Out of band nobody is told."""
+        push = _push.get(None)
+        if push is not None:
+            await push(LLMTextFrame(text="", usage=usage))
 
     async def run_function_calls(self, function_calls: Sequence[FunctionCallFromLLM]) -> None:
         """Announce calls of the run that this task answers; its end frame dispatches them. None for an empty list.

@@ -62,6 +62,7 @@ _line: ContextVar[_Line] = ContextVar("websocket_line")
 class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
     """Subclasses connect (`_connect_websocket`, `_disconnect_websocket`) and hold the exchange (`_exchange`).
 
+    `self._websocket` is the connection of the request that asks for it, of any number that are open at once.
     In `_exchange` the helpers `_ensure_connected`, `_ws_send` and `_ws_recv` speak over this request's connection. When
     it is lost they connect again and raise `WebsocketReconnectedError`: what the server knew of the exchange is gone,
     and the inference must begin again. The hook `on_connection_error(service, sentence)` is told of each loss.
@@ -77,16 +78,27 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         self._idle: list[ClientConnection] = []
         self._lines: set[_Line] = set()
 
-    @abstractmethod
-    async def _connect_websocket(self) -> ClientConnection:
-        """A new connection, ready for a request. Raises OSError, TimeoutError or a `WebSocketException`."""
+    @property
+    def _websocket(self) -> ClientConnection | None:
+        """The connection of the request that is being answered, or that is being opened or closed; null without one."""
+        line = _line.get(None)
+        return None if line is None else line.connection
 
-    async def _disconnect_websocket(self, connection: ClientConnection) -> None:
-        """Close a connection, whatever its state; at most a second long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await connection.close()
-        connection.transport.abort()
+    @_websocket.setter
+    def _websocket(self, connection: ClientConnection | None) -> None:
+        _line.get().connection = connection
+
+    @abstractmethod
+    async def _connect_websocket(self) -> ClientConnection | None:
+        """Make a new connection, ready for a request: return it, or set `self._websocket`.
+
+        Raises OSError, TimeoutError or a `WebSocketException`.
+        """
+
+    async def _disconnect_websocket(self) -> None:
+        """Close `self._websocket`, whatever its state. After a second it is cut off."""
+        if self._websocket is not None:
+            await self._websocket.close()
 
     @abstractmethod
     def _exchange(self, request: Request) -> AsyncGenerator[AnyFrame | None, None]:
@@ -168,7 +180,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         for line in lines:
             line.given_up = True
         leased = [line.connection for line in lines if line.connection is not None]
-        await asyncio.gather(*[self._disconnect_websocket(connection) for connection in (*idle, *leased)])
+        await asyncio.gather(*[self._closed(connection) for connection in (*idle, *leased)])
 
     async def _connected(self, line: _Line) -> ClientConnection:
         attempts = AsyncRetrying(
@@ -181,9 +193,9 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
                 with attempt:
                     line.check(self.provider)
                     async with asyncio.timeout(CONNECT_SECONDS):
-                        connection = await self._connect_websocket()
+                        connection = await self._made()
                     if line.given_up:
-                        await self._disconnect_websocket(connection)
+                        await self._closed(connection)
                     line.check(self.provider)
                     return connection
         except RetryError as error:
@@ -192,6 +204,30 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
             await self.notify("on_connection_error", sentence)
             raise ConnectionLostError(sentence, code="no_connection") from cause
         raise AssertionError("an attempt returns or raises")
+
+    async def _made(self) -> ClientConnection:
+        line = _Line(None)
+        token = _line.set(line)
+        try:
+            connection = await self._connect_websocket() or line.connection
+        finally:
+            _line.reset(token)
+        if connection is None:
+            raise TypeError(
+                f"{type(self).__name__}._connect_websocket returned no connection and set no self._websocket"
+            )
+        return connection
+
+    async def _closed(self, connection: ClientConnection) -> None:
+        """Close a connection; at most a second long."""
+        token = _line.set(_Line(connection))
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._disconnect_websocket()
+        finally:
+            _line.reset(token)
+            connection.transport.abort()
 
     async def _stream(self, request: Request) -> AsyncGenerator[AnyFrame | None, None]:
         line = _Line(self._idle.pop() if self._idle else None)
@@ -221,7 +257,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         if usable and connection.state is State.OPEN and len(self._idle) < IDLE_CONNECTIONS:
             self._idle.append(connection)
         else:
-            await self._disconnect_websocket(connection)
+            await self._closed(connection)
 
 
 def _connection(line: _Line) -> ClientConnection:

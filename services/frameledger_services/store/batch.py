@@ -65,10 +65,16 @@ async def add(connection: Connection, rows: Added) -> None:
         await copy_in(connection, rows.table, rows.columns, rows.rows)
 
 
+class MissingHeadError(Exception):
+    """A conversation that a batch goes on with is not in the database any more: it was erased."""
+
+
 async def change(connection: Connection, rows: Changed) -> None:
-    """Change rows, in one statement. One that is not there is none."""
+    """Change rows, in one statement. One that is not there is none; `MissingHeadError` if it is a conversation."""
     if rows.rows:
-        await connection.execute(rows.update, (recordset.changes(rows.table, rows.rows),))
+        cursor = await connection.execute(rows.update, (recordset.changes(rows.table, rows.rows),))
+        if rows.table is tables.contexts and cursor.rowcount < len(rows.rows):
+            raise MissingHeadError
 
 
 async def end_messages(
@@ -109,22 +115,43 @@ async def delete_outbox(connection: Connection, places: Sequence[tuple[str, int,
     )
 
 
+async def read_outbox(
+    connection: Connection, places: Sequence[tuple[str, int, int, int, int]]
+) -> list[tuple[Any, ...]]:
+    """Those of these rows that are still there, in the order of their places as given: topic, partition, generation,
+    offset, ordinal, kind, to_topic, context_id, key, value and headers."""
+    cursor = await connection.execute(
+        """
+        SELECT topic, partition, generation, "offset", ordinal, kind, to_topic, context_id, key, value, headers
+        FROM unnest(%s::text[], %s::int[], %s::int[], %s::bigint[], %s::int[])
+            WITH ORDINALITY AS asked (topic, partition, generation, "offset", ordinal, number)
+        JOIN outbox USING (topic, partition, generation, "offset", ordinal)
+        ORDER BY number
+        """,
+        tuple(map(list, zip(*places, strict=True))),
+    )
+    return await cursor.fetchall()
+
+
 async def keep_unsendable(
     connection: Connection,
-    rows: Sequence[tuple[str, int, int, int, str | None, bytes | None, bytes | None]],
+    rows: Sequence[tuple[str, int, int, int, str | None, bytes | None, bytes | None, bytes]],
 ) -> None:
-    """Keep what no topic takes, given as topic, partition, generation, offset, context, key and value; a dead letter
-    is there already."""
+    """Keep what no topic takes, given as topic, partition, generation, offset, context, key, value and headers (as
+    `headers_as_json` makes them); a dead letter is there already."""
     await connection.execute(
         """
-        INSERT INTO rejected_frames (topic, partition, generation, "offset", code, error, context_id, key, value)
+        INSERT INTO rejected_frames
+            (topic, partition, generation, "offset", code, error, context_id, key, value, headers)
         SELECT topic, partition, generation, "offset",
-            'too_large', 'the topic that it was to be copied to does not take so much', context_id, key, value
-        FROM unnest(%s::text[], %s::int[], %s::int[], %s::bigint[], %s::text[], %s::bytea[], %s::bytea[])
-            AS refused (topic, partition, generation, "offset", context_id, key, value)
+            'too_large', 'the topic that it was to be copied to does not take so much',
+            context_id, key, value, headers::json
+        FROM unnest(
+            %s::text[], %s::int[], %s::int[], %s::bigint[], %s::text[], %s::bytea[], %s::bytea[], %s::text[]
+        ) AS refused (topic, partition, generation, "offset", context_id, key, value, headers)
         ON CONFLICT DO NOTHING
         """,
-        tuple(map(list, zip(*rows, strict=True))),
+        tuple(map(list, zip(*((*row[:-1], row[-1].decode()) for row in rows), strict=True))),
     )
 
 

@@ -12,12 +12,11 @@ import psycopg
 from psycopg import AsyncConnection, IsolationLevel
 from psycopg.pq import TransactionStatus
 
-from frameledger_services import access
+from frameledger_services import access, database
 from frameledger_services.settings import Settings, without_password
 from frameledger_services.store import schema
 
 MOST = 4
-CONNECT_SECONDS = 10
 READ_SECONDS = 30.0
 
 _P = ParamSpec("_P")
@@ -56,16 +55,19 @@ class Connections:
                         async with self._connection() as connection:
                             return await function(connection, *arguments, **options)
                     except psycopg.OperationalError:
-                        # One that lay idle while the server was restarted says so only now. There are few of them.
+                        # One that lay idle while the server was restarted, or another took its place, says so only
+                        # now, and the others that lie idle are no better.
                         if not was_idle:
                             raise
+                        await self.close()
         except psycopg.Error as error:
             raise DatabaseError(f"{self._name()}: {str(error).strip()}") from error
         except TimeoutError as error:
+            await self.close()
             raise DatabaseError(f"{self._name()} did not answer within {READ_SECONDS:.0f} s.") from error
 
     async def close(self) -> None:
-        """Close what is idle. Called when nothing reads any more."""
+        """Close what is idle."""
         while self._idle:
             await self._idle.pop().close()
 
@@ -86,8 +88,7 @@ class Connections:
 
 async def connect(settings: Settings, name: str = "frameledger-client") -> AsyncConnection[Any]:
     """A connection for reading, in autocommit, to a database of the right shape."""
-    address = access.database_address(settings, application_name=name, connect_timeout=CONNECT_SECONDS)
-    connection = await AsyncConnection.connect(address, autocommit=True)
+    connection = await database.connect(settings, name)
     try:
         await schema.check(connection)
         await connection.set_read_only(True)

@@ -45,6 +45,10 @@ class StoredContext:
     skip_tts: bool | None = None
     """What `LLMConfigureOutputFrame` said last; None if there was none."""
 
+    answers: tuple[str | None, ...] = ()
+    """For each message the answer of a model that it is of, as text that two of one answer have in common; None where
+    it is of none, or nobody said."""
+
     parked_version: int | None = None
     """Since which version the conversation's frames are stored unfolded, now; None if it is not parked."""
 
@@ -60,7 +64,9 @@ async def context(
     row = await cursor.fetchone()
     if row is None:
         raise NoSuchContextError(context_id)
-    newest, at, parked_version, tools, tool_choice, settings, prompt_caching, skip_tts, messages = row
+    newest, at, parked_version, tools, tool_choice, settings, prompt_caching, skip_tts, messages, answers = (
+        row
+    )
     if not 0 <= at <= newest:
         raise NoSuchVersionError(context_id, at, newest)
     wire = {
@@ -76,6 +82,7 @@ async def context(
         LLMContext.from_wire(wire, copy=False),
         prompt_caching=_loads(prompt_caching),
         skip_tts=_loads(skip_tts),
+        answers=tuple(answers or ()),
         parked_version=parked_version,
     )
 
@@ -108,13 +115,29 @@ _CONTEXT = """
         setting_at(context_id, 'settings', at.version)::text,
         setting_at(context_id, 'prompt_caching', at.version)::text,
         setting_at(context_id, 'skip_tts', at.version)::text,
-        (
-            SELECT string_agg(said.message::text, ',' ORDER BY said.position)
-            FROM messages AS said
-            WHERE said.context_id = %(id)s AND said.era = era_at(%(id)s, at.version)
-                AND said.valid_from <= at.version AND said.valid_to > at.version
-        )
+        found.messages, found.answers
     FROM contexts AS head
     CROSS JOIN LATERAL (SELECT coalesce(%(version)s::bigint, head.version) AS version) AS at
+    CROSS JOIN LATERAL (
+        SELECT
+            string_agg(said.message::text, ',' ORDER BY said.position) AS messages,
+            array_agg(
+                coalesce('run ' || coalesce(said.run_id, made.run_id), made.announced) ORDER BY said.position
+            ) AS answers
+        FROM messages AS said
+        -- A call's messages are written by its start, the call itself first.
+        LEFT JOIN (
+            SELECT
+                started_version, run_id,
+                CASE
+                    WHEN requested_version < started_version THEN 'announced ' || requested_version
+                    ELSE 'group ' || group_id
+                END AS announced
+            FROM tool_calls
+            WHERE context_id = %(id)s
+        ) AS made ON made.started_version = said.valid_from AND said.role = 'assistant'
+        WHERE said.context_id = %(id)s AND said.era = era_at(%(id)s, at.version)
+            AND said.valid_from <= at.version AND said.valid_to > at.version
+    ) AS found
     WHERE context_id = %(id)s
 """

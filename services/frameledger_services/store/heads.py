@@ -10,11 +10,20 @@ from frameledger_services.store.batch import Connection
 
 
 @dataclass(frozen=True, slots=True)
+class Unfolded:
+    """A frame that a stored state does not know yet, and what became of it when it was folded first."""
+
+    payload: bytes
+    outcome: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class StoredHead:
-    """A row of `contexts`, and the payloads of the frames that its state does not know yet, in order."""
+    """A row of `contexts`, and the frames that its state does not know yet, in order."""
 
     row: Mapping[str, Any]
-    unfolded: tuple[bytes, ...] = ()
+    unfolded: tuple[Unfolded, ...] = ()
 
 
 async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, StoredHead]:
@@ -87,10 +96,10 @@ def _folded_version(row: Mapping[str, Any]) -> int:
     return int(row["version"] if parked is None else parked - 1)
 
 
-async def _unfolded(connection: Connection, context_ids: set[str]) -> dict[str, list[bytes]]:
+async def _unfolded(connection: Connection, context_ids: set[str]) -> dict[str, list[Unfolded]]:
     cursor = await connection.execute(
         """
-        SELECT frames.context_id, frames.payload::text
+        SELECT frames.context_id, frames.payload::text, frames.outcome, frames.reason
         FROM contexts
         JOIN frames ON frames.context_id = contexts.context_id
             AND frames.version > contexts.state_version
@@ -100,7 +109,7 @@ async def _unfolded(connection: Connection, context_ids: set[str]) -> dict[str, 
         """,
         (list(context_ids),),
     )
-    payloads: dict[str, list[bytes]] = {}
-    for context_id, payload in await cursor.fetchall():
-        payloads.setdefault(context_id, []).append(payload.encode())
-    return payloads
+    frames: dict[str, list[Unfolded]] = {}
+    for context_id, payload, outcome, reason in await cursor.fetchall():
+        frames.setdefault(context_id, []).append(Unfolded(payload.encode(), outcome, reason))
+    return frames

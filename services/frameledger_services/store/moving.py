@@ -63,7 +63,7 @@ def statement(*, single: bool) -> str:
             last_offset = coalesce(given.last_offset, p.last_offset),
             last_hash = coalesce(given.last_hash, p.last_hash),
             last_logged_at = coalesce(given.last_logged_at, p.last_logged_at),
-            idle_assignments = 0,
+            attempt = NULL, crashes = 0, crashes_alone = 0,
             updated_at = clock_timestamp()
         FROM {recordset.given(_PROGRESS, single=single)}
         WHERE {_EXPECTED}

@@ -45,21 +45,25 @@ async def partition_of(connection: Connection, context_id: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-async def fence(connection: Connection, topic: str, partition: int) -> None:
+async def fence(connection: Connection, topic: str, partition: int) -> bool:
     """Hold a partition until the transaction ends, and fence its owner: the heads that it remembers are of no use
-    any more. It notices with its next batch, drops them, and takes the partition over again."""
+    any more. It notices with its next batch, drops them, and takes the partition over again.
+
+    Says whether its effects are held back."""
     for _ in range(2):
         cursor = await connection.execute(
             """
             UPDATE projections SET epoch = epoch + 1
             WHERE projection = %s AND topic = %s AND sealed_at IS NULL AND partition = %s
+            RETURNING effects_held_until IS NOT NULL
             """,
             (PROJECTION, topic, partition),
         )
         # None: nobody ever read the partition, or `recover` sealed its row while we waited for it, and by now there
         # is the row of a newer generation.
-        if cursor.rowcount:
-            return
+        if (row := await cursor.fetchone()) is not None:
+            return bool(row[0])
+    return False
 
 
 async def hold(connection: Connection, context_id: str) -> datetime | None:

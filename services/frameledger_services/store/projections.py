@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from psycopg import AsyncConnection
 
@@ -29,12 +29,17 @@ class Assignment:
     next_offset: int
     last_offset: int | None
     last_hash: bytes | None
-    idle_assignments: int
-    """How many owners it had since `next_offset` last moved, this one included: a projector that dies at one offset
-    again and again shows here. An owner whose session was still there when the next one came did not die."""
+    crashes: int
+    """How many owners crashed over what they began at `next_offset`; see `projector.crashes`."""
+
+    crashes_alone: int
+    """How many of them had begun nothing but the next record."""
 
     generation: int
     """The topic's, in which these offsets count."""
+
+    effects_held_until: int | None = None
+    """What a former owner did not come to; see `held_effects`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,48 +85,119 @@ def announced(told: str) -> tuple[str, dict[int, int]]:
         return topic, {}
 
 
-async def assign(connection: Connection, topic: str, partition: int, owner: str) -> Assignment:
+async def assign(
+    connection: Connection, topic: str, partition: int, owner: str, *, ended: bool = False
+) -> Assignment:
     """Take a partition over in the topic's newest generation: one statement, which raises its epoch and so fences
-    whoever owned it.
+    whoever owned it, and counts a crash if that one crashed (`projector.crashes`).
 
-    Waits for the owner's transaction, as long as the session's `lock_timeout` allows (`LockNotAvailable`). Called
-    twice it raises the epoch twice.
+    `owner` names a process, in a way that no other is named. With `ended` the owner did not crash in any case: its
+    session was in the middle of a statement, and was ended for that. Waits for the owner's transaction, as long as the
+    session's `lock_timeout` allows (`LockNotAvailable`). Called twice it raises the epoch twice.
     """
     row = None
     while row is None:
         # None: while we waited for the row, `recover` sealed it, and now there is a newer generation.
-        cursor = await connection.execute(_ASSIGN, (PROJECTION, topic, topic, partition, owner))
+        cursor = await connection.execute(_ASSIGN, (PROJECTION, topic, topic, partition, owner, ended))
         row = await cursor.fetchone()
     return Assignment(partition, *row)
 
 
-_ASSIGN = """
+# The statistics of the background writer begin anew after each crash of the server, also after one that its postmaster
+# outlived; else they begin when somebody resets them, and then one crash of an owner is not counted.
+_SERVER_STARTED_AT = "(SELECT greatest(pg_postmaster_start_time(), stats_reset) FROM pg_stat_bgwriter)"
+
+_ASSIGN = f"""
     INSERT INTO projections AS p
-        (projection, topic, generation, partition, epoch, owner, owner_pid, owner_started_at, idle_assignments)
+        (projection, topic, generation, partition, epoch, owner, owner_pid, owner_started_at, server_started_at)
     SELECT
         %s, %s, coalesce((SELECT max(generation) FROM topics WHERE topic = %s), 1), %s, 1, %s,
-        session.pid, session.backend_start, 1
+        session.pid, session.backend_start, {_SERVER_STARTED_AT}
     FROM pg_stat_get_activity(pg_backend_pid()) AS session
     ON CONFLICT (projection, topic, generation, partition) DO UPDATE SET
         epoch = p.epoch + 1,
         owner = excluded.owner,
         owner_pid = excluded.owner_pid,
         owner_started_at = excluded.owner_started_at,
-        idle_assignments = p.idle_assignments + CASE WHEN EXISTS (
-            SELECT FROM pg_stat_get_activity(p.owner_pid) AS before
-            WHERE before.backend_start = p.owner_started_at
-        ) THEN 0 ELSE 1 END,
+        server_started_at = excluded.server_started_at,
+        attempt = NULL,
+        (crashes, crashes_alone) = (
+            SELECT
+                p.crashes + CASE WHEN crashed THEN 1 ELSE 0 END,
+                p.crashes_alone + CASE WHEN crashed AND p.attempt = 'record' THEN 1 ELSE 0 END
+            FROM (
+                SELECT
+                    p.attempt IS NOT NULL
+                    AND p.owner <> excluded.owner
+                    AND p.server_started_at = excluded.server_started_at
+                    AND NOT %s
+                    AND NOT EXISTS (
+                        SELECT FROM pg_stat_get_activity(p.owner_pid) AS before
+                        -- Who may not look at others' sessions sees their pids and nothing else.
+                        WHERE coalesce(before.backend_start = p.owner_started_at, true)
+                    ) AS crashed
+            ) AS looked
+        ),
         updated_at = clock_timestamp()
     WHERE p.sealed_at IS NULL
-    RETURNING epoch, next_offset, last_offset, last_hash, idle_assignments, generation
+    RETURNING
+        epoch, next_offset, last_offset, last_hash, crashes, crashes_alone, generation, effects_held_until
 """
 
 
-async def rest(connection: Connection, topic: str, partition: int, epoch: int) -> None:
-    """Whoever owns the partition next does not come after one who died of a record: there is none, or we live."""
+async def namesake(connection: Connection, topic: str, name: str, owner: str) -> tuple[str, int] | None:
+    """The owner of a partition that has this name, is not `owner`, and whose session is there, with that session's pid;
+    None if there is none. Of another user's session we see that it is there, and not since when."""
+    cursor = await connection.execute(
+        """
+        SELECT p.owner, p.owner_pid FROM projections AS p
+        JOIN LATERAL pg_stat_get_activity(p.owner_pid) AS session
+            ON session.backend_start = p.owner_started_at OR session.backend_start IS NULL
+        WHERE p.projection = %s AND p.topic = %s AND p.sealed_at IS NULL
+            AND split_part(p.owner, ' ', 1) = %s AND p.owner <> %s
+        LIMIT 1
+        """,
+        (PROJECTION, topic, name, owner),
+    )
+    return await cursor.fetchone()
+
+
+async def begin(
+    connection: Connection, topic: str, attempt: Literal["batch", "record"], epochs: Mapping[int, int]
+) -> None:
+    """Note, in a commit of its own, what the owner begins in these partitions, given with their epochs.
+
+    One that somebody else owns by now is left alone. It need not be on disk: who crashes beside the database did not
+    crash of a record.
+    """
     await connection.execute(
         """
-        UPDATE projections SET idle_assignments = 0
+        UPDATE projections AS p SET attempt = %s
+        FROM unnest(%s::int[], %s::bigint[]) AS given (partition, epoch)
+        WHERE p.projection = %s AND p.topic = %s AND p.sealed_at IS NULL
+            AND p.partition = given.partition AND p.epoch = given.epoch
+            AND set_config('synchronous_commit', 'off', true) = 'off'
+        """,
+        (attempt, list(epochs), list(epochs.values()), PROJECTION, topic),
+    )
+
+
+async def end_attempts(connection: Connection, topic: str, owner: str) -> None:
+    """Note that this owner ends in order, whatever it has begun. What is counted of others stays."""
+    await connection.execute(
+        """
+        UPDATE projections SET attempt = NULL
+        WHERE projection = %s AND topic = %s AND sealed_at IS NULL AND owner = %s AND attempt IS NOT NULL
+        """,
+        (PROJECTION, topic, owner),
+    )
+
+
+async def forget_crashes(connection: Connection, topic: str, partition: int, epoch: int) -> None:
+    """Whatever was counted in a partition, no record did it: there is none at `next_offset`."""
+    await connection.execute(
+        """
+        UPDATE projections SET crashes = 0, crashes_alone = 0
         WHERE projection = %s AND topic = %s AND sealed_at IS NULL AND partition = %s AND epoch = %s
         """,
         (PROJECTION, topic, partition, epoch),

@@ -19,6 +19,12 @@ from frameledger_services.store.projections import PROJECTION
 
 Connection = AsyncConnection[Any]
 
+UNKNOWN_DAYS = 7
+"""How long a frame of a type that is not known is spoken of: a slip that was mended lies in the archive for ever."""
+
+COUNTED = 1_000
+"""What is counted of things that may be many."""
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -241,6 +247,35 @@ async def rejected_not_retried(connection: Connection, topic: str) -> list[Rejec
             _REJECTED + 'AND retried_at IS NULL ORDER BY recorded_at, partition, "offset"', (topic,)
         )
         return await cursor.fetchall()
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownFrames:
+    """Frames of the last days whose type this release does not know. `count` goes up to `COUNTED`."""
+
+    count: int
+    newest_type: str
+    newest_source: str | None
+
+
+async def unknown_frames(connection: Connection) -> UnknownFrames | None:
+    """Those that were logged in the last `UNKNOWN_DAYS` days; None if there are none."""
+    async with connection.cursor(row_factory=class_row(UnknownFrames)) as cursor:
+        await cursor.execute(
+            """
+            SELECT count(*) AS count, (array_agg(type ORDER BY logged_at DESC))[1] AS newest_type,
+                (array_agg(source ORDER BY logged_at DESC))[1] AS newest_source
+            FROM (
+                SELECT type, source, logged_at FROM frames
+                WHERE outcome = 'unknown' AND logged_at > now() - %s * interval '1 day'
+                ORDER BY logged_at DESC
+                LIMIT %s
+            ) AS newest
+            HAVING count(*) > 0
+            """,
+            (UNKNOWN_DAYS, COUNTED),
+        )
+        return await cursor.fetchone()
 
 
 async def forgets_commits(connection: Connection) -> bool:

@@ -173,19 +173,25 @@ async def begin_partitions(
         await cursor.executemany(
             """
             INSERT INTO projections
-                (projection, topic, generation, partition, next_offset, last_offset, last_hash, last_logged_at)
-            VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+                (projection, topic, generation, partition, next_offset, last_offset, last_hash, last_logged_at,
+                effects_held_until)
+            SELECT before.projection, before.topic, %s, before.partition, given.next_offset, %s, %s, %s,
+                -- What was held back still is; the next owner says until where.
+                CASE WHEN before.effects_held_until IS NOT NULL THEN given.next_offset END
+            FROM projections AS before, (VALUES (%s::bigint)) AS given (next_offset)
+            WHERE before.projection = %s AND before.topic = %s AND before.generation = %s AND before.partition = %s
             """,
             [
                 (
-                    PROJECTION,
-                    topic,
                     generation,
-                    one.partition,
-                    one.next_offset,
                     one.last_offset,
                     one.last_hash,
                     one.last_logged_at,
+                    one.next_offset,
+                    PROJECTION,
+                    topic,
+                    generation - 1,
+                    one.partition,
                 )
                 for one in begun
             ],
@@ -240,10 +246,10 @@ async def note_put_back(
 
 async def kept_frames(connection: Connection, spans: Sequence[Span]) -> AsyncGenerator[KeptFrame, None]:
     """The stored frames whose records lay in these spans, by partition and in the order of their offsets. In the
-    caller's transaction. It reads the table once, however many spans there are."""
+    caller's transaction. It reads the table once, however many spans there are, from the lowest offset on that one of
+    them has."""
     async with connection.cursor(name="kept", row_factory=class_row(KeptFrame)) as cursor:
         cursor.itersize = AT_ONCE
-        # Nobody else asks for frames by their place, so there is no index.
         await cursor.execute(
             """
             SELECT
@@ -254,6 +260,8 @@ async def kept_frames(connection: Connection, spans: Sequence[Span]) -> AsyncGen
                 AS span (partition, generation, first, below)
                 ON frames.partition = span.partition AND frames.generation = span.generation
                     AND frames."offset" >= span.first AND frames."offset" < span.below
+            -- Said by itself, it is what the index by offset is asked for.
+            WHERE frames."offset" >= %s
             ORDER BY frames.partition, frames."offset"
             """,
             (
@@ -261,6 +269,7 @@ async def kept_frames(connection: Connection, spans: Sequence[Span]) -> AsyncGen
                 [one.generation for one in spans],
                 [one.first for one in spans],
                 [one.end for one in spans],
+                min((one.first for one in spans), default=0),
             ),
         )
         async for row in cursor:
@@ -268,7 +277,7 @@ async def kept_frames(connection: Connection, spans: Sequence[Span]) -> AsyncGen
 
 
 async def count_lost(connection: Connection, lost: Sequence[Lost]) -> dict[int, int]:
-    """How many frames are stored of what the log lost, by partition. It reads the table once."""
+    """How many frames are stored of what the log lost, by partition. It reads the table once, as above."""
     if not lost:
         return {}
     cursor = await connection.execute(
@@ -301,8 +310,14 @@ _LOST = """
     INNER JOIN unnest(%s::int[], %s::int[], %s::bigint[]) AS lost (partition, generation, since)
         ON frames.partition = lost.partition AND frames.generation = lost.generation
             AND frames."offset" >= lost.since
+    WHERE frames."offset" >= %s
 """
 
 
-def _lost(lost: Sequence[Lost]) -> tuple[list[int], list[int], list[int]]:
-    return [one.partition for one in lost], [one.generation for one in lost], [one.since for one in lost]
+def _lost(lost: Sequence[Lost]) -> tuple[list[int], list[int], list[int], int]:
+    return (
+        [one.partition for one in lost],
+        [one.generation for one in lost],
+        [one.since for one in lost],
+        min((one.since for one in lost), default=0),
+    )

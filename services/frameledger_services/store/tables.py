@@ -110,6 +110,14 @@ Index(
     frames.c.version,
     postgresql_where=text("type IN ('InterruptionFrame', 'StartInterruptionFrame')"),
 )
+Index("frames_unknown", frames.c.logged_at, postgresql_where=text("outcome = 'unknown'"))
+# Frames are added about in the order of their offsets, so a small index by blocks finds the tail of a partition.
+Index(
+    "frames_by_offset",
+    frames.c.offset,
+    postgresql_using="brin",
+    postgresql_with={"autosummarize": "on"},
+)
 
 messages = Table(
     "messages",
@@ -247,11 +255,13 @@ runs = Table(
     _optional("started_at", _TIME, "When the start of its latest attempt was logged."),
     _optional("first_text_at", _TIME, "When the first text of its latest attempt was logged."),
     _optional("closed_at", _TIME, "When it was closed."),
-    _optional("input_tokens", BigInteger, "As its end reports it."),
-    _optional("output_tokens", BigInteger, "As its end reports it."),
-    _optional("cache_read_tokens", BigInteger, "As its end reports it."),
-    _optional("cache_write_tokens", BigInteger, "As its end reports it."),
-    _optional("reasoning_tokens", BigInteger, "As its end reports it."),
+    _optional("input_tokens", BigInteger, "As its end reports it, or what is known; see usage_partial."),
+    _optional("output_tokens", BigInteger, "As its end reports it, or what is known; see usage_partial."),
+    _optional("cache_read_tokens", BigInteger, "As its end reports it, or what is known; see usage_partial."),
+    _optional(
+        "cache_write_tokens", BigInteger, "As its end reports it, or what is known; see usage_partial."
+    ),
+    _optional("reasoning_tokens", BigInteger, "As its end reports it, or what is known; see usage_partial."),
     _column(
         "attempt",
         Integer,
@@ -283,6 +293,13 @@ runs = Table(
         Text,
         "What it was saying when it was interrupted, where the context keeps only what was heard of that.",
     ),
+    _column(
+        "usage_partial",
+        Boolean,
+        "Its tokens are what was known before an end that it never had, or that was an error.",
+        "false",
+    ),
+    _optional("claim", Text, "The claim that its latest start names: `token` in `claims`."),
     PrimaryKeyConstraint("context_id", "run_id", name="runs_pkey"),
     CheckConstraint(
         "status IN ('requested', 'open', 'dropped', 'noted', 'ended', 'failed', 'interrupted', 'replaced', "
@@ -294,6 +311,11 @@ runs = Table(
 )
 # The oldest first, so that whoever looks for what is overdue reads nothing else.
 Index("runs_open", runs.c.opened_at, postgresql_where=text("status = 'open'"))
+Index(
+    "runs_refused",
+    runs.c.closed_at,
+    postgresql_where=text("error_code IN ('context_refused', 'unmappable')"),
+)
 
 tool_calls = Table(
     "tool_calls",
@@ -345,7 +367,7 @@ tool_calls = Table(
         "The version at which a person said what became of an ambiguous call.",
     ),
     _optional(
-        "timeout_secs", Double, "The seconds that it may take since it was announced, as its start says."
+        "timeout_secs", Double, "The seconds that it may take since it was dispatched, as its start says."
     ),
     _optional("safe_to_retry", Boolean, "Running it twice does no harm; null before it starts."),
     _optional("waiting_for", Text, "Whom or what it waits for, as its worker says."),
@@ -355,6 +377,13 @@ tool_calls = Table(
         "Until when it waits; null for no end, or for one that cannot be read as a time.",
     ),
     _column("builtin", Boolean, "It is one of our own tools, such as the one that cancels a call.", "false"),
+    _optional("claim", Text, "The claim that its latest start names: `token` in `claims`."),
+    _optional(
+        "idempotency_key",
+        UUID(),
+        "The key that every attempt of it gives to its handler, to send along to whoever must do it once; null in "
+        "rows that an older release wrote.",
+    ),
     PrimaryKeyConstraint("context_id", "requested_version", "ordinal", name="tool_calls_pkey"),
     CheckConstraint(
         "status IN ('announced', 'dispatched', 'running', 'waiting', 'done', 'failed', 'ambiguous', 'cancelled', "
@@ -436,7 +465,13 @@ claims = Table(
     ),
     _optional("finished_at", _TIME, "When nothing was left to do."),
     _optional("ordinal", Integer, "Of a call: its place among the calls of that frame."),
-    _column("attempt", Integer, "Its latest attempt, from 1: the only source of attempt numbers.", "1"),
+    _column(
+        "attempt",
+        Integer,
+        "Its latest attempt, from 1 and above every attempt that is folded: the only source of attempt numbers. "
+        "One that was given back before anything of it was published is taken off again, so it may be 0.",
+        "1",
+    ),
     _column("kind", Text, "run or call."),
     _context_id(),
     _optional("run_id", _ID, "Of a run: its id."),
@@ -444,6 +479,13 @@ claims = Table(
     _column("service", _ID, "The service of the worker that has it."),
     _column("worker_id", _ID, "The worker that has it."),
     _optional("finish", Text, "done, over (what it was for had ended), or given_up."),
+    _column(
+        "token",
+        _ID,
+        "Drawn by chance whenever it is taken: its worker's frames name it (`claim`), so nobody is taken for another "
+        "one who was given the same attempt by a database that lost its latest commits.",
+        '"left"((gen_random_uuid())::text, 8)',
+    ),
     PrimaryKeyConstraint("effect_id", name="claims_pkey"),
     CheckConstraint(
         "CASE kind "
@@ -452,7 +494,7 @@ claims = Table(
         "ELSE false END",
         name="claims_kind_check",
     ),
-    CheckConstraint("attempt >= 1", name="claims_attempt_check"),
+    CheckConstraint("attempt >= 0", name="claims_attempt_check"),
     CheckConstraint("finish IN ('done', 'over', 'given_up')", name="claims_finish_check"),
     CheckConstraint("(finish IS NULL) = (finished_at IS NULL)", name="claims_finished_check"),
     postgresql_with={"fillfactor": 80},
@@ -526,12 +568,6 @@ projections = Table(
         "updated_at", _TIME, "When this row was last written, by the database's clock.", "clock_timestamp()"
     ),
     _optional("owner_pid", Integer, "The database's process that serves the owner."),
-    _column(
-        "idle_assignments",
-        Integer,
-        "How many owners it had since next_offset last moved, without those still there when the next came.",
-        "0",
-    ),
     _optional("owner", Text, "Who reads it now."),
     _optional("last_hash", LargeBinary, "sha256 of that record's key, value and time."),
     _optional(
@@ -539,6 +575,26 @@ projections = Table(
         _TIME,
         "When recover began the next generation; null in the one that is read. Nobody owns it now.",
     ),
+    _optional(
+        "effects_held_until",
+        BigInteger,
+        "The end that the partition had when it was taken over, while records before it are still to be folded: "
+        "until then nothing is asked for, and nobody takes its work. Null when it has caught up.",
+    ),
+    _optional(
+        "server_started_at",
+        _TIME,
+        "Since when the server of the owner's session had run without a break when that began.",
+    ),
+    _optional(
+        "attempt",
+        _ID,
+        "What the owner began at next_offset: a batch, or the next record alone. Null before it does and once it ended "
+        "in order.",
+    ),
+    _column("crashes", Integer, "How many owners crashed over what they began at next_offset.", "0"),
+    _column("crashes_alone", Integer, "How many of these had begun nothing but the next record.", "0"),
+    CheckConstraint("attempt IN ('batch', 'record')", name="projections_attempt_check"),
     PrimaryKeyConstraint("projection", "topic", "generation", "partition", name="projections_pkey"),
     # Few rows, each written with every batch.
     postgresql_with={
@@ -547,6 +603,11 @@ projections = Table(
         "autovacuum_vacuum_threshold": 500,
     },
     comment="How far each partition was read, and by whom; written in the transaction of each batch.",
+)
+Index(
+    "projections_held",
+    projections.c.partition,
+    postgresql_where=text("effects_held_until IS NOT NULL AND sealed_at IS NULL"),
 )
 
 recoveries = Table(

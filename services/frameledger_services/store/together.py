@@ -19,7 +19,15 @@ from psycopg import AsyncRawCursor, DataError, errors
 from sqlalchemy import Table
 
 from frameledger_services.store import moving, recordset, tables
-from frameledger_services.store.batch import ENDED, Added, Changed, Connection, Ended, ending
+from frameledger_services.store.batch import (
+    ENDED,
+    Added,
+    Changed,
+    Connection,
+    Ended,
+    MissingHeadError,
+    ending,
+)
 from frameledger_services.store.projections import Progress
 
 Cursor = AsyncRawCursor[Any]
@@ -45,17 +53,28 @@ async def store(
     The answer is the commit: everybody sees what was done. Unless it is to be `on_disk`, a crash of the database in the
     next moments may undo it, all of it; the next commit of anybody that is on disk brings it there too. A partition
     that is missing in the answer belongs to somebody else: its projector is fenced, and nothing was done. Raises
-    psycopg's errors, and then nothing was done either.
+    `MissingHeadError` and psycopg's errors, and then nothing was done either.
     """
     writes = [write for write in writes if write.rows]
     while True:
         try:
             return await _store(cursor, topic, batch, ended, writes, on_disk)
         except errors.DivisionByZero:
-            # The fence of several partitions. It does not say which of them were lost.
+            # The fence of several partitions, which does not say which of them were lost; or a head is not there.
             held = await moving.ours(cursor.connection, topic, batch)
             if len(held) < len(batch):
                 return held
+            if not await _are_there(cursor.connection, writes):
+                raise MissingHeadError from None
+
+
+async def _are_there(connection: Connection, writes: Sequence[Added | Changed]) -> bool:
+    """Whether the conversations that are changed are there."""
+    changed = [write for write in writes if isinstance(write, Changed) and write.table is tables.contexts]
+    ids = [row["context_id"] for write in changed for row in write.rows]
+    cursor = await connection.execute("SELECT count(*) FROM contexts WHERE context_id = ANY (%s)", (ids,))
+    row = await cursor.fetchone()
+    return row is not None and row[0] == len(ids)
 
 
 async def _store(
@@ -93,7 +112,10 @@ async def _execute(
     if ended:
         parameters += recordset.parameters(ENDED, ended, single=single)
     steps = []
-    for write in writes:
+    heads, known = None, 0
+    for number, write in enumerate(writes):
+        if isinstance(write, Changed) and write.table is tables.contexts:
+            heads, known = number, len(write.rows)
         if isinstance(write, Added):
             columns = recordset.columns_of(write.table, write.columns)
             parameters += recordset.parameters(columns, write.rows, single=single)
@@ -105,14 +127,19 @@ async def _execute(
         else:
             parameters.append(recordset.changes(write.table, write.rows))
             steps.append(f"{write.update} AND")
-    statement = _statement(alone, bool(ended), single, tuple(steps), on_disk)
+    if heads is not None:
+        parameters.append(str(known))
+    statement = _statement(alone, bool(ended), single, tuple(steps), heads, on_disk)
     await cursor.execute(statement, parameters, prepare=True)
     return {row[0] for row in await cursor.fetchall()}
 
 
 @lru_cache(maxsize=1_024)
-def _statement(alone: bool, ends: bool, single: bool, writes: tuple[str, ...], on_disk: bool) -> str:
-    """The statement that does these `writes` if the partitions are ours; each ends where a condition can follow."""
+def _statement(
+    alone: bool, ends: bool, single: bool, writes: tuple[str, ...], heads: int | None, on_disk: bool
+) -> str:
+    """The statement that does these `writes` if the partitions are ours; each ends where a condition can follow. The
+    one of the number `heads` has to meet as many rows as the last parameter says."""
     steps = f"moved AS ({moving.statement(single=alone)})"
     if alone:
         ours = "EXISTS (SELECT FROM moved)"
@@ -124,7 +151,12 @@ def _statement(alone: bool, ends: bool, single: bool, writes: tuple[str, ...], o
     if ends:
         steps += f", ended AS ({ending(single=single).replace('WHERE', f'WHERE {ours} AND')})"
     for number, write in enumerate(writes):
-        steps += f", write{number} AS ({write} {ours})"
+        answer = " RETURNING 1" if number == heads else ""
+        steps += f", write{number} AS ({write} {ours}{answer})"
+    if heads is not None:
+        # Only if they are ours: else none is met.
+        met = f"(SELECT 1 / (count(*) = %s::int8)::int4 = 1 FROM write{heads})"
+        ours = f"CASE WHEN {ours} THEN {met} ELSE false END"
     if not on_disk:
         # For this transaction only.
         ours += " AND set_config('synchronous_commit', 'off', true) = 'off'"

@@ -23,6 +23,7 @@ class Limits:
     call_unserved: float | None
     call_unstarted: float | None
     interrupted_call: float | None
+    lost_call: float | None
     waiting_calls: bool
     user_silent: float | None
     final_words: float | None
@@ -41,6 +42,7 @@ class Limits:
             call_unserved=settings.timekeeper_call_unserved_secs or None,
             call_unstarted=settings.timekeeper_call_unstarted_secs or None,
             interrupted_call=settings.timekeeper_interrupted_call_secs or None,
+            lost_call=settings.timekeeper_lost_call_secs or None,
             waiting_calls=settings.timekeeper_waiting_calls,
             user_silent=settings.timekeeper_user_silent_secs or None,
             final_words=settings.timekeeper_final_words_secs or None,

@@ -87,6 +87,9 @@ async def _judge(
     if limits.interrupted_call is not None:
         calls = await questions.calls_abandoned(connection, limits.interrupted_call, current)
         found += map(settling.call_abandoned, calls)
+    if limits.lost_call is not None:
+        lost = await questions.calls_lost(connection, limits.lost_call, current)
+        found += map(settling.call_lost, lost)
     if limits.call_unserved is not None or limits.call_unstarted is not None:
         nobody_starts = await unstarted.unstarted(
             connection, limits.call_unserved, limits.call_unstarted, current

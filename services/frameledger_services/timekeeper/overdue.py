@@ -91,7 +91,7 @@ class Unstarted:
 @dataclass(frozen=True, slots=True)
 class Held:
     """A call that this timekeeper has claimed, as it stands. `served`: a live worker lists its function or is a
-    catch-all. `ours`: a timekeeper started it, so nobody runs anything."""
+    catch-all. `ours`: a timekeeper started it, so nobody runs anything. `claim` is the token of the claim."""
 
     effect_id: str
     context_id: str
@@ -102,6 +102,7 @@ class Held:
     arguments: Any
     group_id: str | None
     call_attempt: int
+    claim: str
     status: CallStatus
     ours: bool
     safe: bool

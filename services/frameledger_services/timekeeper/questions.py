@@ -5,7 +5,7 @@ and a bounded number of frames of it, however long the conversation; it answers 
 
 Two clocks. How long somebody has been silent is counted from when we could know of it, which is when the frame was
 written to the tables (`recorded_at`): a projector that was away for an hour makes nobody late. A call's deadline is
-counted from its announcement. In both cases only partitions are looked at that are projected up to a moment ago
+counted from its dispatch. In both cases only partitions are looked at that are projected up to a moment ago
 (`current`), so that nothing is judged that is settled on the log already. Parked contexts, recordings, and contexts
 that have ended are nobody's to be judged.
 """
@@ -70,9 +70,13 @@ async def may_judge(connection: Connection, worker_id: str) -> bool:
 
 
 async def reached(connection: Connection, topic: str) -> dict[int, int]:
-    """The next offset of every partition that was ever projected."""
+    """The next offset of every partition that was ever projected, but for those that catch up: the projector has not
+    asked yet for what is open there."""
     cursor = await connection.execute(
-        "SELECT partition, next_offset FROM projections WHERE projection = %s AND topic = %s AND sealed_at IS NULL",
+        """
+        SELECT partition, next_offset FROM projections
+        WHERE projection = %s AND topic = %s AND sealed_at IS NULL AND effects_held_until IS NULL
+        """,
         (PROJECTION, topic),
     )
     return dict(await cursor.fetchall())
@@ -148,9 +152,11 @@ async def runs_silent(connection: Connection, limit: float, current: Sequence[in
 async def calls_overdue(
     connection: Connection, limit: float, grace: float, current: Sequence[int]
 ) -> list[Call]:
-    """Calls past their deadline, whatever they do but wait for a person.
+    """Calls past their deadline, whatever they do but wait for a person. It is counted from their dispatch.
 
-    Those of a run that is still open are not committed: they end with it.
+    Those of a run that is still open are not committed: they end with it. Of a call that nobody dispatched its start
+    counts, and of one that has not started either, since it waits for its turn, when the last other call of its
+    context settled: as long as one runs there is somebody who works the queue off.
     """
     return await _rows(
         connection,
@@ -164,8 +170,10 @@ async def calls_overdue(
         LEFT JOIN runs AS run ON run.context_id = call.context_id AND run.run_id = call.run_id
         {_STARTER}
         WHERE call.status IN ('announced', 'dispatched', 'running') AND {LIVES}
+            -- Nothing is dispatched before it is announced, and there is an index of this.
             AND call.requested_at < {_before("grace")}
-            AND call.requested_at < {_before("grace")}
+            AND CASE call.status WHEN 'announced' THEN {_IN_TURN}
+                ELSE coalesce(call.dispatched_at, call.started_at, call.requested_at) END < {_before("grace")}
                 - make_interval(secs => coalesce(call.timeout_secs, %(limit)s))
             AND NOT (call.status = 'announced' AND run.status IS NOT DISTINCT FROM 'open')
             AND announced.partition = ANY (%(current)s)
@@ -201,6 +209,38 @@ async def calls_abandoned(connection: Connection, limit: float, current: Sequenc
             AND {rules.alive("holder")} IS NOT TRUE
             AND greatest(interruption.recorded_at, claim.released_at, holder.heartbeat_at) < {_before("limit")}
             AND interruption.partition = ANY (%(current)s)
+        ORDER BY call.requested_at
+        LIMIT {AT_ONCE}
+        """,
+        limit=limit,
+        current=list(current),
+    )
+
+
+async def calls_lost(connection: Connection, limit: float, current: Sequence[int]) -> list[Call]:
+    """Calls that a worker started, that are not safe to retry, and that no live worker has had since then.
+
+    Whoever had them is dead, or the database lost its claim; a worker that serves the function settles them first. Of
+    workers only, as above.
+    """
+    return await _rows(
+        connection,
+        Call,
+        f"""
+        SELECT {_CALL}
+        FROM tool_calls AS call
+        JOIN contexts AS head ON head.context_id = call.context_id
+        JOIN frames AS started
+            ON started.context_id = call.context_id AND started.version = call.started_version
+        {rules.HOLDER}
+        {_STARTER}
+        WHERE call.status = 'running' AND call.interrupted_version IS NULL
+            AND call.attempt > 0 AND call.safe_to_retry IS NOT TRUE AND {LIVES}
+            AND starter.kind IS DISTINCT FROM 'timekeeper'
+            AND {rules.NOBODY_HAS_IT}
+            AND greatest(started.recorded_at, claim.released_at, claim.finished_at, holder.heartbeat_at)
+                < {_before("limit")}
+            AND started.partition = ANY (%(current)s)
         ORDER BY call.requested_at
         LIMIT {AT_ONCE}
         """,
@@ -304,6 +344,15 @@ def _newest(since: str, matching: str) -> str:
         LIMIT 1
     """
 
+
+_IN_TURN = f"""
+    greatest(call.requested_at, (
+        SELECT max(CASE WHEN other.status IN ('dispatched', 'running') THEN 'infinity' ELSE other.settled_at END)
+        FROM tool_calls AS other
+        WHERE other.context_id = call.context_id AND other.requested_version > head.version - {WINDOW}
+    ))
+"""
+"""Since when nobody was before `call` in its queue; never, as long as one is."""
 
 _STARTER = 'LEFT JOIN workers AS starter ON starter.worker_id = call.worker COLLATE "C"'
 

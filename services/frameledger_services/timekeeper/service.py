@@ -19,10 +19,7 @@ import psycopg
 import structlog
 from psycopg import AsyncConnection
 
-from frameledger_services import access, claims
-from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.consumer import KafkaError
-from frameledger_services.event_log.producer import PublishError
+from frameledger_services import claims, database, transient
 from frameledger_services.settings import Settings
 from frameledger_services.store import schema
 from frameledger_services.timekeeper import questions
@@ -38,21 +35,6 @@ LEASE_SECONDS = 15.0
 TIDY_EVERY = 60.0
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
-
-DATABASE_AWAY = (
-    psycopg.OperationalError,
-    psycopg.errors.IdleInTransactionSessionTimeout,
-    psycopg.errors.ReadOnlySqlTransaction,
-)
-BROKER_AWAY = (KafkaError, BrokerError, PublishError, TimeoutError)
-
-CONNECTION: dict[str, str | int] = {
-    "connect_timeout": 10,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 20_000,
-}
 
 SESSION = {
     "statement_timeout": "10s",
@@ -86,10 +68,10 @@ async def serve(settings: Settings, stopping: asyncio.Event, passing: Passing = 
         began = loop.time()
         try:
             await _keep_time(settings, stopping, passing)
-        except DATABASE_AWAY as error:
+        except transient.DATABASE as error:
             if loop.time() - began > LONGEST_PAUSE:
                 pause = SHORTEST_PAUSE
-            _log.warning("waiting for the database", reason=_reason(error), again_in=pause)
+            _log.warning("waiting for the database", reason=transient.reason(error), again_in=pause)
             await _sleep(stopping, pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
@@ -105,12 +87,10 @@ async def _keep_time(settings: Settings, stopping: asyncio.Event, passing: Passi
         lease_secs=LEASE_SECONDS + 2 * settings.timekeeper_every_secs,
         slots=questions.AT_ONCE,
     )
-    options = " ".join(f"-c {setting}={value}" for setting, value in SESSION.items())
-    address = access.database_address(
-        settings, application_name="frameledger timekeeper", options=options, **CONNECTION
-    )
     async with AsyncExitStack() as stack:
-        connection = await stack.enter_async_context(await AsyncConnection.connect(address, autocommit=True))
+        connection = await stack.enter_async_context(
+            await database.connect(settings, "frameledger timekeeper", SESSION)
+        )
         await schema.check(connection)
         await claims.register(connection, offer)
         log = await stack.enter_async_context(Log(settings))
@@ -146,7 +126,7 @@ class _Timekeeper:
         loop = asyncio.get_running_loop()
         pause, not_before = SHORTEST_PAUSE, float("-inf")
         while not stopping.is_set():
-            beat = await claims.heartbeat(self._connection, self._offer.worker_id, ())
+            beat = await claims.heartbeat(self._connection, self._offer.worker_id, {})
             if not beat.alive:
                 _log.warning("judged dead", worker=self._offer.worker_id)
                 return
@@ -154,10 +134,10 @@ class _Timekeeper:
                 try:
                     await self._look()
                     pause = SHORTEST_PAUSE
-                except BROKER_AWAY as error:
+                except transient.BROKER as error:
                     # What was published may be on the log, and where that ends now is not known.
                     self._ends = {}
-                    _log.warning("waiting for the broker", reason=_reason(error), again_in=pause)
+                    _log.warning("waiting for the broker", reason=transient.reason(error), again_in=pause)
                     not_before = loop.time() + pause
                     pause = min(pause * 2, LONGEST_PAUSE)
             await _sleep(stopping, self._every)
@@ -180,10 +160,6 @@ class _Timekeeper:
             await self._log.publish(found)
             await self._passing("after publish")
         self._ends = await self._log.ends(reached)
-
-
-def _reason(error: BaseException) -> str:
-    return str(error).strip() or type(error).__name__
 
 
 async def _sleep(stopping: asyncio.Event, seconds: float) -> None:

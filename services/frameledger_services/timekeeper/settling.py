@@ -65,6 +65,11 @@ def call_abandoned(call: Call) -> Settlement:
     return _ended("call_abandoned", call)
 
 
+def call_lost(call: Call) -> Settlement:
+    """The end of a call whose worker is gone after it had begun: nobody knows whether it happened."""
+    return _ended("call_lost", call)
+
+
 def waiting_overdue(call: WaitingCall) -> Settlement:
     """Nobody answered in time: cancelled, and the model goes on."""
     return _cancelled("waiting_overdue", call)
@@ -99,7 +104,7 @@ def held_call(call: Held, worker_id: str) -> Settlement:
     The start does not say `safe_to_retry`, although nothing runs: the fold keeps the first start's word for the whole
     call, and another attempt of an unsafe function must not follow from ours. If we die, whoever takes the claim over
     sees who started it, and answers. A call that somebody else had started in spite of all is settled as a take-over
-    settles it.
+    settles it. What settles a call does not name our claim: it counts whoever started it.
     """
     if call.status == "dispatched":
         return _start(call, worker_id)
@@ -163,6 +168,7 @@ def _start(call: Held, worker_id: str) -> Settlement:
         group_id=call.group_id,
         worker=worker_id,
         call_attempt=call.call_attempt,
+        claim=call.claim,
         safe_to_retry=False,
     )
     return Settlement("call_start", call.context_id, frame)
@@ -189,8 +195,8 @@ def _call_id(rule: str, call: Call | WaitingCall | Held) -> str:
 
 
 def _attempt_id(rule: str, call: Held) -> str:
-    """An attempt is made by one worker only, so its frames need no other version."""
-    return _id(rule, call.context_id, call.call_attempt, call.effect_id)
+    """An attempt is made under one claim only, so its frames need no other version."""
+    return _id(rule, call.context_id, call.call_attempt, f"{call.effect_id}:{call.claim}")
 
 
 def _id(rule: str, context_id: str, version: int, subject: str) -> str:

@@ -91,22 +91,25 @@ async def take(connection: Connection, worker_id: str, service: str, calls: Sequ
             (effect_id, kind, context_id, version, requested_version, ordinal, tool_call_id, service, worker_id,
             attempt)
         SELECT wanted.effect_id, 'call', call.context_id, call.dispatched_version, call.requested_version,
-            call.ordinal, call.tool_call_id, %s, %s, wanted.attempt + 1
+            call.ordinal, call.tool_call_id, %s, %s, greatest(wanted.attempt, call.attempt) + 1
         FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::int[], %s::int[])
             AS wanted (effect_id, context_id, requested_version, ordinal, attempt)
         JOIN tool_calls AS call USING (context_id, requested_version, ordinal)
-        WHERE call.status IN ('dispatched', 'running')
+        LEFT JOIN claims AS had ON had.effect_id = wanted.effect_id
+        -- As it was seen.
+        WHERE call.status IN ('dispatched', 'running') AND coalesce(had.attempt, 0) = wanted.attempt
         ORDER BY wanted.effect_id
         ON CONFLICT (effect_id) DO UPDATE SET
             worker_id = excluded.worker_id,
             service = excluded.service,
             attempt = excluded.attempt,
+            token = DEFAULT,
             taken_at = clock_timestamp(),
             released_at = NULL,
             finished_at = NULL,
             finish = NULL
-        -- As it was seen: an attempt is given out once, to one.
-        WHERE claim.attempt = excluded.attempt - 1
+        -- Who took it since then was given this attempt, or a later one: it is given out once, to one.
+        WHERE claim.attempt < excluded.attempt
         """,
         (
             service,
@@ -128,7 +131,7 @@ async def held(connection: Connection, worker_id: str, current: Sequence[int]) -
             f"""
             SELECT claim.effect_id, tool_calls.context_id, head.version, tool_calls.requested_version,
                 tool_calls.tool_call_id, tool_calls.function_name, tool_calls.arguments, tool_calls.group_id,
-                claim.attempt AS call_attempt, tool_calls.status,
+                greatest(claim.attempt, tool_calls.attempt) AS call_attempt, claim.token AS claim, tool_calls.status,
                 starter.kind IS NOT DISTINCT FROM 'timekeeper' AS ours,
                 coalesce(tool_calls.safe_to_retry, false) AS safe,
                 tool_calls.interrupted_version IS NOT NULL AS interrupted,

@@ -3,7 +3,8 @@
 Start with `worker`. `job` is what a service's own code is given, `publisher` how it speaks.
 """
 
-from frameledger_services.work.in_hand import PASSING, Passing
+from frameledger_services.work.background import Background
+from frameledger_services.work.in_hand import Passing
 from frameledger_services.work.job import Ending, Job, Life, Perform, Why
 from frameledger_services.work.lease import Lease, LeaseLostError
 from frameledger_services.work.publisher import Publisher
@@ -12,8 +13,8 @@ from frameledger_services.work.worker import Worker
 
 __all__ = [
     "CALLS",
-    "PASSING",
     "RUNS",
+    "Background",
     "Ending",
     "Job",
     "Lease",

@@ -14,9 +14,10 @@ from typing import Any
 import structlog
 
 from frameledger.effects import Cancel
+from frameledger_services import transient
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.closing import closed
-from frameledger_services.event_log.consumer import KafkaError, TopicPartition, consumer
+from frameledger_services.event_log.consumer import TopicPartition, consumer
 from frameledger_services.settings import Settings
 from frameledger_services.work.reading import NoEffectError, read
 
@@ -54,10 +55,12 @@ async def follow(
     while True:
         try:
             await _follow(settings, topic, tell, following)
-        except (KafkaError, broker.BrokerError, TimeoutError) as error:
+        except transient.BROKER as error:
             if not said or following.is_set():
                 said = True
-                _log.warning("cancellations come by heartbeat only", topic=topic, reason=str(error))
+                _log.warning(
+                    "cancellations come by heartbeat only", topic=topic, reason=transient.reason(error)
+                )
         finally:
             following.clear()
         await asyncio.sleep(PAUSE_SECONDS)
@@ -95,6 +98,8 @@ def _tell(received: Any, tell: Callable[[Cancel], None]) -> None:
     try:
         cancel = read(Cancel, received.value)
     except NoEffectError as error:
-        _log.warning("no effect", topic=received.topic, offset=received.offset, reason=str(error))
+        _log.warning(
+            "no effect", topic=received.topic, offset=received.offset, reason=transient.reason(error)
+        )
     else:
         tell(cancel)

@@ -11,32 +11,15 @@ import psycopg
 import structlog
 from psycopg import AsyncConnection
 
-from frameledger_services import access
+from frameledger_services import database, transient
 from frameledger_services.claims.values import Connection
 from frameledger_services.settings import Settings
 
 STATEMENT_SECONDS = 10.0
 """A statement that takes longer is given up, with its connection: the server may be frozen."""
 
-CONNECT_SECONDS = 5
 PAUSE_SECONDS = 0.2
 """Between two tries to reach the database."""
-
-AWAY = (
-    psycopg.OperationalError,
-    # Not operational to psycopg: the server is a standby for now.
-    psycopg.errors.ReadOnlySqlTransaction,
-    TimeoutError,
-)
-"""What says that the database is away for a while."""
-
-KEEPALIVE: dict[str, str | int] = {
-    "connect_timeout": CONNECT_SECONDS,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 20_000,
-}
 
 T = TypeVar("T")
 
@@ -63,15 +46,17 @@ class Database:
             while True:
                 try:
                     return await self._once(statement)
-                except AWAY as error:
+                except transient.DATABASE as error:
                     await self._hang_up()
                     if not said:
                         said = True
-                        _log.warning("waiting for the database", worker=self._name, reason=_reason(error))
+                        _log.warning(
+                            "waiting for the database", worker=self._name, reason=transient.reason(error)
+                        )
                     await asyncio.sleep(PAUSE_SECONDS)
 
     async def first(self, statement: Callable[[Connection], Awaitable[T]]) -> T:
-        """The same, but it raises one of `AWAY` when the database is away."""
+        """The same, but it raises one of `transient.DATABASE` when the database is away."""
         async with self._one_at_a_time:
             return await self._once(statement)
 
@@ -95,10 +80,5 @@ class Database:
 
 
 async def connect(settings: Settings, name: str) -> AsyncConnection[Any]:
-    """A connection in autocommit. Raises one of `AWAY`."""
-    address = access.database_address(settings, application_name=f"frameledger {name}", **KEEPALIVE)
-    return await AsyncConnection.connect(address, autocommit=True)
-
-
-def _reason(error: BaseException) -> str:
-    return str(error).strip() or type(error).__name__
+    """A connection in autocommit. Raises one of `transient.DATABASE`."""
+    return await database.connect(settings, f"frameledger {name}")

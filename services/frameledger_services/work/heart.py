@@ -19,10 +19,10 @@ import psycopg
 import structlog
 from psycopg import AsyncConnection
 
-from frameledger_services import claims
+from frameledger_services import claims, transient
 from frameledger_services.claims import Heartbeat
 from frameledger_services.settings import Settings
-from frameledger_services.work.database import AWAY, connect
+from frameledger_services.work.database import connect
 from frameledger_services.work.lease import Lease
 
 BLOCKED_SECONDS = 60.0
@@ -30,6 +30,7 @@ BLOCKED_SECONDS = 60.0
 
 STOP_SECONDS = 15.0
 """What psycopg needs at most to give up a statement that a frozen server does not answer."""
+
 
 Held = Mapping[str, Any]
 Told = Callable[[Heartbeat, Held], None]
@@ -43,7 +44,8 @@ class Heart:
     def __init__(
         self, settings: Settings, worker_id: str, lease: Lease, held: Callable[[], Held], told: Told
     ) -> None:
-        """`held` is called in the heart's thread: what the worker has at the moment, by effect. `told` is called in the
+        """`held` is called in the heart's thread: what the worker has at the moment, by effect, each with the token of
+        its claim. `told` is called in the
         worker's loop with each answer and what was held when it was asked for."""
         self._settings = settings
         self._worker_id = worker_id
@@ -92,14 +94,16 @@ class Heart:
                                 await claims.reconnected(connection, self._worker_id)
                             first = False
                         held, sent = self._held(), self._lease.clock()
-                        answer = await claims.heartbeat(connection, self._worker_id, list(held))
+                        answer = await claims.heartbeat(
+                            connection, self._worker_id, {effect: one.claim for effect, one in held.items()}
+                        )
                     said = False
-                except AWAY as error:
+                except transient.DATABASE as error:
                     await _close(connection)
                     connection = None
                     if not said:
                         said = True
-                        _log.warning("no heartbeat", worker=self._worker_id, reason=str(error).strip())
+                        _log.warning("no heartbeat", worker=self._worker_id, reason=transient.reason(error))
                 else:
                     if answer.alive:
                         self._lease.renew(sent)

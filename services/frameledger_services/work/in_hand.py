@@ -10,20 +10,13 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from frameledger import effects
-from frameledger_services import claims
+from frameledger_services import claims, transient
 from frameledger_services.claims import Claimed, Heartbeat
 from frameledger_services.claims.values import Connection
-from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.consumer import KafkaError
-from frameledger_services.event_log.producer import PublishError
 from frameledger_services.lanes import Lane, Lanes
 from frameledger_services.work.cancellations import Cancelled
-from frameledger_services.work.database import AWAY
 from frameledger_services.work.job import Ending, Job, Life, Perform, Why
 from frameledger_services.work.lease import LeaseLostError
-
-PASSING = (*AWAY, KafkaError, BrokerError, PublishError)
-"""What waiting and new connections mend."""
 
 Passing = Callable[[str], Awaitable[None]]
 """Called at each named step: a test kills the process there."""
@@ -40,6 +33,11 @@ class Doing(Generic[C]):
         self.job = job
         self.lane: Lane | None = None
         self.task: asyncio.Task[Any] | None = None
+
+    @property
+    def claim(self) -> str:
+        """The token of the claim."""
+        return self.job.claimed.claim
 
 
 class InHand(Generic[C]):
@@ -63,7 +61,7 @@ class InHand(Generic[C]):
         self._grace_secs = grace_secs
         self._passing = passing
         self._doing: dict[str, Doing[C]] = {}
-        self._ended: dict[str, Ending] = {}
+        self._ended: dict[tuple[str, str], Ending] = {}
         self._all_settled = asyncio.Event()
         self._to_settle = asyncio.Event()
         self._cancelled = Cancelled()
@@ -76,14 +74,17 @@ class InHand(Generic[C]):
         """The jobs by effect, as they are now. May be called from any thread."""
         return dict(self._doing)
 
-    def known(self) -> list[str]:
-        """Every effect that this worker knows to have claimed and has not settled."""
-        return [*self._doing, *self._ended]
+    def known(self) -> dict[str, str]:
+        """Every effect that this worker knows to have claimed and has not settled, and the token of its claim."""
+        return {**dict(self._ended), **{effect: doing.claim for effect, doing in self._doing.items()}}
 
     def start(self, claimed: Sequence[C]) -> None:
         """Begin jobs of what was just claimed, for which there must be places in the lanes."""
         for one in claimed:
             job = Job(one)
+            if (before := self._doing.get(one.effect_id)) is not None:
+                # Its claim was lost, by a database that lost its latest commits for one.
+                before.job.tell("lost")
             doing = self._doing[one.effect_id] = Doing(job)
             if self._cancelled.has(one.context_id, self._subject(one), one.version):
                 job.tell("over")
@@ -96,9 +97,9 @@ class InHand(Generic[C]):
         try:
             ending = await self._perform(doing.job, self._life)
         except Exception as error:
-            if not _is_passing(error):
+            if not transient.is_transient(error, LeaseLostError):
                 raise
-            _log.warning("job given back", effect=doing.job.claimed.effect_id, reason=_reason(error))
+            _log.warning("job given back", effect=doing.job.claimed.effect_id, reason=transient.reason(error))
         finally:
             self._ends(doing, ending)
 
@@ -108,7 +109,7 @@ class InHand(Generic[C]):
             # It was lost, and came again as another job: the claim is that one's.
             return
         del self._doing[effect_id]
-        self._ended[effect_id] = ending
+        self._ended[effect_id, doing.claim] = ending
         self._to_settle.set()
 
     async def settle(self) -> None:
@@ -118,13 +119,13 @@ class InHand(Generic[C]):
             await self._to_settle.wait()
             self._to_settle.clear()
             for ending in sorted(set(self._ended.values())):
-                ids = [effect_id for effect_id, how in self._ended.items() if how == ending]
+                held = [held for held, how in self._ended.items() if how == ending]
                 await self._passing("before settling")
                 await self._life.database.do(
-                    partial(_settled, worker_id=worker_id, effect_ids=ids, ending=ending)
+                    partial(_settled, worker_id=worker_id, held=dict(held), ending=ending)
                 )
-                for effect_id in ids:
-                    del self._ended[effect_id]
+                for one in held:
+                    del self._ended[one]
                 await self._passing("after settling")
             if not self._ended:
                 self._all_settled.set()
@@ -165,7 +166,7 @@ class InHand(Generic[C]):
         """Give back what has not begun."""
         for doing in tuple(self._doing.values()):
             if doing.lane is not None and self._lanes.drop(doing.lane):
-                self._ends(doing, "release")
+                self._ends(doing, "untried")
 
     async def all_settled(self) -> None:
         """Returns when every claim of an ended job is settled."""
@@ -173,18 +174,8 @@ class InHand(Generic[C]):
             await self._all_settled.wait()
 
 
-async def _settled(connection: Connection, *, worker_id: str, effect_ids: list[str], ending: Ending) -> None:
-    if ending == "release":
-        await claims.release(connection, worker_id, effect_ids)
+async def _settled(connection: Connection, *, worker_id: str, held: dict[str, str], ending: Ending) -> None:
+    if ending == "release" or ending == "untried":
+        await claims.release(connection, worker_id, held, untried=ending == "untried")
     else:
-        await claims.finish(connection, worker_id, effect_ids, ending)
-
-
-def _is_passing(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return error.split((LeaseLostError, *PASSING))[1] is None
-    return isinstance(error, (LeaseLostError, *PASSING))
-
-
-def _reason(error: BaseException) -> str:
-    return str(error).strip() or type(error).__name__
+        await claims.finish(connection, worker_id, held, ending)

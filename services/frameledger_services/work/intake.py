@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from frameledger_services import transient
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import (
     ConsumerRebalanceListener,
@@ -128,7 +129,7 @@ class Intake(ConsumerRebalanceListener, Generic[E]):  # type: ignore[misc]  # ai
         try:
             async with asyncio.timeout(COMMIT_SECONDS):
                 await self._client.commit(due)
-        except (KafkaError, TimeoutError) as error:
+        except transient.BROKER as error:
             _log.info("offsets not committed", topic=self._topic, reason=repr(error))
             self._next = due | self._next
 

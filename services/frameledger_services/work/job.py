@@ -17,8 +17,9 @@ Why = Literal["over", "lost", "draining"]
 """Why a job is to stop. `over`: its run is closed, or its call is settled or owed a cancel. `lost`: the work is another
 worker's, or may be: nothing may be published any more. `draining`: the process ends."""
 
-Ending = Literal["done", "over", "given_up", "release"]
-"""What becomes of a claim: it is finished in one of three ways, or given back for another worker's next attempt."""
+Ending = Literal["done", "over", "given_up", "release", "untried"]
+"""What becomes of a claim: it is finished in one of three ways, or given back, for another worker's next attempt or,
+when nothing of this one was published, for the same."""
 
 C = TypeVar("C", bound=Claimed)
 
@@ -60,21 +61,23 @@ class Life:
 
     database: Database
 
-    async def next_attempt(self, effect_id: str, attempt: int) -> int | None:
+    async def next_attempt(self, claimed: Claimed, attempt: int) -> int | None:
         """Keep a job's work with the next attempt number; None if it is not ours any more, or not for certain.
 
         Waits while the database is away. Raises `LeaseLostError`.
         """
         async with self.lease.held():
             return await self.database.do(
-                lambda connection: claims.next_attempt(connection, self.worker_id, effect_id, attempt)
+                lambda connection: claims.next_attempt(
+                    connection, self.worker_id, claimed.effect_id, claimed.claim, attempt
+                )
             )
 
 
 Perform = Callable[[Job[C], Life], Awaitable[Ending]]
 """Does one job, and says what becomes of its claim; it does not touch the claim itself.
 
-`LeaseLostError` may leave it, and so may what waiting mends (`PASSING`: broker, database): the claim is released
+`LeaseLostError` may leave it, and so may what is transient (broker, database): the claim is released
 then, for another attempt. Anything else that it raises is a bug and ends the process. When it is told to stop it has
 `work_grace_secs` to return if it is draining or lost; then it is cancelled.
 """

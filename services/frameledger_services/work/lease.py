@@ -1,15 +1,23 @@
 """The lease: until when this worker may believe that nobody has taken its work over.
 
 It lasts `seconds` from the moment before the last heartbeat that succeeded was sent. The database counts from the
-moment when it got that heartbeat, which is later, so the lease ends here before it ends there.
+moment when it got that heartbeat, which is later, so the lease ends here before it ends there. It ends while the
+machine is suspended, too: the database's clock goes on then.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from time import monotonic
+
+
+def awake_or_not() -> float:
+    """Seconds that pass also while the machine is suspended, where the system can tell. Linux's monotonic clock stands
+    still then; macOS's does not."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 class LeaseLostError(Exception):
@@ -26,7 +34,7 @@ class Lease:
     when it goes on. The rest belongs to one event loop.
     """
 
-    def __init__(self, seconds: float, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, seconds: float, clock: Callable[[], float] = awake_or_not) -> None:
         self.seconds = seconds
         self.clock = clock
         self._until: float | None = None

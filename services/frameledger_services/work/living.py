@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from frameledger_services import claims
+from frameledger_services import claims, transient
 from frameledger_services.claims import Claimed, Offer
 from frameledger_services.claims.values import Connection
 from frameledger_services.event_log.producer import Producer
@@ -28,7 +28,7 @@ from frameledger_services.lanes import Lanes
 from frameledger_services.settings import Settings
 from frameledger_services.store import schema
 from frameledger_services.work.cancellations import follow
-from frameledger_services.work.database import AWAY, Database
+from frameledger_services.work.database import Database
 from frameledger_services.work.heart import Heart
 from frameledger_services.work.in_hand import InHand, Passing
 from frameledger_services.work.intake import Intake
@@ -90,7 +90,7 @@ class Living(Generic[E, C]):
     async def run(self, stopping: asyncio.Event) -> None:
         """Live until `stopping` is set, and drain; or until the lease is over, and tell the jobs so.
 
-        Raises `PASSING` when it cannot begin.
+        Raises one of `transient.EITHER` when it cannot begin.
         """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._producer)
@@ -182,7 +182,7 @@ class Living(Generic[E, C]):
                 await self._in_hand.all_settled()
 
     async def _leave(self) -> None:
-        with suppress(TimeoutError, *AWAY):
+        with suppress(TimeoutError, *transient.DATABASE):
             async with asyncio.timeout(SETTLE_SECONDS):
                 await self._database.do(lambda connection: claims.leave(connection, self._offer.worker_id))
         _log.info("left", worker=self._offer.worker_id)

@@ -12,6 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Generic, TypeVar
 
+import structlog
+
 from frameledger_services import claims
 from frameledger_services.claims import Claimed, WorkerDeadError
 from frameledger_services.claims.values import Connection
@@ -37,6 +39,8 @@ WINDOW = 50
 E = TypeVar("E")
 C = TypeVar("C", bound=Claimed)
 T = TypeVar("T")
+
+_log = structlog.get_logger("worker")
 
 
 class Taking(Generic[E, C]):
@@ -85,8 +89,10 @@ class Taking(Generic[E, C]):
                 if free := self._lanes.free:
                     self._in_hand.start(await self._ask(partial(self._taken_over, limit=free)))
                     await self._passing("after take-over")
-                if looks % LOOK_FOR_MISSED == 0 and (free := self._lanes.free):
-                    self._in_hand.start(await self._ask(partial(self._claimed_late, limit=free)))
+                if looks % LOOK_FOR_MISSED == 0:
+                    if free := self._lanes.free:
+                        self._in_hand.start(await self._ask(partial(self._claimed_late, limit=free)))
+                    await self._ask(self._give_back_unknown)
             await self._ask(lambda connection: claims.finish_over(connection, self._worker_id))
 
     async def _claim(self) -> None:
@@ -119,6 +125,15 @@ class Taking(Generic[E, C]):
         if not missed:
             return []
         return (await self._trade.claim(connection, self._worker_id, missed, limit)).claimed
+
+    async def _give_back_unknown(self, connection: Connection) -> None:
+        """Of claims that are younger than a lease the answer may be on its way, to a connection that is broken by now:
+        they are given back at a later look."""
+        count = await claims.release_all_but(
+            connection, self._worker_id, self._in_hand.known(), older_than_secs=self._lease.seconds
+        )
+        if count:
+            _log.info("given back what nobody here knows of", worker=self._worker_id, count=count)
 
     async def _ask(self, statement: Callable[[Connection], Awaitable[T]]) -> T:
         """A statement that needs a live worker. If this one is dead, its lease is over, and the life ends."""

@@ -13,9 +13,10 @@ from uuid import uuid4
 
 import structlog
 
+from frameledger_services import transient
 from frameledger_services.claims import Claimed, Offer
 from frameledger_services.settings import Settings
-from frameledger_services.work.in_hand import PASSING, Passing
+from frameledger_services.work.in_hand import Passing
 from frameledger_services.work.job import Life, Perform
 from frameledger_services.work.living import Living
 from frameledger_services.work.trades import Trade
@@ -88,8 +89,8 @@ class Worker(Generic[E, C]):
             began = loop.time()
             try:
                 await self._live(stopping)
-            except* PASSING as errors:
-                what = str(errors.exceptions[0]).strip() or type(errors.exceptions[0]).__name__
+            except* transient.EITHER as errors:
+                what = transient.reason(errors.exceptions[0])
                 if loop.time() - began > LONGEST_PAUSE:
                     pause = SHORTEST_PAUSE
                 _log.warning("waiting", service=self._offer.service, reason=what, again_in=pause)

@@ -12,6 +12,7 @@ from frameledger_services.bench.inference.answers import (
     Cut,
     EndEarly,
     Failure,
+    Garbage,
     Hang,
     Reply,
     StreamError,
@@ -52,6 +53,7 @@ CASES = {
     "500": Case(Failure(500), errors.TransientError),
     "529": Case(Failure(529), errors.TransientError),
     "error in the stream": Case(Answer((*HELLO, StreamError())), errors.TransientError, "Hello there"),
+    "garbage in the stream": Case(Answer((*HELLO, Garbage())), errors.TransientError, "Hello there"),
     "refusal in the stream": Case(
         Answer((*HELLO, StreamError("invalid_request_error", "no"))),
         errors.RefusedContextError,
@@ -60,7 +62,7 @@ CASES = {
     "cut at once": Case(Answer((Cut(),)), errors.ConnectionLostError),
     "cut in the middle": Case(Answer((*HELLO, Cut())), errors.ConnectionLostError, "Hello there"),
     "ended in the middle": Case(Answer((*HELLO, EndEarly())), errors.ConnectionLostError, "Hello there"),
-    "half a call": Case(Answer((*HELLO, *CALLING, EndEarly())), errors.IncompleteCallError, "Hello there"),
+    "half a call": Case(Answer((*HELLO, *CALLING, EndEarly())), errors.ConnectionLostError, "Hello there"),
     "half a call at the limit": Case(
         Answer((*HELLO, *CALLING), finish="length"), errors.IncompleteCallError, "Hello there"
     ),

@@ -16,13 +16,18 @@ def said(reply: Reply) -> wire.Reply:
         failed = reply.say[0]
         wait = None if failed.retry_after is None else f"{failed.retry_after:g}"
         return wire.Failure(STATUS[failed.fail], failed.message or "no reason", retry_after=wait)
-    calls = [step for step in reply.say if isinstance(step, Call)]
     usage = reply.usage
     return wire.Answer(
         tuple(_pieces(reply)),
-        finish=reply.finish_reason or ("tool_calls" if calls else "stop"),
+        finish=reply.finish_reason or _finish(reply),
         tokens=wire.Tokens() if usage is None else wire.Tokens(usage.input_tokens, usage.output_tokens),
     )
+
+
+def _finish(reply: Reply) -> str:
+    if any(isinstance(step, Fail) and step.fail == "incomplete_call" for step in reply.say):
+        return "length"
+    return "tool_calls" if any(isinstance(step, Call) for step in reply.say) else "stop"
 
 
 def _pieces(reply: Reply) -> Iterator[wire.Piece]:
@@ -44,7 +49,7 @@ def _pieces(reply: Reply) -> Iterator[wire.Piece]:
             case Fail(fail="incomplete_call"):
                 yield wire.Call(0, "cut", calls[0].call)
                 yield wire.Arguments(0, '{"city": "Os')
-                yield wire.EndEarly()
+                return
             case Fail():
                 yield wire.Cut()
     yield from interleaved(calls)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from tests.laws.simulation.world import LEASE, Claim, LeaseLostError, World
+from tests.laws.simulation.world import LEASE, LeaseLostError, Taken, World
 
 from frameledger.effects import Effect
 
@@ -76,28 +76,46 @@ class Worker:
         self._world = world
         self._stops: set[str] = set()
         self._renewed_at = world.now
-        self._jobs: list[Steps] = []
+        self._jobs: dict[Taken, Steps] = {}
+        self._failovers = world.failovers
         world.register(name)
         world.say(name, "begins")
         self._intake = self._take()
 
     def step(self) -> None:
         world = self._world
+        if world.failovers != self._failovers:
+            self._failovers = world.failovers
+            world.reconnected(self.name, self._held())
+            return
         if world.now - self._renewed_at > 0.4 and world.rng.random() < 0.5:
             self._beat()
             return
         self._stops |= world.listeners[self.name]
-        work = world.rng.choice([self._intake, *self._jobs])
+        taken = world.rng.choice([None, *self._jobs])
+        if taken is None:
+            next(self._intake)
+            return
         try:
-            next(work)
+            next(self._jobs[taken])
         except StopIteration:
-            self._jobs.remove(work)
+            self._jobs.pop(taken, None)
 
     def _serves(self, effect: Effect) -> bool:
         raise NotImplementedError
 
-    def _perform(self, claim: Claim) -> Steps:
+    def _perform(self, taken: Taken) -> Steps:
         raise NotImplementedError
+
+    def _held(self) -> dict[str, str]:
+        return {taken.effect.id: taken.token for taken in self._jobs}
+
+    def _begin(self, taken: Taken) -> None:
+        """Take the job up. One of the same effect that goes on had its claim lost, and is told so."""
+        for before in tuple(self._jobs):
+            if before.effect.id == taken.effect.id:
+                del self._jobs[before]
+        self._jobs[taken] = self._perform(taken)
 
     def may_publish(self) -> bool:
         return self._world.now - self._renewed_at < LEASE
@@ -112,7 +130,18 @@ class Worker:
             raise LeaseLostError
         # The lease counts from before the statement is sent, so it is over here before anybody takes the work.
         self._renewed_at = world.now
-        self._stops |= world.heartbeat(self.name)
+        answer = world.heartbeat(self.name, self._held())
+        if answer is None:
+            world.say(self.name, "is dead by the database's clock")
+            raise LeaseLostError
+        over, lost = answer
+        self._stops |= over
+        for taken in tuple(self._jobs):
+            if taken.token in lost:
+                world.say(self.name, f"has lost {taken.token}")
+                del self._jobs[taken]
+                world.release(self.name, taken)
+        world.give_back_unknown(self.name, self._held(), older_than=LEASE)
 
     def _publish(self, *frames: object) -> Steps:
         """Publish, and return when it is on the log."""
@@ -137,12 +166,17 @@ class Worker:
             if topic.offset < len(topic.records):
                 offset = topic.offset
                 effect = topic.records[offset]
-                claim = world.claim(self.name, effect) if self._serves(effect) else None
+                self._took(world.claim(self.name, effect) if self._serves(effect) else None)
                 yield
                 topic.offset = max(topic.offset, offset + 1)
-                yield
             else:
-                claim = world.take_over(self.name, lambda claim: self._serves(claim.effect))
+                self._took(world.take_over(self.name, lambda claim: self._serves(claim.effect)))
                 yield
-            if claim is not None:
-                self._jobs.append(self._perform(claim))
+                missed = [effect for effect in world.missed() if self._serves(effect)]
+                if missed and len(self._jobs) < self.slots:
+                    yield
+                    self._took(world.claim(self.name, missed[0]))
+
+    def _took(self, taken: Taken | None) -> None:
+        if taken is not None:
+            self._begin(taken)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tests.laws.simulation.actors import Steps, Worker
-from tests.laws.simulation.world import CallRow, Claim
+from tests.laws.simulation.world import CallRow, Taken
 
 from frameledger.effects import CallFunction, Effect
 from frameledger.frames import (
@@ -51,75 +51,79 @@ class FunctionWorker(Worker):
     def _serves(self, effect: Effect) -> bool:
         return isinstance(effect, CallFunction) and effect.function_name in self.served
 
-    def _perform(self, claim: Claim) -> Steps:
-        world, effect = self._world, claim.effect
-        attempt = claim.attempt
+    def _perform(self, taken: Taken) -> Steps:
+        world, effect = self._world, taken.effect
+        assert isinstance(effect, CallFunction)
+        attempt = taken.attempt
         terms = self.served.get(effect.function_name)
         row = world.call(effect)
-        if row.interrupted:
+        if row is not None and row.interrupted:
             # What a dead worker left: nobody knows whether an unsafe one has done what it does.
-            yield from self._settle_for_the_dead(claim, attempt, row.safe)
-            world.finish(self.name, claim)
+            yield from self._settle_for_the_dead(taken, row)
+            world.finish(self.name, taken)
             return
-        name = f"{effect.id}-{attempt}"
         started = FunctionCallInProgressFrame(
-            id=f"started-{name}",
+            id=f"started-{effect.id}-{attempt}-{taken.token}",
             function_name=effect.function_name,
             tool_call_id=effect.tool_call_id,
             arguments={},
             cancel_on_interruption=terms.cancel_on_interruption if terms else True,
             worker=self.name,
             call_attempt=attempt,
+            claim=taken.token,
             safe_to_retry=terms.safe_to_retry if terms else False,
             timeout_secs=DEADLINE,
         )
         yield
         if terms is not None and terms.safe_to_retry:
             # The claim, or this second look, is the read; the start is sent and not waited for.
-            if world.is_wanted(effect) and claim.worker == self.name:
+            if world.is_wanted(effect) and effect.id in world.claims:
                 self._send(started)
                 world.execute(self.name, effect, safe=True)
-                yield from self._run(claim, attempt, terms, started)
+                yield from self._run(taken, terms, started)
         else:
             yield from self._publish(started)
             while started.id not in world.outcomes:
                 yield
-            outcome, reason = world.outcomes[started.id]
             # One read, and the function right behind it: no yield between here and `execute`.
-            if outcome == "ignored":
-                if reason == "call_started" and not row.is_over:
-                    yield from self._settle_for_the_dead(claim, attempt, safe=False)
+            row = world.call(effect)
+            if row is None or row.is_over:
+                pass
+            elif row.attempt > attempt:
+                world.release(self.name, taken)
+                return
+            elif (row.worker, row.attempt, row.claim) != (self.name, attempt, taken.token):
+                yield from self._settle_for_the_dead(taken, row)
             elif terms is None:
-                yield from self._publish(self._result(claim, attempt, "not available", settled_as="failed"))
-            elif self._may_start(row, attempt) and self.may_publish():
+                yield from self._publish(self._result(taken, "not available", settled_as="failed"))
+            elif self._may_start(row, taken) and self.may_publish():
                 world.execute(self.name, effect, safe=False)
-                yield from self._run(claim, attempt, terms, started)
+                yield from self._run(taken, terms, started)
         yield
-        world.finish(self.name, claim)
+        world.finish(self.name, taken)
 
-    def _may_start(self, row: CallRow, attempt: int) -> bool:
-        mine = (row.status, row.worker, row.attempt) == ("running", self.name, attempt)
-        return mine and not row.interrupted
+    def _may_start(self, row: CallRow, taken: Taken) -> bool:
+        started = row.status, row.worker, row.attempt, row.claim
+        return started == ("running", self.name, taken.attempt, taken.token) and not row.interrupted
 
-    def _run(self, claim: Claim, attempt: int, terms: Terms, started: FunctionCallInProgressFrame) -> Steps:
-        rng, world, effect = self._world.rng, self._world, claim.effect
+    def _run(self, taken: Taken, terms: Terms, started: FunctionCallInProgressFrame) -> Steps:
+        rng, world, effect = self._world.rng, self._world, taken.effect
         until = world.now + DEADLINE
         hangs = rng.random() < 0.1
         said = 0
         while hangs or rng.random() < 0.8:
             yield
             if self.told_to_stop(effect.tool_call_id):
-                yield from self._publish(self._cancel(claim, attempt, run_llm=False))
+                yield from self._publish(self._cancel(taken, run_llm=False))
                 return
             if world.now > until:
-                yield from self._publish(self._cancel(claim, attempt, run_llm=True))
+                yield from self._publish(self._cancel(taken, run_llm=True))
                 return
             if not terms.cancel_on_interruption and said < 2 and rng.random() < 0.2:
                 said += 1
                 self._send(
                     self._result(
-                        claim,
-                        attempt,
+                        taken,
                         f"part {said}",
                         said=said,
                         properties=FunctionCallResultProperties(is_final=False),
@@ -128,43 +132,40 @@ class FunctionWorker(Worker):
         if terms.waits:
             waiting = started.model_copy(
                 update={
-                    "id": f"waits-{effect.id}-{attempt}",
+                    "id": f"waits-{started.id}",
                     "waiting": Waiting.model_validate({"for": "approval"}),
                 }
             )
             yield from self._publish(waiting)
             return
         settled_as = "failed" if rng.random() < 0.1 else None
-        yield from self._publish(self._result(claim, attempt, {"n": 1}, settled_as=settled_as))
+        yield from self._publish(self._result(taken, {"n": 1}, settled_as=settled_as))
 
-    def _settle_for_the_dead(self, claim: Claim, attempt: int, safe: bool) -> Steps:
-        """Nobody else will: cancel what is harmless, call the rest ambiguous."""
-        interrupted = self._world.call(claim.effect).interrupted
-        if interrupted and safe:
-            yield from self._publish(self._cancel(claim, attempt, run_llm=False))
+    def _settle_for_the_dead(self, taken: Taken, row: CallRow) -> Steps:
+        """Nobody else will: cancel what is harmless, call the rest ambiguous, whoever started it."""
+        if row.interrupted and row.safe:
+            yield from self._publish(self._cancel(taken, run_llm=False, claim=None))
             return
-        word = False if interrupted else None
+        word = False if row.interrupted else None
         yield from self._publish(
-            self._result(claim, attempt, {"error": "unknown"}, settled_as="ambiguous", run_llm=word)
+            self._result(taken, {"error": "unknown"}, settled_as="ambiguous", run_llm=word, claim=None)
         )
 
-    def _result(self, claim: Claim, attempt: int, value: object, *, said: int = 0, **more: object) -> object:
-        effect = claim.effect
+    def _result(self, taken: Taken, value: object, *, said: int = 0, **more: object) -> object:
+        effect = taken.effect
         return FunctionCallResultFrame(
-            id=f"result-{effect.id}-{attempt}-{said}",
+            id=f"result-{effect.id}-{taken.attempt}-{taken.token}-{said}",
             function_name=effect.function_name,
             tool_call_id=effect.tool_call_id,
             result=value,
-            call_attempt=attempt,
-            **more,
+            **({"call_attempt": taken.attempt, "claim": taken.token} | more),
         )
 
-    def _cancel(self, claim: Claim, attempt: int, *, run_llm: bool) -> object:
-        effect = claim.effect
+    def _cancel(self, taken: Taken, **more: object) -> object:
+        effect = taken.effect
         return FunctionCallCancelFrame(
-            id=f"cancel-{effect.id}-{attempt}",
+            id=f"cancel-{effect.id}-{taken.attempt}-{taken.token}",
             function_name=effect.function_name,
             tool_call_id=effect.tool_call_id,
-            call_attempt=attempt,
-            run_llm=run_llm,
+            **({"call_attempt": taken.attempt, "claim": taken.token} | more),
         )

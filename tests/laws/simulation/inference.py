@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from tests.laws.simulation.actors import Steps, Worker
-from tests.laws.simulation.world import Claim
+from tests.laws.simulation.world import Taken
 
 from frameledger.effects import Effect, RunInference
 from frameledger.frames import (
@@ -30,32 +30,38 @@ class InferenceWorker(Worker):
     def _serves(self, effect: Effect) -> bool:
         return isinstance(effect, RunInference)
 
-    def _perform(self, claim: Claim) -> Steps:
-        world, effect = self._world, claim.effect
-        while claim.attempt <= ATTEMPTS:
-            attempt = claim.attempt
-            if claim.worker != self.name:
-                return
-            over = yield from self._answer(effect.run_id, attempt)
+    def _perform(self, taken: Taken) -> Steps:
+        world, effect = self._world, taken.effect
+        assert isinstance(effect, RunInference)
+        attempt: int | None = taken.attempt
+        while attempt is not None and attempt <= ATTEMPTS:
+            over = yield from self._answer(effect.run_id, attempt, taken.token)
             if over:
                 yield
-                world.finish(self.name, claim)
+                world.finish(self.name, taken)
                 return
             yield
-            if not world.next_attempt(self.name, claim):
-                return
+            attempt = world.next_attempt(self.name, taken, attempt)
+        if attempt is None:
+            world.release(self.name, taken)
+            return
         yield
         yield from self._publish(
             ErrorFrame(
-                id=f"gave-up-{effect.id}", fatal=True, run_id=effect.run_id, message="three attempts failed"
+                id=f"gave-up-{effect.id}-{attempt}-{taken.token}",
+                fatal=True,
+                run_id=effect.run_id,
+                attempt=attempt,
+                claim=taken.token,
+                message="three attempts failed",
             )
         )
-        world.finish(self.name, claim)
+        world.finish(self.name, taken)
 
-    def _answer(self, run_id: str, attempt: int) -> Generator[None, None, bool]:
+    def _answer(self, run_id: str, attempt: int, token: str) -> Generator[None, None, bool]:
         """One attempt; False if its connection was lost, so that the next attempt has to begin."""
-        rng, of = self._world.rng, {"run_id": run_id, "attempt": attempt}
-        name = f"{run_id}-{attempt}"
+        rng, of = self._world.rng, {"run_id": run_id, "attempt": attempt, "claim": token}
+        name = f"{run_id}-{attempt}-{token}"
         yield
         if self.told_to_stop(run_id):
             return True
@@ -77,7 +83,7 @@ class InferenceWorker(Worker):
                 return True
             self._send(LLMTextFrame(text=f"{self._world.word()} ", **of))
         yield
-        calls = self._calls(name)
+        calls = self._calls(f"{run_id[:4]}-{attempt}-{token}")
         if calls:
             self._send(
                 FunctionCallsStartedFrame(
@@ -103,7 +109,7 @@ class InferenceWorker(Worker):
         return tuple(
             FunctionCallFromLLM(
                 function_name=rng.choice(FUNCTIONS),
-                tool_call_id=f"call-{name[:4]}-{name[-1]}-{n}",
+                tool_call_id=f"call-{name}-{n}",
                 arguments={},
             )
             for n in range(rng.randint(1, 3))

@@ -35,6 +35,7 @@ class Play:
         self._lives = 0
         self._steps_to_rest = steps_to_rest
         self._faults = self.rng.choice((0.0, 0.003, 0.012))
+        self._loses_commits = self.rng.random() < 0.5
         self._kinds = [(kind, make) for kind, make, many in CAST for _ in range(many)]
         self._actors = [self._new(kind, make) for kind, make in self._kinds]
 
@@ -63,6 +64,8 @@ class Play:
     def _step(self, hurry: float = 1.0) -> None:
         world, rng = self.world, self.rng
         world.now += rng.random() * 0.02 * hurry
+        if self._loses_commits:
+            world.replicate()
         dice = rng.random()
         if dice < 0.3:
             world.deliver()
@@ -84,6 +87,9 @@ class Play:
     def _fail(self, number: int, actor: Actor) -> None:
         """Slow its connection down, freeze it, or kill it; what a dead one sent arrives, or the beginning of that."""
         world, rng = self.world, self.rng
+        if self._loses_commits and rng.random() < 0.5:
+            world.fail_over()
+            return
         dice = rng.random()
         if dice < 0.3:
             world.stuck_until[actor.name] = world.now + rng.choice((0.5, LEASE, 2 * LEASE))

@@ -7,10 +7,8 @@ from typing import ClassVar
 
 from tests.laws.simulation.actors import Steps
 from tests.laws.simulation.functions import DEADLINE, FunctionWorker, Terms
-from tests.laws.simulation.world import CONTEXT, CallRow, Claim, RunRow
+from tests.laws.simulation.world import CallRow, Claim, RunRow, Taken, effect_of
 
-from frameledger.derived import effect_id
-from frameledger.effects import CallFunction
 from frameledger.frames import (
     BotStoppedSpeakingFrame,
     ErrorFrame,
@@ -19,7 +17,7 @@ from frameledger.frames import (
     FunctionCallResultFrame,
     UserStoppedSpeakingFrame,
 )
-from frameledger.ids import ContextId, RunId, Version
+from frameledger.ids import RunId
 
 SILENT = 20.0
 GRACE = 10.0
@@ -42,23 +40,23 @@ class Timekeeper(FunctionWorker):
             yield
             if self._jobs:
                 continue
-            claim = world.take_over(self.name, self._takes_over)
-            if claim is None:
+            taken = world.take_over(self.name, self._takes_over)
+            if taken is None:
                 call = next((one for one in world.calls.values() if self._nobody_starts(one)), None)
                 yield
-                claim = world.claim(self.name, _effect_of(call)) if call is not None else None
+                taken = world.claim(self.name, effect_of(call)) if call is not None else None
+            self._took(taken)
             yield
-            if claim is not None:
-                self._jobs.append(self._perform(claim))
 
-    def _perform(self, claim: Claim) -> Steps:
-        row = self._world.call(claim.effect)
-        if row.status == "running" and is_a_timekeeper(row.worker):
+    def _perform(self, taken: Taken) -> Steps:
+        row = self._world.call(taken.effect)
+        if row is not None and row.status == "running" and is_a_timekeeper(row.worker):
             # A dead one's start: nothing runs, so its result can be said without another start.
-            yield from self._publish(self._result(claim, claim.attempt, "not available", settled_as="failed"))
-            self._world.finish(self.name, claim)
+            frame = self._result(taken, "not available", settled_as="failed", claim=None)
+            yield from self._publish(frame)
+            self._world.finish(self.name, taken)
             return
-        yield from super()._perform(claim)
+        yield from super()._perform(taken)
 
     def _takes_over(self, claim: Claim) -> bool:
         return is_a_timekeeper(claim.worker)
@@ -96,21 +94,6 @@ class Timekeeper(FunctionWorker):
 
 def is_a_timekeeper(worker: str | None) -> bool:
     return worker is not None and worker.startswith("timekeeper")
-
-
-def _effect_of(call: CallRow) -> CallFunction:
-    """The effect that dispatched a call: everybody derives the same id."""
-    version = Version(call.dispatched_version)
-    return CallFunction(
-        effect_id("call_function", ContextId(CONTEXT), version, call.tool_call_id),
-        ContextId(CONTEXT),
-        version,
-        call.key.requested_version,
-        call.key.ordinal,
-        call.tool_call_id,
-        call.function_name,
-        None,
-    )
 
 
 def _run_is_silent(run: RunRow, version: int) -> Frame:

@@ -2,13 +2,18 @@
 
 `evolve` and `react` are the real ones. What a statement does here it does at once, as a transaction does; whoever acts
 between two statements is a generator that yields there, and may be killed, frozen or overtaken at every yield.
+
+The database may lose its latest commits, as a standby does that did not have them when it was promoted: then all that
+is `IN_THE_DATABASE` is as it was a moment earlier, together, and the log, the topics and what the functions have done
+are not.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -18,6 +23,7 @@ from tests.laws.author import WORD
 from tests.laws.test_messages import assert_valid
 
 from frameledger import effects
+from frameledger.derived import effect_id
 from frameledger.effects import CallFunction, Cancel, RunInference
 from frameledger.evolve import State, Step
 from frameledger.evolve.changes import (
@@ -36,10 +42,15 @@ from frameledger.evolve.changes import (
 )
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import AnyFrame, Frame, FunctionCallsStartedFrame, LLMTextFrame
+from frameledger.ids import ContextId, RunId, ToolCallId, Version
 from frameledger.react import react
 
 CONTEXT = "talk"
 LEASE = 5.0
+MISSED_AFTER = 2.0
+STANDBY_BEHIND = 2.0
+"""How many seconds of commits are lost at most, when the database is lost."""
+
 TRACE_LINES = 45
 
 
@@ -60,6 +71,7 @@ class RunRow:
     opened_version: int | None = None
     opened_at: float = 0.0
     attempt: int = 0
+    claim: str | None = None
     status: str = "requested"
     last_frame_at: float = 0.0
 
@@ -78,6 +90,8 @@ class CallRow:
     dispatched_at: float = 0.0
     worker: str | None = None
     attempt: int = 0
+    claim: str | None = None
+    started_at: float = 0.0
     safe: bool = False
     interrupted: bool = False
     waiting_since: float = 0.0
@@ -89,12 +103,26 @@ class CallRow:
 
 @dataclass
 class Claim:
-    """A row of `claims`: who does what an effect asks for, and which attempt of it that is."""
+    """A row of `claims`: who does what an effect asks for, which attempt of it that is, and the claim's token."""
 
     effect: RunInference | CallFunction
     worker: str
-    attempt: int = 1
-    finished: bool = False
+    attempt: int
+    token: str
+    taken_at: float
+    released: bool = False
+    finished_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a worker knows of a claim: what the statement that took it has answered. It never reads it again."""
+
+    effect: RunInference | CallFunction
+    attempt: int
+    token: str
+    started: bool = False
+    """Of a call: somebody had started it."""
 
 
 @dataclass
@@ -154,9 +182,15 @@ class World:
     executions: dict[CallKey, int] = field(default_factory=dict)
     """How often a function really did what it does: the side of the effect."""
 
+    failovers: int = 0
     trace: list[str] = field(default_factory=list)
+    _said_by: dict[str, tuple[str | None, int, str | None]] = field(default_factory=dict)
+    """By word: run, attempt and claim of the worker that said it."""
+
+    _tokens: int = 0
+    _standby: deque[tuple[float, dict[str, Any]]] = field(default_factory=deque)
     _barred: set[str] = field(default_factory=set)
-    _owners: dict[str, tuple[str, int]] = field(default_factory=dict)
+    _owners: dict[str, tuple[str, int, str | None]] = field(default_factory=dict)
     _brought: set[tuple[int, int]] = field(default_factory=set)
     _words: int = 0
 
@@ -166,6 +200,27 @@ class World:
     def broken(self, promise: str) -> PromiseBrokenError:
         told = "\n".join(self.trace[-TRACE_LINES:])
         return PromiseBrokenError(f"{promise}\n{told}")
+
+    # The standby
+
+    def replicate(self) -> None:
+        """The standby gets what was committed, a few times a second."""
+        if not self._standby or self.now - self._standby[-1][0] > 0.2:
+            state = {name: getattr(self, name) for name in IN_THE_DATABASE if name != "conversation"}
+            self._standby.append((self.now, copy.deepcopy(state) | {"conversation": self.conversation}))
+            while self._standby[0][0] < self.now - STANDBY_BEHIND:
+                self._standby.popleft()
+
+    def fail_over(self) -> None:
+        """The standby is promoted, and does not have the latest commits."""
+        kept = self.rng.randrange(len(self._standby))
+        while len(self._standby) > kept + 1:
+            self._standby.pop()
+        at, state = self._standby.pop()
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.failovers += 1
+        self.say("database", f"lost what was committed since {at:.2f}; offset {self.next_offset}")
 
     def word(self) -> str:
         """A word that occurs once."""
@@ -189,6 +244,9 @@ class World:
             return
         publisher = self.rng.choice(waiting)
         frame = self.wire[publisher].popleft()
+        if isinstance(frame, LLMTextFrame):
+            said_by = frame.run_id, frame.attempt or 1, frame.claim
+            self._said_by |= dict.fromkeys(WORD.findall(frame.text), said_by)
         self.log.append(frame)
         run = f" {str(frame.run_id)[:4]}/{frame.attempt}" if getattr(frame, "run_id", None) else ""
         call = f" {frame.tool_call_id}" if hasattr(frame, "tool_call_id") else ""
@@ -256,6 +314,7 @@ class World:
                 run.opened_at = run.last_frame_at = self.now
             case RunStarted(run_id=run_id, attempt=attempt):
                 self.runs[run_id].attempt = attempt
+                self.runs[run_id].claim = change.claim
             case RunClosed(run_id=run_id, end=end):
                 self.runs[run_id].status = end
             case CallAnnounced(key=key):
@@ -268,7 +327,9 @@ class World:
             case CallStarted(key=key):
                 row = self.calls[key]
                 row.status, row.worker, row.attempt = "running", change.worker, change.call_attempt or 0
-                row.safe = change.safe_to_retry
+                row.claim, row.safe = change.claim, change.safe_to_retry
+                if not change.again:
+                    row.started_at = self.now
             case CallWaiting(key=key):
                 self.calls[key].status = "waiting"
                 self.calls[key].waiting_since = self.now
@@ -289,7 +350,8 @@ class World:
     def _check_words(self, frame: LLMTextFrame) -> None:
         """What the context takes in is said by the latest attempt of a run that is open and was not cut off."""
         run = self.runs[str(frame.run_id)]
-        if (run.status, run.attempt) != ("open", frame.attempt) or run.run_id in self.cut_off:
+        by = "open", frame.attempt, frame.claim
+        if (run.status, run.attempt, run.claim) != by or run.run_id in self.cut_off:
             raise self.broken("no word of a superseded attempt, a closed or an interrupted run is taken in")
 
     def _check(self, folding: Folding, frame: AnyFrame, step: Step) -> None:
@@ -297,12 +359,12 @@ class World:
             if isinstance(change, RunStarted):
                 self._barred |= {
                     word
-                    for word, (run_id, attempt) in self._owners.items()
-                    if run_id == change.run_id and attempt < change.attempt
+                    for word, (run_id, attempt, claim) in self._owners.items()
+                    if run_id == change.run_id and (attempt, claim) != (change.attempt, change.claim)
                 }
         if isinstance(frame, LLMTextFrame) and frame.run_id is not None:
             words = set(WORD.findall(frame.text))
-            self._owners |= dict.fromkeys(words, (frame.run_id, frame.attempt or 1))
+            self._owners |= dict.fromkeys(words, (frame.run_id, frame.attempt or 1, frame.claim))
         rows = [message for _, message in folding.messages.rows()]
         for earlier, message, later in zip([None, *rows], rows, [*rows[1:], None], strict=False):
             try:
@@ -311,6 +373,12 @@ class World:
                 raise self.broken(
                     f"the context is valid for a provider after every frame: {error}"
                 ) from error
+        for message in rows:
+            content = message.get("content")
+            if message.get("role") != "assistant" or not isinstance(content, str):
+                continue
+            if len({self._said_by[word] for word in WORD.findall(content)}) > 1:
+                raise self.broken("no answer is put together from two attempts")
         if self._barred & set(WORD.findall(json.dumps(rows))):
             raise self.broken("nothing of a superseded attempt or a closed run is in the context")
 
@@ -330,71 +398,147 @@ class World:
         life = self.lives.get(worker)
         return life is not None and not life.stopped and self.now - life.heartbeat_at < LEASE
 
-    def heartbeat(self, worker: str) -> set[str]:
-        """Renew, and learn which of its runs and calls to stop."""
+    def heartbeat(self, worker: str, held: Mapping[str, str]) -> tuple[set[str], set[str]] | None:
+        """Renew, and learn which of its runs and calls to stop, and which of its claims, by token, are lost; None for
+        who is dead by the database's clock."""
+        if not self.is_alive(worker):
+            return None
         self.lives[worker].heartbeat_at = self.now
-        return {
-            target(claim.effect)
-            for claim in self.claims.values()
-            if claim.worker == worker and not claim.finished and not self.is_wanted(claim.effect)
-        }
+        over, lost = set(), set()
+        for of_effect, token in held.items():
+            claim = self.claims.get(of_effect)
+            if claim is None or not self._is(claim, worker, token) or self._started_by_another(claim):
+                lost.add(token)
+            elif not self.is_wanted(claim.effect):
+                over.add(target(claim.effect))
+        return over, lost
+
+    def reconnected(self, worker: str, held: Mapping[str, str]) -> None:
+        """It was without the database; what it does not know of it gives back."""
+        if worker in self.lives:
+            self.lives[worker].connected_at = self.now
+            self.give_back_unknown(worker, held, older_than=0.0)
+
+    def give_back_unknown(self, worker: str, held: Mapping[str, str], older_than: float) -> None:
+        for claim in self.claims.values():
+            known = held.get(claim.effect.id) == claim.token
+            if claim.worker == worker and claim.finished_at is None and not known:
+                claim.released |= self.now - claim.taken_at >= older_than
 
     def is_wanted(self, effect: RunInference | CallFunction) -> bool:
         """Whether the run or the call is still open and nobody has asked to stop it."""
-        if isinstance(effect, RunInference):
-            return self.runs[effect.run_id].status == "open"
-        call = self.call(effect)
-        return not call.is_over and not call.interrupted
+        work = self.work_of(effect)
+        if isinstance(work, RunRow):
+            return work.status == "open"
+        return work is not None and not work.is_over and not work.interrupted
 
-    def call(self, effect: CallFunction) -> CallRow:
-        return self.calls[CallKey(effect.requested_version, effect.ordinal)]
+    def call(self, effect: CallFunction) -> CallRow | None:
+        return self.calls.get(CallKey(effect.requested_version, effect.ordinal))
 
-    def claim(self, worker: str, effect: RunInference | CallFunction) -> Claim | None:
-        """Take an effect that nobody took, if its run or call is still there to be worked on."""
-        if effect.id in self.claims:
+    def work_of(self, effect: RunInference | CallFunction) -> RunRow | CallRow | None:
+        return self.runs.get(effect.run_id) if isinstance(effect, RunInference) else self.call(effect)
+
+    def claim(self, worker: str, effect: RunInference | CallFunction) -> Taken | None:
+        """Take an effect that nobody took, or who took it ended without anything to show for it, if its run or call is
+        still there to be worked on."""
+        work, had = self.work_of(effect), self.claims.get(effect.id)
+        if work is None or not self.is_alive(worker) or not self._is_open(work):
             return None
-        if isinstance(effect, RunInference):
-            if self.runs[effect.run_id].status != "open":
+        if had is not None and not self._came_to_nothing(had):
+            return None
+        if isinstance(work, CallRow) and work.status == "running":
+            its_own_or_new = not work.attempt or self.now - work.started_at < LEASE
+            if its_own_or_new:
                 return None
-        elif self.call(effect).status != "dispatched":
-            return None
-        self.claims[effect.id] = Claim(effect, worker)
-        self.say(worker, f"claims {name_of(effect)}, attempt 1")
-        return self.claims[effect.id]
+        return self._take(worker, effect, work, had)
 
-    def take_over(self, worker: str, wanted: Callable[[Claim], bool]) -> Claim | None:
-        """Take the work of a dead worker, with the next attempt; only after a whole lease of being connected."""
-        if self.now - self.lives[worker].connected_at < LEASE:
+    def missed(self) -> Iterator[RunInference | CallFunction]:
+        """The effects of what is open for a while and nobody has had, or whoever had it has nothing to show for it."""
+        before = self.now - MISSED_AFTER
+        runs = (run for run in self.runs.values() if run.status == "open" and run.opened_at < before)
+        calls = (
+            call
+            for call in self.calls.values()
+            if call.status in ("dispatched", "running")
+            and call.dispatched_version is not None
+            and call.dispatched_at < before
+        )
+        found: list[RunInference | CallFunction] = [*map(effect_of_run, runs), *map(effect_of, calls)]
+        for effect in found:
+            if effect.id not in self.claims or self._came_to_nothing(self.claims[effect.id]):
+                yield effect
+
+    def take_over(self, worker: str, wanted: Callable[[Claim], bool]) -> Taken | None:
+        """Take what was given back, or the work of a dead worker, with the next attempt; the latter only after a whole
+        lease of being connected."""
+        if not self.is_alive(worker):
             return None
+        may_judge = self.now - self.lives[worker].connected_at >= LEASE
         for claim in self.claims.values():
-            if claim.finished or self.is_alive(claim.worker) or not wanted(claim):
+            is_free = claim.released or (may_judge and not self.is_alive(claim.worker))
+            if claim.finished_at is not None or not is_free or not wanted(claim):
                 continue
-            if isinstance(claim.effect, RunInference):
-                over = self.runs[claim.effect.run_id].status != "open"
-            else:
-                over = self.call(claim.effect).is_over
-            if over:
-                claim.finished = True
+            work = self.work_of(claim.effect)
+            if work is None or not self._is_open(work):
+                claim.finished_at = self.now
                 continue
-            claim.worker, claim.attempt = worker, claim.attempt + 1
-            self.say(worker, f"takes over {name_of(claim.effect)}, attempt {claim.attempt}")
-            return claim
+            return self._take(worker, claim.effect, work, claim)
         return None
 
-    def next_attempt(self, worker: str, claim: Claim) -> bool:
-        """Keep one's own work with the next attempt; False if it is another's by now."""
-        if claim.worker != worker or claim.finished:
-            return False
-        claim.attempt += 1
-        return True
+    def next_attempt(self, worker: str, taken: Taken, attempt: int) -> int | None:
+        """Keep one's own work with the next attempt; None if it is another's by now."""
+        claim = self.claims.get(taken.effect.id)
+        if claim is None or not self._is(claim, worker, taken.token) or claim.attempt != attempt:
+            return None
+        work = self.work_of(claim.effect)
+        claim.attempt = max(attempt, work.attempt if work is not None else 0) + 1
+        return claim.attempt
 
-    def finish(self, worker: str, claim: Claim) -> None:
-        if claim.worker == worker:
-            claim.finished = True
+    def finish(self, worker: str, taken: Taken) -> None:
+        claim = self.claims.get(taken.effect.id)
+        if claim is not None and (claim.worker, claim.token) == (worker, taken.token):
+            claim.finished_at = self.now if claim.finished_at is None else claim.finished_at
+
+    def release(self, worker: str, taken: Taken) -> None:
+        claim = self.claims.get(taken.effect.id)
+        if claim is not None and self._is(claim, worker, taken.token):
+            claim.released = True
+
+    def _take(
+        self, worker: str, effect: RunInference | CallFunction, work: RunRow | CallRow, had: Claim | None
+    ) -> Taken:
+        attempt = max(work.attempt, had.attempt if had is not None else 0) + 1
+        self._tokens += 1
+        token = f"t{self._tokens}"
+        self.claims[effect.id] = Claim(effect, worker, attempt, token, self.now)
+        self.say(worker, f"takes {name_of(effect)}, attempt {attempt}, {token}")
+        return Taken(effect, attempt, token, started=work.status == "running")
+
+    def _is(self, claim: Claim, worker: str, token: str) -> bool:
+        mine = claim.worker == worker and claim.token == token
+        return mine and claim.finished_at is None and not claim.released
+
+    def _is_open(self, work: RunRow | CallRow) -> bool:
+        return work.status in (("open",) if isinstance(work, RunRow) else ("dispatched", "running"))
+
+    def _started_by_another(self, claim: Claim) -> bool:
+        work = self.work_of(claim.effect)
+        if work is None or work.claim is None or not (self._is_open(work) or work.status == "waiting"):
+            return False
+        return work.attempt >= claim.attempt and work.claim != claim.token
+
+    def _came_to_nothing(self, claim: Claim) -> bool:
+        if claim.finished_at is None or self.now - claim.finished_at < LEASE:
+            return False
+        work = self.work_of(claim.effect)
+        if isinstance(work, CallRow):
+            return work.claim is not None and work.claim != claim.token
+        return self._started_by_another(claim)
 
     def execute(self, worker: str, effect: CallFunction, *, safe: bool) -> None:
         """A function does what it does, in the world outside."""
         call = self.call(effect)
+        assert call is not None
         self.executions[call.key] = self.executions.get(call.key, 0) + 1
         self.say(worker, f"EXECUTES {call.tool_call_id} {call.function_name}")
         run_id, attempt = call.announced_by
@@ -441,8 +585,46 @@ class World:
         for call in state.calls.open.values():
             yield f"a call: {call.tool_call_id} {call.stage}"
         for claim in self.claims.values():
-            if not claim.finished:
+            if claim.finished_at is None:
                 yield f"a claim: {name_of(claim.effect)}"
+
+
+IN_THE_DATABASE = (
+    *(
+        "epoch",
+        "next_offset",
+        "conversation",
+        "outcomes",
+        "runs",
+        "calls",
+        "outbox",
+        "last_at",
+        "words_written",
+    ),
+    *("interruptions", "ends", "cut_off", "lives", "claims", "_barred", "_owners"),
+)
+
+
+def effect_of_run(run: RunRow) -> RunInference:
+    """The effect that asked for a run: everybody derives the same id."""
+    version, run_id = Version(run.opened_version or 0), RunId(run.run_id)
+    named = effect_id("run_inference", ContextId(CONTEXT), version, run_id)
+    return RunInference(named, ContextId(CONTEXT), version, run_id)
+
+
+def effect_of(call: CallRow) -> CallFunction:
+    """The effect that dispatched a call: everybody derives the same id."""
+    version = Version(call.dispatched_version or 0)
+    return CallFunction(
+        effect_id("call_function", ContextId(CONTEXT), version, ToolCallId(call.tool_call_id)),
+        ContextId(CONTEXT),
+        version,
+        call.key.requested_version,
+        call.key.ordinal,
+        ToolCallId(call.tool_call_id),
+        call.function_name,
+        None,
+    )
 
 
 def target(effect: RunInference | CallFunction) -> str:

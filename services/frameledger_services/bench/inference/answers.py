@@ -86,6 +86,11 @@ class StreamError:
     message: str = "Overloaded"
 
 
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """An event that is no JSON, where a stream that began well ends."""
+
+
 Piece = (
     Text
     | Thought
@@ -99,6 +104,7 @@ Piece = (
     | EndEarly
     | Hang
     | StreamError
+    | Garbage
 )
 
 

@@ -12,6 +12,7 @@ from frameledger_services.bench.inference.answers import (
     Cut,
     EndEarly,
     Failure,
+    Garbage,
     Hang,
     Pause,
     RedactedThought,
@@ -99,6 +100,9 @@ def _play(answer: Answer, model: str) -> Iterator[Step]:
                 return
             case StreamError(kind, message):
                 yield _named("error", _error(kind, message))
+                return
+            case Garbage():
+                yield b"event: content_block_delta\ndata: {no json\n\n"
                 return
         if answer.pace is not None:
             at += 1 / answer.pace

@@ -12,6 +12,7 @@ from frameledger_services.bench.inference.answers import (
     Cut,
     EndEarly,
     Failure,
+    Garbage,
     Hang,
     Pause,
     RedactedThought,
@@ -85,6 +86,9 @@ def _play(answer: Answer, model: str, with_usage: bool) -> Iterator[Step]:
                 return
             case StreamError(kind, message):
                 yield _event({"error": {"message": message, "type": kind, "param": None, "code": kind}})
+                return
+            case Garbage():
+                yield b"data: {no json\n\n"
                 return
         if answer.pace is not None:
             at += 1 / answer.pace

@@ -28,11 +28,11 @@ from frameledger.record import decode
 from frameledger_services import access
 from frameledger_services.event_log.consumer import consumer, to_record
 from frameledger_services.event_log.topics import Topics
-from frameledger_services.projector.folding import frame_uuid
 from frameledger_services.projector.rows import at
 from frameledger_services.projector.service import MAX_RECORDS
 from frameledger_services.settings import Settings, load
 from frameledger_services.store import copying, tables
+from frameledger_services.store.frame_ids import frame_uuid
 
 FRAMES = tables.frames.to_metadata(MetaData(), name="line_frames")
 MESSAGES = tables.messages.to_metadata(MetaData(), name="line_messages")

@@ -1,0 +1,56 @@
+"""Which conversation a half belongs to: that of the other half that was made on the same object."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from weakref import ref
+
+from frameledger.aggregators.half import Held, Role
+from frameledger.context import HasWire
+
+
+class Shared(Held):
+    """A conversation for two halves, and the object that they are made on, which is not changed."""
+
+    def __init__(self, context: HasWire, made_on: object, waits_for: Role) -> None:
+        super().__init__(context)
+        self.made_on = made_on
+        self.waits_for = waits_for
+
+
+# Conversations of one half so far; each goes with its aggregator. A list, since its methods are atomic for threads.
+_waiting: list[ref[Shared]] = []
+
+
+def _forget(gone: ref[Shared]) -> None:
+    with suppress(ValueError):  # its other half has come
+        _waiting.remove(gone)
+
+
+def held_by(role: str | None, context: HasWire, made_on: object) -> Held:
+    """The conversation of a new half: the one that waits for this role on the same object, or a new one.
+
+    What is compared is identity: two equal contexts are two conversations. Without a role the conversation has both
+    sides, and is always new. Where two conversations wait, nothing says which one is meant, and to guess would show
+    one person's words to another: a ValueError. So is a role other than "user" and "assistant".
+    """
+    if role is None:
+        return Held(context)
+    if role not in ("user", "assistant"):
+        raise ValueError(f"role: an aggregator collects for 'user' or 'assistant', not for {role!r}")
+    waiting = [
+        (entry, held)
+        for entry in list(_waiting)
+        if (held := entry()) is not None and held.made_on is made_on and held.waits_for == role
+    ]
+    if len(waiting) > 1:
+        raise ValueError(
+            f"{len(waiting)} conversations that began with this object have no half of the {role} yet: "
+            "make each on an object of its own, or use LLMContextAggregatorPair"
+        )
+    for entry, held in waiting:
+        _forget(entry)
+        return held
+    new = Shared(context, made_on, "assistant" if role == "user" else "user")
+    _waiting.append(ref(new, _forget))
+    return new

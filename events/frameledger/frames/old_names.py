@@ -1,0 +1,36 @@
+"""Old names of frames, as classes: each makes a frame of its replacement, and knows such a frame again.
+
+`frameledger.frames` gives them out, with a warning. On the log they stand under the name of their replacement only,
+so what was published with an old name and what was read from the log are the same.
+"""
+
+from typing import Any
+
+from frameledger.frames.base import Frame
+from frameledger.frames.context import LLMContextFrame, LLMMessagesUpdateFrame
+
+
+class _AsksForARun(type(Frame)):  # type: ignore[misc]  # the class of pydantic's classes
+    """An old name whose frame always asked for a run: its instances are the frames of its base that ask for one."""
+
+    def __call__(cls, *positional: object, **fields: Any) -> Any:
+        if positional:
+            raise TypeError(f"{cls.__name__} takes its fields by keyword, as every frame does")
+        asking = {**fields, "run_llm": True}
+        return cls.__base__(**asking) if cls in OLD_NAMES else super().__call__(**asking)
+
+    def __instancecheck__(cls, value: object) -> bool:
+        if cls not in OLD_NAMES:
+            return bool(super().__instancecheck__(value))
+        return isinstance(value, cls.__base__) and getattr(value, "run_llm", None) is True
+
+
+class LLMMessagesFrame(LLMMessagesUpdateFrame, metaclass=_AsksForARun):
+    """A conversation to be run: `LLMMessagesUpdateFrame` with `run_llm` true."""
+
+
+class OpenAILLMContextFrame(LLMContextFrame, metaclass=_AsksForARun):
+    """A context to be run: `LLMContextFrame` with `run_llm` true."""
+
+
+OLD_NAMES = (LLMMessagesFrame, OpenAILLMContextFrame)

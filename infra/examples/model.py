@@ -1,0 +1,27 @@
+"""A model in a program of one's own, with hooks: `python model.py` in this folder.
+
+It is what `frameledger run inference` does, and follows the same settings: FRAMELEDGER_INFERENCE_PROVIDER names whose
+model it is; without it, the scripted one answers.
+"""
+
+import os
+
+from frameledger_services import life
+from frameledger_services.inference import InferenceService
+from frameledger_services.providers import plugins
+from frameledger_services.settings import load
+
+if __name__ == "__main__":
+    settings = load(os.environ).settings
+    model = plugins.create(settings.inference_provider or "scripted", settings)
+    model.append_system_instruction("Answer in one sentence.")
+
+    @model.event_handler("on_function_calls_started")
+    async def on_function_calls_started(model, function_calls):
+        print("calls:", *(call.function_name for call in function_calls), flush=True)
+
+    @model.event_handler("on_completion_timeout")
+    async def on_completion_timeout(model):
+        print(f"{model.provider} says nothing", flush=True)
+
+    life.live(InferenceService(settings, model).run)

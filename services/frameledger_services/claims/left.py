@@ -1,0 +1,68 @@
+"""Calls that need somebody: those that nobody has any more, that wait for a person, or that are ambiguous.
+
+What an operator is told of; none of them is taken by this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from psycopg.rows import class_row
+
+from frameledger_services.claims import rules
+from frameledger_services.claims.values import Connection
+
+AFTER_SECS = 5.0
+"""For so long nobody has had a call before it counts as left alone: a worker may be taking it over."""
+
+Why = Literal["lost", "waiting", "ambiguous"]
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Some calls of one kind, and which of them is the oldest.
+
+    `lost`: a worker started it, and no living worker has it. `waiting`: for a person. `ambiguous`: a person has to say
+    whether it happened.
+    """
+
+    why: Why
+    count: int
+    oldest_secs: float
+    context_id: str
+    tool_call_id: str
+
+
+async def left_calls(connection: Connection) -> list[Left]:
+    """One row for each kind of which there are calls, of contexts that are neither parked nor recordings."""
+    async with connection.cursor(row_factory=class_row(Left)) as cursor:
+        await cursor.execute(_LEFT, {"after_secs": AFTER_SECS})
+        return await cursor.fetchall()
+
+
+_LEFT = f"""
+    WITH claimable AS (
+        SELECT 'lost' AS why, call.context_id, call.tool_call_id, call.started_at AS since
+        FROM tool_calls AS call
+        {rules.HOLDER}
+        WHERE call.status = 'running' AND call.attempt > 0
+            AND {rules.NOBODY_HAS_IT}
+            AND call.started_at < now() - make_interval(secs => %(after_secs)s)
+        UNION ALL
+        SELECT 'waiting', context_id, tool_call_id, coalesce(started_at, requested_at)
+        FROM tool_calls
+        WHERE status = 'waiting'
+        UNION ALL
+        SELECT 'ambiguous', context_id, tool_call_id, settled_at
+        FROM tool_calls
+        WHERE status = 'ambiguous' AND resolved_version IS NULL
+    )
+    SELECT DISTINCT ON (why) why, count(*) OVER of_kind AS count,
+        extract(epoch FROM clock_timestamp() - claimable.since)::float8 AS oldest_secs, claimable.context_id,
+        tool_call_id
+    FROM claimable
+    {rules.LIVES}
+    WINDOW of_kind AS (PARTITION BY why)
+    ORDER BY why, claimable.since
+"""

@@ -1,0 +1,57 @@
+"""A type or a field that nobody knows and that is one edit from one that is known: a slip, most likely.
+
+It is warned of and published all the same: what this release does not know, another one may.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+
+from frameledger.frames import FRAME_TYPES, AnyFrame, UnknownFrame
+
+
+class MisspelledWarning(UserWarning):
+    """A frame has a type or a field that is not known, and one letter makes it one that is."""
+
+
+def warn_of_misspelled(frame: AnyFrame) -> None:
+    """Warn, by Python's `warnings`, of what in the frame is probably misspelled."""
+    # Of nearly every frame this is all that is asked. `model_extra` would cost more.
+    if isinstance(frame, UnknownFrame) or frame.__pydantic_extra__:
+        for said in misspelled(frame):
+            warnings.warn(said, MisspelledWarning, stacklevel=2)
+
+
+def misspelled(frame: AnyFrame) -> Iterator[str]:
+    """A sentence for each type and field of the frame that is probably misspelled."""
+    if isinstance(frame, UnknownFrame):
+        # A newer version of a type that we know is no slip.
+        if (meant := meant_type(frame.type)) is not None:
+            yield f"{frame.type} is no type of frame that this release knows: did you mean {meant}?"
+        return
+    known = [field.alias or name for name, field in type(frame).model_fields.items()]
+    for name in frame.__pydantic_extra__ or ():
+        if (meant := _meant(name, known)) is not None:
+            yield f"{frame.type} has no field {name!r}: did you mean {meant!r}?"
+
+
+def meant_type(name: str) -> str | None:
+    """The type of frame that is one edit from this name; None if it is one itself, or there is none."""
+    return None if name in FRAME_TYPES else _meant(name, FRAME_TYPES)
+
+
+def _meant(name: str, known: Iterable[str]) -> str | None:
+    return next((one for one in known if is_one_edit(name, one)), None)
+
+
+def is_one_edit(one: str, other: str) -> bool:
+    """Whether two words differ by one letter too many, too few or wrong, by two that changed places, or by capitals."""
+    if one.lower() == other.lower():
+        return one != other
+    at = next(
+        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+    left, right = one[at:], other[at:]
+    swapped = left[1:2] + left[:1] == right[:2] and left[2:] == right[2:]
+    return left[1:] == right or left == right[1:] or left[1:] == right[1:] or swapped

@@ -1,0 +1,140 @@
+"""What became of frames that were published: where each lies, and what the tables made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncConnection
+
+from frameledger.frames import AnyFrame
+from frameledger.record import Place
+from frameledger.values import value
+from frameledger_services.store.frame_ids import frame_uuid
+from frameledger_services.store.projections import PROJECTION
+
+Connection = AsyncConnection[Any]
+
+
+@value
+class Published(Place):
+    """A frame that was published: where it lies on the log, and, if that was waited for, what became of it."""
+
+    frame_id: str = ""
+    """Its id, which was made for it if it came without one."""
+
+    type: str = ""
+
+    version: int | None = None
+    """The version of the context that it made. None if it was not waited for, and for one that was rejected."""
+
+    outcome: str | None = None
+    """`applied`, `ignored`, `unknown` (its type is not known to this release), `parked`, or `rejected`: it is in
+    `rejected_frames`, and no frame of the conversation. None if it was not waited for."""
+
+    reason: str | None = None
+    """Why it was ignored or rejected, as a word."""
+
+    repeated: bool = False
+    """It had been published before. It counts once: version and outcome are those of the first time."""
+
+
+@value
+class _Stored:
+    """A row of `frames`, as far as it is asked for here."""
+
+    partition: int
+    offset: int
+    version: int
+    outcome: str
+    reason: str | None
+
+
+Stored = Mapping[UUID, _Stored]
+"""By the id under which a frame is stored."""
+
+
+def acknowledged(place: Place, frame: AnyFrame) -> Published:
+    """A frame that lies on the log; nothing more is known of it."""
+    return Published(place.topic, place.partition, place.offset, place.generation, frame.id or "", frame.type)
+
+
+async def reached(
+    connection: Connection, context_id: str, published: Sequence[Published]
+) -> tuple[int | None, Stored]:
+    """Up to which offset the partition is in the tables, None if no projector has ever had it; and, if all of these
+    are behind that, the frames that are stored under their ids. All are of one conversation, and so of one partition.
+
+    One statement: what it says is of one moment.
+    """
+    last = max(published, key=lambda one: one.offset)
+    cursor = await connection.execute(
+        _REACHED,
+        {
+            "context_id": context_id,
+            "ids": [frame_uuid(one.frame_id) for one in published],
+            "offset": last.offset,
+            "projection": PROJECTION,
+            "topic": last.topic,
+            "partition": last.partition,
+        },
+    )
+    rows = await cursor.fetchall()
+    stored = {row[1]: _Stored(*row[2:]) for row in rows if row[1] is not None}
+    return (int(rows[0][0]) if rows else None), stored
+
+
+async def outcomes(
+    connection: Connection, published: Sequence[Published], stored: Stored
+) -> tuple[Published, ...]:
+    """What became of these, `stored` being what is stored under their ids."""
+    elsewhere = [one for one in published if not _is_itself(one, stored.get(frame_uuid(one.frame_id)))]
+    rejected = await _rejected(connection, elsewhere) if elsewhere else {}
+    return tuple(
+        _with_outcome(one, stored.get(frame_uuid(one.frame_id)), rejected.get((one.partition, one.offset)))
+        for one in published
+    )
+
+
+def _is_itself(published: Published, stored: _Stored | None) -> bool:
+    return stored is not None and (stored.partition, stored.offset) == (published.partition, published.offset)
+
+
+def _with_outcome(published: Published, stored: _Stored | None, rejected: str | None) -> Published:
+    known = (published.topic, published.partition, published.offset, published.generation)
+    frame = (published.frame_id, published.type)
+    if rejected is not None:
+        return Published(*known, *frame, None, "rejected", rejected)
+    if stored is None:
+        # A copy of it may be on its way to another partition, if some were added to the topic.
+        return published
+    repeated = not _is_itself(published, stored)
+    return Published(*known, *frame, stored.version, stored.outcome, stored.reason, repeated)
+
+
+async def _rejected(connection: Connection, places: Sequence[Place]) -> dict[tuple[int, int], str]:
+    """Why records were rejected, by partition and offset, in the newest generation of the topic."""
+    cursor = await connection.execute(
+        """
+        SELECT DISTINCT ON (partition, "offset") partition, "offset", code
+        FROM rejected_frames
+        WHERE topic = %s AND partition = %s AND "offset" = ANY (%s)
+        ORDER BY partition, "offset", generation DESC
+        """,
+        (places[0].topic, places[0].partition, [place.offset for place in places]),
+    )
+    return {(partition, offset): code for partition, offset, code in await cursor.fetchall()}
+
+
+_REACHED = """
+    SELECT p.next_offset, f.frame_id, f.partition, f."offset", f.version, f.outcome, f.reason
+    FROM projections AS p
+    LEFT JOIN LATERAL (
+        SELECT frame_id, partition, "offset", version, outcome, reason
+        FROM frames
+        WHERE p.next_offset > %(offset)s AND context_id = %(context_id)s AND frame_id = ANY (%(ids)s)
+    ) AS f ON true
+    WHERE p.projection = %(projection)s AND p.topic = %(topic)s AND p.sealed_at IS NULL
+        AND p.partition = %(partition)s
+"""

@@ -1,0 +1,194 @@
+"""What a client of ours does about a broker that is frozen: its connections stand, and nothing comes over them.
+
+aiokafka waits for an answer for as long as it waits for the largest one, asks one broker after the other who leads
+what, and makes one connection at a time. So one frozen broker keeps it from those that answer. Here a connection is
+made soon or not at all, the next broker is asked before the one before it has answered, and a leader that is silent is
+left for its successor as soon as that is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import wraps
+from typing import Any
+
+from aiokafka import TopicPartition
+from aiokafka import errors as kafka_errors
+from aiokafka.client import AIOKafkaClient, ConnectionGroup
+from aiokafka.conn import CloseReason
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.produce import ProduceRequest
+
+CONNECT_SECONDS = 5.0
+"""For making a connection, and for the first answer over one to the brokers that the settings name."""
+
+COORDINATOR_SECONDS = 15.0
+"""For an answer of a group's coordinator. It keeps who joins until all members have, or have had their session's time,
+which is 10 s; whoever does not notice that it is frozen is taken for dead by its successor."""
+
+NEXT_SECONDS = 1.0
+"""Before the next broker is asked who leads what, while the one before it has not answered."""
+
+SLOW_SECONDS = 1.5
+"""A leader that has not acknowledged records for so long has the others asked who leads by now, and again after as
+long. It may be waiting for its replicas: it is left only if it leads no more."""
+
+_NOBODY = -1
+
+
+def unhindered(client: AIOKafkaClient) -> AIOKafkaClient:
+    """Have a client that is not connected yet make connections soon or not at all, and learn who leads what from
+    whichever broker answers. What it asks otherwise has the time that the client was made with. Returns it."""
+    patience = client._request_timeout_ms / 1000
+    # What aiokafka makes a connection with is also what each answer over it may take.
+    client._request_timeout_ms = int(min(CONNECT_SECONDS, patience) * 1000)
+    connect = client._get_conn
+    locks: defaultdict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @wraps(connect)
+    async def connected(node: Any, *, group: Any = ConnectionGroup.DEFAULT, **options: Any) -> Any:
+        # It has one lock for all, which it takes without waiting for anything before.
+        client._get_conn_lock_value = locks[node, group]
+        connection = await connect(node, group=group, **options)
+        if connection is not None:
+            coordinates = group == ConnectionGroup.COORDINATION
+            connection._request_timeout = min(COORDINATOR_SECONDS, patience) if coordinates else patience
+        return connection
+
+    client._get_conn = connected
+    learn, learning = client._metadata_update, _Learning(client)
+
+    @wraps(learn)
+    async def learned(cluster: Any, topics: Any) -> bool:
+        # Without brokers it has the connection only by which it came to know of none.
+        knows_brokers = client.cluster.brokers()
+        return await (learning.learn(cluster, topics) if knows_brokers else learn(cluster, topics))
+
+    client._metadata_update = learned
+    close = client.close
+
+    @wraps(close)
+    async def closed() -> None:
+        await learning.end()
+        await close()
+
+    client.close = closed
+    return client
+
+
+class _Learning:
+    """Asks brokers who leads what, side by side if they are slow."""
+
+    def __init__(self, client: AIOKafkaClient) -> None:
+        self._client = client
+        self._asked: set[asyncio.Task[Any]] = set()
+        """What was asked is not given up when another one has answered: the connection over which it was is of use to
+        others, and each ends in its time."""
+
+    async def end(self) -> None:
+        for task in self._asked:
+            task.cancel()
+        await asyncio.gather(*self._asked, return_exceptions=True)
+
+    async def learn(self, cluster: Any, topics: Any) -> bool:
+        """Whether some broker said it; what it said is in `cluster` then."""
+        request = MetadataRequest(list(topics) if topics else None)
+        nodes = self._nodes()
+        mine: set[asyncio.Task[Any]] = set()
+        while nodes or mine:
+            if nodes:
+                mine.add(self._ask(nodes.pop(0), request))
+            done, mine = await asyncio.wait(
+                mine, timeout=NEXT_SECONDS if nodes else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for answer in (task.result() for task in done):
+                if answer is not None:
+                    # One that knows of no brokers is starting up.
+                    if answer.brokers:
+                        cluster.update_metadata(answer)
+                    return bool(answer.brokers)
+        cluster.failed_update(None)
+        return False
+
+    def _ask(self, node: Any, request: MetadataRequest) -> asyncio.Task[Any]:
+        task = asyncio.create_task(self._answer(node, request))
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
+        return task
+
+    async def _answer(self, node: Any, request: MetadataRequest) -> Any:
+        with suppress(kafka_errors.KafkaError, TimeoutError):
+            if (connection := await self._client._get_conn(node)) is not None:
+                return await connection.send(request)
+        return None
+
+    def _nodes(self) -> list[Any]:
+        """Those that are connected first: they are up, or were a moment ago."""
+        nodes = [one.nodeId for one in self._client.cluster.brokers()]
+        random.shuffle(nodes)
+        return sorted(nodes, key=lambda node: not is_connected(self._client, node))
+
+
+def is_connected(client: AIOKafkaClient, node: Any) -> bool:
+    connection = client._conns.get((node, ConnectionGroup.DEFAULT))
+    return connection is not None and bool(connection.connected())
+
+
+def moved_on(client: AIOKafkaClient) -> None:
+    """Have a producer's client send records to their new leader although the one before it, which has been sent them,
+    does not answer. That is safe for an idempotent producer only: the former leader may have them too."""
+    send = client.send
+
+    @wraps(send)
+    async def sent(node: Any, request: Any, **options: Any) -> Any:
+        if not isinstance(request, ProduceRequest):
+            return await send(node, request, **options)
+        try:
+            async with asyncio.timeout(None) as patience:
+                with _ends_when_moved(patience, client, node, request):
+                    return await send(node, request, **options)
+        except TimeoutError:
+            # What aiokafka does too when its time is over: it connects anew, and sends the records again.
+            if is_connected(client, node):
+                client._conns[node, ConnectionGroup.DEFAULT].close(reason=CloseReason.CONNECTION_TIMEOUT)
+            raise kafka_errors.RequestTimedOutError from None
+
+    client.send = sent
+
+
+@contextmanager
+def _ends_when_moved(
+    patience: asyncio.Timeout, client: AIOKafkaClient, node: Any, request: ProduceRequest
+) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    timers: list[asyncio.TimerHandle] = []
+
+    def look(_: object = None) -> None:
+        if timers and _leads_no_more(client, node, request):
+            timers.pop().cancel()
+            patience.reschedule(loop.time())
+
+    def is_slow() -> None:
+        timers[:] = [loop.call_later(SLOW_SECONDS, is_slow)]
+        client.force_metadata_update().add_done_callback(look)
+
+    timers.append(loop.call_later(SLOW_SECONDS, is_slow))
+    try:
+        yield
+    finally:
+        while timers:
+            timers.pop().cancel()
+
+
+def _leads_no_more(client: AIOKafkaClient, node: Any, request: ProduceRequest) -> bool:
+    """Whether some of a request's partitions have another leader by now."""
+    leaders = {
+        client.cluster.leader_for_partition(TopicPartition(topic, partition))
+        for topic, partitions in request._topics
+        for partition, _ in partitions
+    }
+    return not leaders <= {node, None, _NOBODY}

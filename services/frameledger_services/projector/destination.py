@@ -1,0 +1,97 @@
+"""A topic that outbox rows go to. While it takes nothing, its rows stay in the outbox, and nothing else waits for them.
+
+A topic of dead letters that is not there, effects that may not be written: that is for an operator to mend, and no
+reason to stop folding, or to send nothing anywhere. Rows that are held back are remembered by their places alone, and
+read again from the outbox when their topic takes rows again: then only those are sent that nobody has sent meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
+
+import structlog
+
+from frameledger_services import transient
+from frameledger_services.projector.rows import OutboxPlace, OutboxRow
+
+Send = Callable[[Sequence[OutboxRow]], Awaitable[list[OutboxRow]]]
+"""Publishes rows in their order; returns when the broker has acknowledged them, with those that no topic can take."""
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+"""Seconds until rows that were held back are tried again."""
+
+AT_ONCE = 20
+"""Rows that are read and tried again together, each of which may be as large as a record gets."""
+
+_log = structlog.get_logger("projector")
+
+
+class Destination:
+    """The rows of one topic, sent in the order in which they were added."""
+
+    def __init__(
+        self,
+        topic: str,
+        send: Callable[[Sequence[OutboxRow]], Awaitable[None]],
+        read: Callable[[Sequence[OutboxPlace]], Awaitable[list[OutboxRow]]],
+    ) -> None:
+        self._topic = topic
+        self._send = send
+        self._read = read
+        self._waiting: list[OutboxRow] = []
+        self._held: deque[OutboxPlace] = deque()
+        self._is_sending = False
+        self._wake = asyncio.Event()
+
+    def add(self, row: OutboxRow) -> None:
+        self._waiting.append(row)
+        self._wake.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing can be sent now: there is nothing, or it is held back."""
+        return not self._is_sending and (bool(self._held) or not self._waiting)
+
+    async def run(self) -> None:
+        """Send what is added, until cancelled. Raises what the database raises, and bugs."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            rows, self._waiting = self._waiting, []
+            if not await self._try(rows):
+                self._held.extend(row.place for row in rows)
+                await self._until_it_takes_them()
+
+    async def _until_it_takes_them(self) -> None:
+        pause = SHORTEST_PAUSE
+        while self._held:
+            places = list(islice(self._held, AT_ONCE))
+            if await self._try(await self._read(places)):
+                for _ in places:
+                    self._held.popleft()
+                pause = SHORTEST_PAUSE
+            else:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            # Behind those that were there before.
+            self._held.extend(row.place for row in self._waiting)
+            self._waiting = []
+
+    async def _try(self, rows: Sequence[OutboxRow]) -> bool:
+        """Whether the topic took these rows."""
+        if not rows:
+            return True
+        self._is_sending = True
+        try:
+            await self._send(rows)
+        except transient.BROKER as error:
+            _log.warning(
+                "held back", to=self._topic, rows=len(self._held) or len(rows), reason=transient.reason(error)
+            )
+            return False
+        finally:
+            self._is_sending = False
+        return True

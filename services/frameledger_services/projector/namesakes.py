@@ -1,0 +1,77 @@
+"""Two projectors under one name, of which the group keeps the last that joined.
+
+A name lets the group give a projector's partitions at once to the next process under it, without waiting for the one
+that was killed. If that one lives, it joins again, and takes them back: each would replace the other for ever, and
+neither get anything done. Who is thrown out is not told by whom. So each looks before it joins, and before it takes
+partitions over, whether another one of its name has a session on the database. The one that has it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from psycopg import AsyncConnection
+
+from frameledger_services.event_log.consumer import SESSION_MS
+from frameledger_services.store import projections
+
+WAIT_SECONDS = SESSION_MS / 1000
+"""How long one waits for another of its name to be gone: as long as the group waits for a member that is silent. The
+session of a process that was killed ends within milliseconds."""
+
+LOOK_AGAIN_SECONDS = 0.1
+
+_log = structlog.get_logger("projector")
+
+
+class NamesakeError(Exception):
+    """Another projector of our name lives, and owns partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Self:
+    """Who a projector is: its place, which no other process ever has, and the name by which the group knows it, if it
+    has one."""
+
+    place: str
+    name: str | None = None
+
+    @property
+    def owner(self) -> str:
+        """As it stands in `projections`. A name has no spaces."""
+        return self.place if self.name is None else f"{self.name} {self.place}"
+
+
+async def check(connection: AsyncConnection[Any], topic: str, one: Self) -> None:
+    """Raises `NamesakeError` if a partition belongs to another one of this name that has a session on the database."""
+    if one.name is None:
+        return
+    found = await projections.namesake(connection, topic, one.name, one.owner)
+    if found is not None:
+        owner, pid = found
+        raise NamesakeError(
+            f"Another projector is connected under the name {one.name}: {owner.partition(' ')[2]}, process {pid} of "
+            "the database. Give each its own name (FRAMELEDGER_PROJECTOR_INSTANCE_ID), or end that one; if it is "
+            f"frozen, `SELECT pg_terminate_backend({pid})` ends its session."
+        )
+
+
+async def wait(connection: AsyncConnection[Any], topic: str, one: Self, stopping: asyncio.Event) -> None:
+    """Return when there is no other one of this name, or we are to stop. Raises `NamesakeError` if it stays."""
+    loop = asyncio.get_running_loop()
+    until, is_said = loop.time() + WAIT_SECONDS, False
+    while not stopping.is_set():
+        try:
+            await check(connection, topic, one)
+        except NamesakeError as error:
+            if loop.time() > until:
+                raise
+            if not is_said:
+                _log.warning("waiting", reason=str(error), at_most=WAIT_SECONDS)
+                is_said = True
+        else:
+            return
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)

@@ -1,0 +1,102 @@
+"""The calls of one answer as one message: what the model said at once, though the context has each call by its result.
+
+A context is valid for a provider after every frame, so it has a pair of messages for each call, in the order in which
+the calls started. Providers take an answer as a whole: an assistant message with all its calls, and then all results.
+One that thinks demands it, since its thought stands before the first of the calls only. History is never edited; what
+is changed here lives for one request. The rules:
+
+- Calls go to the words or the thought of their own answer, or to its first call, also if something else was said before
+  they started. Their words and they are one message.
+- Calls of different answers stay apart, even with nothing between them: the later may have needed the earlier's result.
+- Where it is not known which answer a call is of, as in a history that a client wrote, it stays as it is written. Only
+  behind a signed thought calls with nothing but their results between them are taken for one answer's, for each answer
+  of a model that thinks begins with a thought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from frameledger.context import LLMContextMessage, LLMSpecificMessage
+from frameledger_services.providers.pairing import tool_calls
+
+
+def gathered(
+    messages: Sequence[LLMContextMessage], answers: Sequence[str | None]
+) -> Iterator[LLMContextMessage]:
+    """The messages, all calls of an answer in one of them; results stay where they are, which is for `pairing`.
+
+    `answers` names for each message the answer that it is of; null where it is not known.
+    """
+    named = _with_those_behind_thoughts(messages, answers)
+    homes: dict[str, int] = {}
+    calls: dict[int, list[Any]] = {}
+    moved: set[int] = set()
+    for at, (message, answer) in enumerate(zip(messages, named, strict=True)):
+        if answer is None:
+            continue
+        if not _only_calls(message):
+            if homes.get(answer) not in calls:
+                homes[answer] = at
+            continue
+        home = homes.setdefault(answer, at)
+        calls.setdefault(home, []).extend(tool_calls(message))
+        moved.add(at)
+    for at, message in enumerate(messages):
+        if at not in calls:
+            if at not in moved:
+                yield message
+        elif isinstance(message, LLMSpecificMessage):
+            yield message
+            yield {"role": "assistant", "tool_calls": calls[at]}
+        else:
+            yield {**message, "tool_calls": calls[at]}
+
+
+def _with_those_behind_thoughts(
+    messages: Sequence[LLMContextMessage], answers: Sequence[str | None]
+) -> list[str | None]:
+    """The answers, with a name for each that begins with a signed thought and is not known."""
+    named: list[str | None] = []
+    current: str | None = None
+    called = False
+    for at, (message, answer) in enumerate(zip(messages, answers, strict=True)):
+        name = None
+        if answer is not None:
+            current = None
+        elif _is_signed_thought(message):
+            if current is None or called:
+                current, called = f"behind the thought {at}", False
+            name = current
+        elif _only_calls(message):
+            name, called = current, True
+        elif _is_text(message) and not called:
+            name = current
+        elif isinstance(message, LLMSpecificMessage) or message.get("role") != "tool":
+            current = None
+        named.append(answer or name)
+    return named
+
+
+def _only_calls(message: LLMContextMessage) -> bool:
+    """Whether it is as the context writes a call; what a client wrote otherwise stays as it is."""
+    return bool(tool_calls(message)) and isinstance(message, Mapping) and not message.get("content")
+
+
+def _is_text(message: LLMContextMessage) -> bool:
+    return (
+        isinstance(message, Mapping)
+        and message.get("role") == "assistant"
+        and isinstance(message.get("content"), str)
+        and not message.get("tool_calls")
+    )
+
+
+def _is_signed_thought(message: LLMContextMessage) -> bool:
+    match message:
+        case LLMSpecificMessage(message={"type": "thought", "signature": signature}):
+            return bool(signature)
+        case LLMSpecificMessage(message={"type": "thinking" | "redacted_thinking"}):
+            return True
+    return False

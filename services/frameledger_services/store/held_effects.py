@@ -1,0 +1,179 @@
+"""The statements of holding effects back while a partition is read up to the end that it had when it was taken over.
+
+Each function runs one, in the caller's transaction if it has one, and none commits. What is still open is found by the
+partial indexes that hold just that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+from frameledger import derived
+from frameledger.effects import CallFunction, RunInference
+from frameledger.ids import ContextId, GroupId, RunId, ToolCallId, Version
+from frameledger_services.store.projections import PROJECTION
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run that is open and that nobody has claimed. `offset` and `generation` are those of the frame that opened it;
+    `is_sent` if what followed from that frame is in the outbox."""
+
+    context_id: str
+    version: int
+    run_id: str
+    generation: int
+    offset: int
+    is_sent: bool
+
+    @property
+    def effect(self) -> RunInference:
+        context_id, version, run_id = ContextId(self.context_id), Version(self.version), RunId(self.run_id)
+        effect_id = derived.effect_id(RunInference.effect, context_id, version, run_id)
+        return RunInference(effect_id, context_id, version, run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCall:
+    """A call that is dispatched and that nobody has claimed; the rest as of a run."""
+
+    context_id: str
+    version: int
+    requested_version: int
+    ordinal: int
+    tool_call_id: str
+    function_name: str
+    group_id: str | None
+    generation: int
+    offset: int
+    is_sent: bool
+
+    @property
+    def effect(self) -> CallFunction:
+        context_id, version, call_id = (
+            ContextId(self.context_id),
+            Version(self.version),
+            ToolCallId(self.tool_call_id),
+        )
+        return CallFunction(
+            derived.effect_id(CallFunction.effect, context_id, version, call_id),
+            context_id,
+            version,
+            Version(self.requested_version),
+            self.ordinal,
+            call_id,
+            self.function_name,
+            None if self.group_id is None else GroupId(self.group_id),
+        )
+
+
+async def hold(connection: Connection, topic: str, partition: int, epoch: int, until: int | None) -> None:
+    """Hold the effects of a partition back until this offset is reached, whatever was to be reached before: the log may
+    have lost that. None lets them go. Nothing happens if somebody else owns the partition by now."""
+    await connection.execute(
+        f"UPDATE projections SET effects_held_until = %s {_OURS}",
+        (until, PROJECTION, topic, partition, epoch),
+    )
+
+
+async def reach(
+    connection: Connection, topic: str, partition: int, epoch: int, next_offset: int
+) -> datetime | None:
+    """Lock a partition that was read up to `next_offset`, and say what time it is; None if it is somebody else's by
+    now."""
+    cursor = await connection.execute(
+        f"""
+        SELECT clock_timestamp() FROM projections {_OURS} AND next_offset = %s
+        FOR NO KEY UPDATE
+        """,
+        (PROJECTION, topic, partition, epoch, next_offset),
+    )
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
+
+
+_OURS = "WHERE projection = %s AND topic = %s AND sealed_at IS NULL AND partition = %s AND epoch = %s"
+
+
+async def open_runs(
+    connection: Connection, topic: str, partition: int, than: datetime, *, old: bool
+) -> list[OpenRun]:
+    """The runs of a partition that are open and that nobody has claimed, by their places: those that were opened before
+    a time, `AT_ONCE` at most, or all others."""
+    async with connection.cursor(row_factory=class_row(OpenRun)) as cursor:
+        await cursor.execute(_RUNS, _parameters(topic, partition, than, old))
+        return await cursor.fetchall()
+
+
+async def open_calls(
+    connection: Connection, topic: str, partition: int, than: datetime, *, old: bool
+) -> list[OpenCall]:
+    """The same for calls that are dispatched."""
+    async with connection.cursor(row_factory=class_row(OpenCall)) as cursor:
+        await cursor.execute(_CALLS, _parameters(topic, partition, than, old))
+        return await cursor.fetchall()
+
+
+AT_ONCE = 2_000
+
+
+def _parameters(topic: str, partition: int, than: datetime, old: bool) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": partition,
+        "than": than,
+        "old": old,
+        "limit": AT_ONCE if old else None,
+    }
+
+
+# A conversation lies in one partition, so the frame that asked for the work says in which.
+_UNCLAIMED = """
+    JOIN contexts AS head
+        ON head.context_id = work.context_id AND head.parked_version IS NULL AND NOT head.recording
+    JOIN frames AS cause ON cause.context_id = work.context_id AND cause.version = work.version
+    WHERE cause.partition = %(partition)s AND (work.asked_at < %(than)s) = %(old)s
+        AND NOT EXISTS (
+            SELECT FROM claims
+            WHERE claims.context_id = work.context_id AND claims.version = work.version AND claims.{id} = work.{id}
+        )
+    ORDER BY cause.generation, cause."offset"
+"""
+
+_PLACE = """
+    cause.generation, cause."offset",
+    EXISTS (
+        SELECT FROM outbox
+        WHERE outbox.topic = %(topic)s AND outbox.partition = cause.partition
+            AND outbox.generation = cause.generation AND outbox."offset" = cause."offset" AND outbox.kind = 'effect'
+    ) AS is_sent
+"""
+
+_RUNS = f"""
+    SELECT work.context_id, work.version, work.run_id, {_PLACE}
+    FROM (
+        SELECT context_id, opened_version AS version, run_id, opened_at AS asked_at FROM runs WHERE status = 'open'
+    ) AS work
+    {_UNCLAIMED.format(id="run_id")}
+    LIMIT %(limit)s
+"""
+
+_CALLS = f"""
+    SELECT work.context_id, work.version, work.requested_version, work.ordinal, work.tool_call_id, work.function_name,
+        work.group_id, {_PLACE}
+    FROM (
+        SELECT context_id, dispatched_version AS version, requested_version, ordinal, tool_call_id, function_name,
+            group_id, dispatched_at AS asked_at
+        FROM tool_calls
+        WHERE status = 'dispatched'
+    ) AS work
+    {_UNCLAIMED.format(id="tool_call_id")}, work.requested_version, work.ordinal
+    LIMIT %(limit)s
+"""

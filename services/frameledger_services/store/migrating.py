@@ -1,0 +1,139 @@
+"""The shape of the database, brought up to what this release needs. Only here Alembic is imported."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from alembic import command
+from alembic.config import Config
+from psycopg import errors
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from frameledger_services import carried
+from frameledger_services.store import schema
+
+# Of two `migrate` at once the second waits, and then finds nothing to do. The number is ours and says nothing.
+_ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(7160236490)"
+
+LOCK_SECONDS = 5
+"""How long a statement waits for a table. Behind it all others wait for that table too, so it is given up then."""
+
+TRIES = 24
+PAUSE_SECONDS = 5.0
+"""Between two tries: those who had to wait behind us get on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """What `migrate` did: the revision that it found, None for no tables of ours, and the one that is there now."""
+
+    before: str | None
+    after: str = schema.REVISION
+
+
+def migrate(address: str, say: Callable[[str], None] = lambda _: None) -> Migrated:
+    """Bring the database at a libpq address to `schema.REVISION`, in one transaction; nothing to do is no error.
+
+    Blocks, also while another `migrate` works on the same database. A table that somebody else holds is waited for
+    `LOCK_SECONDS`, then everything is undone and tried again, `TRIES` times, and `say` is told who is in the way.
+    Raises `TooNewError`, and psycopg's errors: for a database that is not reached, for what its user may not do, and
+    `LockNotAvailable` after the last try.
+    """
+    for tries_left in reversed(range(TRIES)):
+        try:
+            return _migrate(address)
+        except (errors.LockNotAvailable, errors.DeadlockDetected):
+            if not tries_left:
+                raise
+            say(f"{_in_the_way(address)} Nothing was changed; it is tried again in {PAUSE_SECONDS:g} s.")
+            time.sleep(PAUSE_SECONDS)
+    raise AssertionError("the last try returns or raises")
+
+
+def _migrate(address: str) -> Migrated:
+    with _opened(address) as connection:
+        connection.exec_driver_sql(_ONE_AT_A_TIME)
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
+        before = _found(connection)
+        if before is None or int(before) < int(schema.REVISION):
+            command.upgrade(_alembic(connection=connection), schema.REVISION)
+        else:
+            schema.compare(before)
+        return Migrated(before)
+
+
+def _in_the_way(address: str) -> str:
+    """A sentence of who holds our tables just now."""
+    with psycopg.connect(address, client_encoding="utf8") as connection:
+        found = connection.execute(_HOLDERS).fetchall()
+    if not found:
+        return f"Somebody held a table for more than {LOCK_SECONDS} s."
+    who = "; ".join(
+        f"{name or 'a session without a name'} of {user} (pid {pid}, its transaction is {seconds} s old: {query})"
+        for pid, name, user, seconds, query in found
+    )
+    return f"Tables that have to be changed are held by {who}."
+
+
+def script() -> str:
+    """The SQL that makes an empty database what `migrate` would make it, for somebody else to run."""
+    written = io.StringIO()
+    command.upgrade(_alembic(output=written), schema.REVISION, sql=True)
+    return written.getvalue()
+
+
+def _found(connection: Connection) -> str | None:
+    if connection.exec_driver_sql("SELECT to_regclass('frameledger_schema')").scalar() is None:
+        return None
+    found = connection.exec_driver_sql(schema.FOUND).scalar()
+    return None if found is None else str(found)
+
+
+@contextmanager
+def _opened(address: str) -> Iterator[Connection]:
+    """A connection whose transaction is committed at the end of the block. Errors of psycopg come as they are."""
+    # In a database of another encoding than UTF-8, psycopg would give bytes, and we could not say what is wrong.
+    engine = create_engine(
+        "postgresql+psycopg://",
+        creator=lambda: psycopg.connect(address, client_encoding="utf8"),
+        poolclass=NullPool,
+    )
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except DBAPIError as error:
+        if isinstance(error.orig, psycopg.Error):
+            raise error.orig from error
+        raise
+
+
+def _alembic(**attributes: Any) -> Config:
+    config = Config()
+    # A percent sign in a path would begin a substitution.
+    config.set_main_option("script_location", str(carried.folder("migrations")).replace("%", "%%"))
+    config.attributes.update(attributes)
+    return config
+
+
+_HOLDERS = """
+    SELECT
+        pid, application_name, usename, extract(epoch FROM clock_timestamp() - xact_start)::integer,
+        left(regexp_replace(query, '\\s+', ' ', 'g'), 60)
+    FROM pg_stat_activity
+    WHERE pid <> pg_backend_pid() AND xact_start IS NOT NULL AND pid IN (
+        SELECT locks.pid
+        FROM pg_locks AS locks JOIN pg_class AS relation ON relation.oid = locks.relation
+        WHERE locks.granted AND relation.relnamespace = current_schema()::regnamespace
+            AND locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    )
+    ORDER BY xact_start
+    LIMIT 3
+"""

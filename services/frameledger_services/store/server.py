@@ -1,0 +1,78 @@
+"""What the database server says of itself: standbys, commits that wait, transactions that are open for long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One moment of a server, as far as our user may see it."""
+
+    is_read_only: bool
+    is_standby: bool
+    sees_all: bool
+    """Whether our user sees the sessions of others (`pg_read_all_stats`). Without that what follows may be more."""
+
+    asynchronous: int
+    """Standbys that a commit does not wait for."""
+
+    synchronous: int
+    waiting: int
+    """Sessions whose commit waits for a standby."""
+
+    waiting_seconds: float
+    """How long the one that waits longest does."""
+
+    oldest_seconds: float
+    """How long the session has been in its transaction or statement that keeps the oldest versions of rows alive."""
+
+    oldest: str | None
+    """Its name and its pid."""
+
+
+async def look(connection: AsyncConnection[Any]) -> Server:
+    """What it says now. One statement."""
+    async with connection.cursor(row_factory=class_row(Server)) as cursor:
+        await cursor.execute(_LOOK)
+        found = await cursor.fetchone()
+    assert found is not None, "without FROM there is one row"
+    return found
+
+
+async def is_pooled(connection: AsyncConnection[Any]) -> bool:
+    """Whether a pooler stands between: it gives each client a process's number that is not the server's."""
+    row = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
+    return row is not None and row[0] != connection.info.backend_pid
+
+
+_LOOK = """
+    WITH sessions AS (
+        SELECT pid, application_name, wait_event, xact_start, state_change, backend_xmin
+        FROM pg_stat_activity
+        WHERE pid <> pg_backend_pid()
+    ),
+    oldest AS (
+        SELECT pid, application_name, xact_start FROM sessions
+        WHERE backend_xmin IS NOT NULL AND xact_start IS NOT NULL
+        ORDER BY age(backend_xmin) DESC, xact_start
+        LIMIT 1
+    )
+    SELECT
+        current_setting('transaction_read_only')::boolean AS is_read_only,
+        pg_is_in_recovery() AS is_standby,
+        pg_has_role('pg_read_all_stats', 'USAGE') AS sees_all,
+        (SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'async') AS asynchronous,
+        (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum', 'potential')) AS synchronous,
+        (SELECT count(*) FROM sessions WHERE wait_event = 'SyncRep') AS waiting,
+        coalesce((
+            SELECT extract(epoch FROM clock_timestamp() - min(state_change)) FROM sessions
+            WHERE wait_event = 'SyncRep'
+        ), 0)::float8 AS waiting_seconds,
+        coalesce((SELECT extract(epoch FROM clock_timestamp() - xact_start) FROM oldest), 0)::float8 AS oldest_seconds,
+        (SELECT format('%s (pid %s)', coalesce(nullif(application_name, ''), 'a session'), pid) FROM oldest) AS oldest
+"""

@@ -1,0 +1,63 @@
+"""How long the tests wait before they give up: every bound of the suite, with its reason.
+
+A bound only ends a test that hangs. What a test waits for is progress, and no test passes or fails by how fast that
+comes. All bounds are scaled by one factor, measured once when the run starts: how much slower than the machine on
+which they were chosen this one is just now, with whatever else it does. `TEST_SLOWNESS` sets the factor instead; the
+processes that tests start inherit it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from statistics import median
+from time import perf_counter
+
+REFERENCE_SECONDS = 0.06
+"""What `_work` took on the machine on which the bounds were chosen, while it did nothing else: two cores, as in CI."""
+
+FASTEST, SLOWEST = 1.0, 20.0
+"""The factor stays between these: a fast machine waits no less, and a hang ends on the slowest one too."""
+
+VARIABLE = "TEST_SLOWNESS"
+
+
+def slowness() -> float:
+    """The factor, measured in the first process of a run that asks for it and handed to those that it starts."""
+    given = os.environ.get(VARIABLE)
+    if given is None:
+        times = [_seconds() for _ in range(5)]
+        given = os.environ[VARIABLE] = f"{min(max(median(times) / REFERENCE_SECONDS, FASTEST), SLOWEST):.2f}"
+    return float(given)
+
+
+def scaled(seconds: float) -> float:
+    """A time limit *of the product* that a test makes short, such as a lease or a function's deadline: on a slow
+    machine the work beside which it runs is slower by as much."""
+    return seconds * slowness()
+
+
+def _seconds() -> float:
+    began = perf_counter()
+    _work()
+    return perf_counter() - began
+
+
+def _work() -> None:
+    value = {"numbers": [1, 2, 3] * 50, "text": "x" * 200}
+    for _ in range(2_000):
+        json.loads(json.dumps(value))
+
+
+IN_PROCESS = scaled(30.0)
+"""Tasks and threads of one process, and sockets between them. They take milliseconds."""
+
+ON_SERVERS = scaled(90.0)
+"""Something on a real broker and a real database, other processes included: milliseconds to some seconds, of which
+a rebalance of a consumer group (3 s) and a session that has to time out (6 to 10 s) are the longest."""
+
+PROGRAM = scaled(180.0)
+"""A program that starts servers or many processes of its own, installs a package, or measures a bench."""
+
+BENCH = scaled(600.0)
+"""A bench with its yardsticks, as short as it can be made."""

@@ -1,0 +1,257 @@
+"""What befalls the database, many times over: run by `make chaos`, not by `make test`.
+
+A standby without the latest commits takes over; PostgreSQL is killed, or a right is taken away, again and again;
+readers are cut off and nobody tells them. Each round has topics and a database of its own, and draws from a seed that
+is printed: CHAOS_SEED=... plays the same rounds again. CHAOS_ROUNDS=... are shared among the tests here and in
+`chaos_topics`, and each has one at least.
+"""
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
+from tests.bounds import ON_SERVERS, PROGRAM
+from tests.integration.answerers import rows
+from tests.integration.call_accounts import ask_for, check, interrupt, until_at_rest
+from tests.integration.chaos_calls import NAMES, POINTS
+from tests.integration.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan, projector
+from tests.integration.killable_tools import DOOMED, LASTING, Effects, tools
+from tests.integration.killable_tools import Plan as WorkerPlan
+from tests.integration.road import histories, made, mixed
+from tests.integration.silence import both, way_to
+from tests.integration.standby import pair
+from tests.integration.test_database_crash import crashing
+from tests.integration.test_kills import FEW
+
+from frameledger.frames import LLMMessagesAppendFrame
+from frameledger_services.client import Client, DatabaseError
+from frameledger_services.store import migrating
+
+SEED = int(os.environ.get("CHAOS_SEED", random.SystemRandom().randrange(1 << 32)))
+ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "30"))
+TESTS = 6
+TALKS = 6
+LIMITED = "projecting"
+END = b"That is all."
+THE_END = LLMMessagesAppendFrame(messages=[{"role": "user", "content": END.decode()}])
+
+SEEN = {
+    "they are asked for": "SELECT true",
+    "they are dispatched": "SELECT count(*) = {count} FROM tool_calls WHERE status <> 'announced'",
+    "one is claimed": "SELECT count(*) > 0 FROM claims WHERE tool_call_id IS NOT NULL",
+    "one runs": "SELECT count(*) > 0 FROM tool_calls WHERE status <> 'announced' AND status <> 'dispatched'",
+    "one has ended": "SELECT count(*) > 0 FROM tool_calls WHERE result IS NOT NULL",
+}
+"""Moments, each with the question whose answer is true from then on."""
+
+DEADLY_POINTS = {
+    EACH_BY_ITSELF: (
+        "before load",
+        "after lock",
+        "before COPY frames",
+        "in the middle of COPY frames",
+        "before commit",
+    ),
+    ALWAYS_AT_ONCE: (
+        "after load",
+        "before lock",
+        f"before {AT_ONCE}",
+        f"after sending {AT_ONCE}",
+        "after commit",
+    ),
+}
+"""Points that a projector comes to in every batch, by how it writes."""
+
+RIGHTS = (
+    "INSERT ON frames",
+    "UPDATE ON projections",
+    "SELECT ON contexts",
+    "UPDATE ON contexts",
+    "INSERT ON outbox",
+)
+
+
+def rounds(test: str) -> Iterator[tuple[int, random.Random]]:
+    """The rounds of a test, each with what it draws from."""
+    print(f"\nCHAOS_SEED={SEED} CHAOS_ROUNDS={ROUNDS}")
+    for number in range(1, max(1, ROUNDS // TESTS) + 1):
+        yield number, random.Random(f"{SEED} {test} {number}")
+
+
+def drawn_talks(draw: random.Random, name: str) -> dict[str, tuple[str, bool]]:
+    """Conversations, each with the function that its model calls and whether it is interrupted."""
+    words = draw.choices(list(NAMES), k=TALKS)
+    return {f"{word}-{name}-{place}": (word, draw.random() < 0.3) for place, word in enumerate(words)}
+
+
+def drawn_workers(draw: random.Random, count: int) -> list[WorkerPlan]:
+    numbers = [signal.SIGKILL, signal.SIGSTOP]
+    return [WorkerPlan(draw.choice(POINTS), draw.choice(numbers)) for _ in range(count)]
+
+
+def said_of(plans) -> str:
+    return "; ".join(f"{plan.signal.name} {plan.point}" for plan in plans)
+
+
+@pytest.fixture
+def reference(make_database, migrated_template):
+    """Makes the database of the offline fold."""
+    return lambda: make_database(template=migrated_template)
+
+
+def test_what_a_failover_loses_is_not_done_again(kafka, reference, tmp_path):
+    for number, draw in rounds("failover"):
+        with pair(tmp_path / f"servers-{number}") as servers:
+            migrating.migrate(servers.primary.dsn)
+            with made(kafka.bootstrap_servers, servers.address, reference) as road:
+                _fail_over(servers, road, draw, number, tmp_path / f"effects-{number}.sqlite")
+                road.check(every=20)
+
+
+def _fail_over(servers, road, draw, number, path):
+    """Some calls the standby knows of, others it does not; the projector is killed with the primary, or lives on."""
+    short, long = (road.settings.model_copy(update=update) for update in (DOOMED, LASTING))
+    effects, talks = Effects(path), drawn_talks(draw, str(number))
+    known, plans = draw.randrange(TALKS), drawn_workers(draw, 2)
+    moment, lives = draw.choice(list(SEEN)), draw.random() < 0.5
+    print(
+        f"{number}: {said_of(plans)}; {known} known; fails over when {moment}; the projector lives: {lives}",
+        flush=True,
+    )
+    with ExitStack() as stack:
+        folding = stack.enter_context(projector(road.settings))
+        workers = [stack.enter_context(tools(short, NAMES, path, "workers", plan)) for plan in plans]
+        steady = stack.enter_context(tools(long, NAMES, path, "workers"))
+        steady.alive()
+        names = list(talks)
+        calls = {talk: ask_for(road, talk, talks[talk][0])[0] for talk in names[:known]}
+        if known:
+            question = "SELECT count(*) = %s FROM tool_calls WHERE status <> 'announced'"
+            servers.until_the_standby_has(question, known)
+        servers.withhold()
+        calls |= {talk: ask_for(road, talk, talks[talk][0])[0] for talk in names[known:]}
+        road.until(SEEN[moment].format(count=TALKS))
+        if not lives:
+            folding.kill()
+        servers.fail_over()
+        living = stack.enter_context(projector(road.settings))
+        interrupt(road, *(talk for talk, (_, interrupted) in talks.items() if interrupted))
+        until_at_rest(road, calls.values())
+        end(workers, plans)
+        assert steady.stop() == 0
+        road.until_idle(living)
+        for talk, (word, interrupted) in talks.items():
+            check(road, effects, [calls[talk]], safe=NAMES[word], interrupted=None if interrupted else False)
+
+
+def end(workers, plans) -> None:
+    """Those who are frozen come back, and find that they have nothing to do any more."""
+    for worker, plan in zip(workers, plans, strict=True):
+        if plan.signal == signal.SIGSTOP:
+            worker.send(signal.SIGCONT)
+            assert worker.stop() == 0
+
+
+def test_deaths_that_no_conversation_caused_park_none(kafka, reference, tmp_path):
+    for number, draw in rounds("deaths"):
+        with (
+            crashing(tmp_path / f"server-{number}") as server,
+            made(kafka.bootstrap_servers, server.address, reference) as road,
+        ):
+            _execute(
+                server, f"CREATE ROLE {LIMITED} LOGIN PASSWORD '{LIMITED}' IN ROLE frameledger_projector"
+            )
+            limited = make_conninfo(server.address, user=LIMITED, password=LIMITED)
+            settings = road.settings.model_copy(update={"database_url": SecretStr(limited)})
+            _die(server, road, settings, draw, number)
+            assert rows(road, "SELECT context_id FROM contexts WHERE parked_version IS NOT NULL") == []
+            road.check(every=20)
+
+
+def _die(server, road, settings, draw, number):
+    """Of one thing, so often over the same records that there would be a culprit if one of them could be it."""
+    for burst in range(2):
+        small, points = draw.choice(list(DEADLY_POINTS.items()))
+        deaths = [draw.choice(points) for _ in range(draw.randint(6, 8))]
+        right = draw.choice((None, draw.choice(RIGHTS)))
+        road.publish(mixed(f"{number}-{burst}", FEW))
+        if right is None:
+            print(f"{number}: PostgreSQL is killed {'; '.join(deaths)}", flush=True)
+            for place, point in enumerate(deaths):
+                with projector(settings, Plan(point, signal.SIGSTOP, member="it", small=small)) as frozen:
+                    frozen.arm()
+                    road.publish(histories(f"{number}-{burst}-{place}", FEW[:1]))
+                    frozen.frozen()
+                    server.crash()
+                    if draw.random() < 0.3:
+                        frozen.send(signal.SIGCONT)
+                        road.until_idle(frozen)
+        else:
+            print(f"{number}: nobody may {right}, {len(deaths)} times", flush=True)
+            _execute(server, f"REVOKE {right} FROM frameledger_projector")
+            for _ in deaths:
+                with projector(settings, Plan(member="it", small=small)) as refused:
+                    assert refused.ended() == 1
+            _execute(server, f"GRANT {right} TO frameledger_projector")
+        with projector(settings, Plan(member="it")) as living:
+            road.until_idle(living)
+            assert living.stop() == 0
+
+
+def _execute(server, statement):
+    with psycopg.connect(server.address, autocommit=True) as connection:
+        connection.execute(statement)
+
+
+def test_readers_that_are_cut_off_without_a_word_read_each_frame_once(kafka, reference):
+    for number, draw in rounds("readers"):
+        with made(kafka.bootstrap_servers, reference(), reference) as road:
+            asyncio.run(_cut_off(road, draw, number))
+            road.check(every=20)
+
+
+async def _cut_off(road, draw, number):
+    """The way to the first host forgets its connections, or is silent for good; the second host is always there."""
+    async with way_to(road.address) as (way, through):
+        address = SecretStr(both(through, road.address))
+        settings = road.settings.model_copy(update={"database_url": address})
+        records = histories(str(number), FEW)
+        cuts = sorted(draw.sample(range(len(records)), draw.randint(1, 3)))
+        how = [draw.choice([way.forget, way.forget, way.fall_silent]) for _ in cuts]
+        print(
+            f"{number}: {'; '.join(f'{cut.__name__} at {at}' for cut, at in zip(how, cuts, strict=True))}",
+            flush=True,
+        )
+        with projector(settings) as folding:
+            async with Client(settings) as client, asyncio.timeout(PROGRAM), asyncio.TaskGroup() as tasks:
+                reading = [tasks.create_task(_read(client, f"{name}-{number}")) for name in FEW]
+                for begin, stop, cut in zip([0, *cuts], cuts, how, strict=False):
+                    await asyncio.to_thread(road.publish, records[begin:stop])
+                    cut()
+                await asyncio.to_thread(road.publish, records[cuts[-1] :])
+                for name in FEW:
+                    # It is told when this is stored, by the database that it lost.
+                    await client.publish(f"{name}-{number}", THE_END, wait=True, within=ON_SERVERS)
+            await asyncio.to_thread(road.until_idle, folding)
+    for name, task in zip(FEW, reading, strict=True):
+        stored = rows(road, "SELECT version FROM frames WHERE context_id = %s ORDER BY 1", f"{name}-{number}")
+        assert task.result() == [version for (version,) in stored]
+
+
+async def _read(client, context_id):
+    """The versions of a conversation's frames, up to its end, each as the client reads it. A question that was on its
+    way when the way was lost is answered with an error; whoever asks goes on where it stood."""
+    versions: list[int] = []
+    while True:
+        with suppress(DatabaseError):
+            async for one in client.follow(context_id, versions[-1] if versions else 0):
+                versions.append(one.version)
+                if END in one.payload:
+                    return versions

@@ -1,0 +1,211 @@
+"""What befalls the log and those who read it, many times over: run by `make chaos`, not by `make test`.
+
+The topic is made anew while a projector lives or is frozen; several projectors have one name; half of the partitions
+have no leader for twenty seconds. Rounds and seeds are as in `chaos_failover`.
+"""
+
+import asyncio
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from multiprocessing.connection import wait
+
+import psycopg
+from tests.bounds import ON_SERVERS
+from tests.integration.call_accounts import ask_for, check, interrupt, until_at_rest
+from tests.integration.chaos import POINTS as PROJECTOR_POINTS
+from tests.integration.chaos_calls import NAMES
+from tests.integration.chaos_failover import (  # noqa: F401  # a fixture
+    drawn_talks,
+    drawn_workers,
+    end,
+    reference,
+    rounds,
+    said_of,
+)
+from tests.integration.killable import Plan, projector
+from tests.integration.killable_tools import DOOMED, LASTING, Effects, tools
+from tests.integration.road import made, mixed, tell
+from tests.integration.test_batches import value_of
+from tests.integration.test_kills import FEW
+from tests.integration.test_recover import (  # noqa: F401  # a fixture
+    applied,
+    frames_of,
+    in_generations,
+    looked,
+    make_again,
+    refused,
+    run,
+    until_gone,
+)
+from tests.integration.two_brokers import two_brokers
+
+from frameledger_services.event_log import broker, feed
+from frameledger_services.settings import Settings
+
+AWAY_SECONDS = 20.0
+
+FROZEN_AT = ("before load", "after load", "after commit", "after send")
+"""Points that a projector comes to in a batch, however it writes it."""
+
+
+def test_a_topic_that_was_made_anew_is_not_gone_on_with_until_somebody_recovers(kafka, reference, run):  # noqa: F811
+    for number, draw in rounds("topic"):
+        with made(kafka.bootstrap_servers, reference(), reference) as road:
+            _make_anew(road, run, draw, number)
+
+
+def _make_anew(road, run, draw, number):  # noqa: F811
+    """What comes into the new topic is nothing, something else, or all that was in the old one once more."""
+    point = draw.choice([None, "at rest", draw.choice(FROZEN_AT)])
+    old = mixed(f"{number}-old", FEW)
+    new = draw.choice([[], old, mixed(f"{number}-new", FEW[:2]), mixed(f"{number}-new", FEW) + old])
+    print(f"{number}: frozen {point}; {len(old)} records, then {len(new)}", flush=True)
+    plan = Plan(point if point in FROZEN_AT else None, signal.SIGSTOP)
+    with projector(road.settings, plan) as living:
+        road.publish(old)
+        road.until_idle(living)
+        if point == "at rest":
+            living.send(signal.SIGSTOP)
+        elif point is not None:
+            living.arm()
+            road.publish(mixed(f"{number}-under-way", FEW[:1]))
+            living.frozen()
+        before, since = road.records(), time.monotonic()
+        asyncio.run(make_again(road))
+        until_gone(road)
+        road.make_topics()
+        road.publish(new)
+        while time.monotonic() < since + 2 * feed.FROZEN_SECONDS:
+            road.ends()
+        living.send(signal.SIGCONT)
+        assert living.ended() == 1
+    refused(road)
+    found, _ = looked(road, run, 1)
+    assert found["same_topic"] is False
+    with psycopg.connect(road.address) as connection:
+        read = value_of(connection, "SELECT json_object_agg(partition, next_offset) FROM projections")
+    assert applied(road, run)["generation"] == 2
+    with projector(road.settings) as living:
+        road.publish(mixed(f"{number}-after", FEW[:2]))
+        road.until_idle(living)
+        assert living.stop() == 0
+    looked(road, run, 0)
+    known = [record for record in before if record.offset < read[str(record.partition)]]
+    told = tell([*known, *in_generations(road)], every=20)
+    assert frames_of(road.address) == set(told.frames)
+    with psycopg.connect(road.address) as connection:
+        for (context_id, version), context in told.contexts.items():
+            assert value_of(connection, "SELECT context_at(%s, %s)", context_id, version) == context
+        assert value_of(connection, "SELECT bool_and(intact) FROM contexts, verify_chain(context_id)")
+        assert value_of(connection, "SELECT count(*) FROM outbox") == 0
+
+
+def test_of_projectors_of_one_name_one_goes_on(kafka, reference):  # noqa: F811
+    for number, draw in rounds("name"):
+        with made(kafka.bootstrap_servers, reference(), reference) as road:
+            _be_named_alike(road, draw, number)
+            road.check(every=20)
+
+
+def _be_named_alike(road, draw, number):
+    """The first one lives, dies or freezes, and may lose its sessions, while others come; then it comes back."""
+    befalls = draw.choice([None, signal.SIGKILL, signal.SIGSTOP])
+    point = draw.choice(PROJECTOR_POINTS if befalls == signal.SIGKILL else FROZEN_AT)
+    others, hung_up_on = draw.randint(1, 2), draw.choice(["never", "before", "after"])
+    said = f"{befalls.name} {point}" if befalls else "lives"
+    print(f"{number}: the first {said}; {others} more come; it is hung up on {hung_up_on}", flush=True)
+    plan = Plan(point if befalls else None, befalls or signal.SIGKILL, member="it")
+    with ExitStack() as stack:
+        first = stack.enter_context(projector(road.settings, plan))
+        road.until("SELECT count(*) = 4 FROM projections")
+        road.publish(mixed(f"{number}-1", FEW))
+        road.until_idle(first)
+        first.arm()
+        road.publish(mixed(f"{number}-2", FEW))
+        if befalls == signal.SIGSTOP:
+            first.frozen()
+        owners = _hang_up(road) if hung_up_on == "before" else []
+        named = [
+            first,
+            *(stack.enter_context(projector(road.settings, Plan(member="it"))) for _ in range(others)),
+        ]
+        if hung_up_on == "after":
+            _hang_up(road)
+        road.publish(mixed(f"{number}-3", FEW))
+        if befalls == signal.SIGSTOP:
+            road.until("SELECT count(*) = 0 FROM projections WHERE owner_pid = ANY (%s)", owners)
+            first.send(signal.SIGCONT)
+        while len(living := [one for one in named if one.is_alive()]) > 1:
+            assert wait([one._process.sentinel for one in living], ON_SERVERS), (
+                "they have one name and all live"
+            )
+        assert all(one.ended() in (1, -signal.SIGKILL) for one in named if one not in living)
+        last = living[0] if living else stack.enter_context(projector(road.settings, Plan(member="it")))
+        road.publish(mixed(f"{number}-4", FEW))
+        road.until_idle(last)
+        assert last.stop() == 0
+
+
+def _hang_up(road):
+    """End the sessions that own a partition; their pids."""
+    with psycopg.connect(road.address, autocommit=True) as connection:
+        pids = [pid for (pid,) in connection.execute("SELECT DISTINCT owner_pid FROM projections")]
+        connection.execute("SELECT pg_terminate_backend(pid, 10000) FROM unnest(%s::int[]) AS pid", (pids,))
+    return pids
+
+
+def test_calls_are_run_once_while_half_of_the_partitions_have_no_leader(reference, tmp_path):  # noqa: F811
+    with two_brokers(tmp_path / "brokers") as cluster:
+        for number, draw in rounds("leaders"):
+            asyncio.run(_until_both_are_there(cluster))
+            with made(cluster.bootstrap_servers, reference(), reference) as road:
+                _be_without_leaders(cluster, road, draw, number, tmp_path / f"effects-{number}.sqlite")
+                road.check(every=20)
+
+
+async def _until_both_are_there(cluster):
+    """Only then a topic has leaders on both."""
+    settings = Settings(kafka_bootstrap_servers=cluster.bootstrap_servers)
+    async with asyncio.timeout(ON_SERVERS), broker.connect(settings) as ask:
+        while len(ask._client.cluster.brokers()) < 2:
+            await ask._client.force_metadata_update()
+
+
+def _be_without_leaders(cluster, road, draw, number, path):
+    """Some calls are under way by then, some are asked for meanwhile, and workers die or freeze."""
+    short, long = (road.settings.model_copy(update=update) for update in (DOOMED, LASTING))
+    effects, talks, plans = Effects(path), drawn_talks(draw, str(number)), drawn_workers(draw, 2)
+    earlier, ended = draw.randrange(len(talks) + 1), draw.random() < 0.5
+    print(f"{number}: {said_of(plans)}; {earlier} calls before, ended by then: {ended}", flush=True)
+    names = list(talks)
+
+    def ask(some):
+        return {talk: ask_for(road, talk, talks[talk][0])[0] for talk in some}
+
+    with ExitStack() as stack:
+        living = stack.enter_context(projector(road.settings))
+        workers = [stack.enter_context(tools(short, NAMES, path, "workers", plan)) for plan in plans]
+        steady = stack.enter_context(tools(long, NAMES, path, "workers"))
+        steady.alive()
+        calls = ask(names[:earlier])
+        if ended:
+            until_at_rest(road, calls.values())
+        asking = stack.enter_context(ThreadPoolExecutor(1))
+        cluster.kill()
+        try:
+            asked = asking.submit(ask, names[earlier:])
+            with psycopg.connect(road.address, autocommit=True) as connection:
+                connection.execute("LISTEN nothing")
+                assert list(connection.notifies(timeout=AWAY_SECONDS)) == []
+        finally:
+            cluster.rise()
+        calls |= asked.result()
+        interrupt(road, *(talk for talk, (_, interrupted) in talks.items() if interrupted))
+        until_at_rest(road, calls.values())
+        end(workers, plans)
+        assert steady.stop() == 0
+        road.until_idle(living)
+        for talk, (word, interrupted) in talks.items():
+            check(road, effects, [calls[talk]], safe=NAMES[word], interrupted=None if interrupted else False)

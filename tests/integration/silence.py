@@ -1,0 +1,117 @@
+"""A way to a server that can fall silent, as when packets are dropped or the machine is frozen: nobody hangs up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+
+class Way:
+    """What is open between clients and a server, each byte carried by us."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._server = (host, port)
+        self._open: set[_Carried] = set()
+        self._ended: set[_Carried] = set()
+        self._is_silent = False
+        self.accepted = 0
+        """How many clients have connected."""
+
+    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        carried = _Carried(reader, writer)
+        self._open.add(carried)
+        try:
+            if self._is_silent:
+                await carried.ended.wait()
+            else:
+                await carried.carry(*self._server)
+        finally:
+            self._open.discard(carried)
+            self._ended.add(carried)
+            carried.end()
+
+    def fall_silent(self) -> None:
+        """Carry nothing any more; who connects is accepted by the kernel and never hears a word."""
+        self._is_silent = True
+        self.forget()
+
+    def forget(self) -> None:
+        """Carry nothing more of what is open now, as after a failover to a server that does not know of it. The server
+        that was there sees its clients go, the clients see nothing."""
+        for carried in self._open:
+            carried.fall_silent()
+
+    async def end(self) -> None:
+        for carried in self._open | self._ended:
+            await carried.closed()
+
+
+class _Carried:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._upstream: asyncio.StreamWriter | None = None
+        self._is_silent = False
+        self.ended = asyncio.Event()
+
+    async def carry(self, host: str, port: int) -> None:
+        answers, self._upstream = await asyncio.open_connection(host, port)
+        with suppress(OSError):
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._carry(self._reader, self._upstream))
+                tasks.create_task(self._carry(answers, self._writer))
+        if self._is_silent:
+            await self.ended.wait()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                if self._is_silent:
+                    return
+                writer.write(data)
+                await writer.drain()
+        if not self._is_silent:
+            self.end()
+
+    def fall_silent(self) -> None:
+        self._is_silent = True
+        if self._upstream is not None:
+            self._upstream.transport.abort()
+
+    async def closed(self) -> None:
+        self.end()
+        for writer in (self._writer, self._upstream):
+            with suppress(OSError):
+                if writer is not None:
+                    await writer.wait_closed()
+
+    def end(self) -> None:
+        self.ended.set()
+        for writer in (self._writer, self._upstream):
+            if writer is not None:
+                writer.transport.abort()
+
+
+@asynccontextmanager
+async def way_to(address: str) -> AsyncIterator[tuple[Way, str]]:
+    """A way to the server at a libpq address, and the address through it."""
+    parts = conninfo_to_dict(address)
+    way = Way(str(parts.get("host") or "127.0.0.1"), int(parts.get("port") or 5432))
+    server = await asyncio.start_server(way.accept, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        yield way, make_conninfo(address, host="127.0.0.1", port=port, sslmode="disable")
+    finally:
+        server.close()
+        await way.end()
+
+
+def both(first: str, second: str) -> str:
+    """An address with two hosts, tried in this order."""
+    parts = [conninfo_to_dict(one) for one in (first, second)]
+    return make_conninfo(
+        first, **{name: ",".join(str(one[name]) for one in parts) for name in ("host", "port")}
+    )

@@ -1,0 +1,222 @@
+"""One of two real brokers is away: what publishing waits for, and what it says."""
+
+import asyncio
+import logging
+from itertools import count
+
+import pytest
+from aiokafka import TopicPartition
+from tests.bounds import ON_SERVERS, PROGRAM, scaled
+from tests.integration.two_brokers import two_brokers
+
+from frameledger.record import Outgoing
+from frameledger_services.event_log import broker, kafka_log, producer, sender, unanswered
+from frameledger_services.event_log.producer import Producer, PublishError
+from frameledger_services.event_log.topics import Wanted, problems
+from frameledger_services.settings import Settings
+
+_names = count(1)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with two_brokers(tmp_path_factory.mktemp("two-brokers")) as both:
+        yield both
+
+
+@pytest.fixture(autouse=True)
+def patience_for_the_reason(monkeypatch):
+    monkeypatch.setattr(producer, "WHY_SECONDS", ON_SERVERS)
+
+
+@pytest.fixture
+def topic(cluster):
+    """Makes a topic on both brokers, and kills the second: its name, and settings to reach it."""
+    settings = Settings(kafka_bootstrap_servers=cluster.bootstrap_servers)
+
+    def make(partitions, copies, config):
+        async def made():
+            async with broker.connect(settings) as ask, asyncio.timeout(ON_SERVERS):
+                while len(ask._client.cluster.brokers()) < 2:
+                    await ask._client.force_metadata_update()
+                wanted = Wanted(f"test-{next(_names)}", partitions, copies, config)
+                await ask.create_missing([wanted])
+                return wanted
+
+        return settings, asyncio.run(made())
+
+    yield make
+    cluster.kill()
+    cluster.rise()
+
+
+async def until(settings, name, is_so):
+    async with asyncio.timeout(ON_SERVERS), broker.connect(settings) as ask:
+        while not is_so(found := (await ask.describe([name], configs=True))[name]):
+            pass
+        return found
+
+
+RECORDS = [Outgoing(b"key-%d" % number, b"1", ()) for number in range(20)]
+
+
+@pytest.mark.regression("fault 6")
+def test_publishing_waits_for_a_leader_that_comes_back(cluster, topic, monkeypatch):
+    """Also for a producer that begins meanwhile: the topic is there, though not all of it has a leader."""
+    monkeypatch.setattr(sender, "REQUEST_SECONDS", scaled(1))
+    settings, wanted = topic(4, 1, {})
+
+    async def scenario():
+        async with Producer(settings) as before, Producer(settings) as meanwhile:
+            await before.publish(wanted.name, RECORDS, within=ON_SERVERS)
+            await asyncio.to_thread(cluster.kill)
+            found = await until(settings, wanted.name, lambda found: found.leaderless)
+            assert "No broker leads partition" in "".join(problems([wanted], {wanted.name: found}))
+            with pytest.raises(PublishError, match=rf"No broker leads partition \d of {wanted.name}"):
+                await before.publish(wanted.name, RECORDS, within=scaled(3))
+            async with asyncio.TaskGroup() as tasks:
+                publishing = [
+                    tasks.create_task(one.publish(wanted.name, RECORDS, within=PROGRAM))
+                    for one in (before, meanwhile)
+                ]
+                await asyncio.to_thread(cluster.rise)
+            return [one.result() for one in publishing]
+
+    assert [len(places) for places in asyncio.run(scenario())] == [len(RECORDS)] * 2
+
+
+@pytest.mark.regression("trial C8")
+def test_copies_that_are_away_are_named_where_they_keep_records_from_being_taken(cluster, topic):
+    settings, wanted = topic(1, 2, {"min.insync.replicas": "2"})
+
+    async def scenario():
+        async with Producer(settings) as ours:
+            await ours.publish(wanted.name, RECORDS[:1], within=ON_SERVERS)
+            await asyncio.to_thread(cluster.kill)
+            await until(settings, wanted.name, lambda found: found.states[0].in_sync == 1)
+            with pytest.raises(PublishError, match="1 of 2 copies") as late:
+                await ours.publish(wanted.name, RECORDS[:1], within=scaled(3))
+            return str(late.value)
+
+    assert "min.insync.replicas is 2" in asyncio.run(scenario())
+
+
+@pytest.mark.regression("trial C8")
+def test_a_broker_that_is_away_is_not_asked_in_vain(cluster, topic):
+    settings, wanted = topic(1, 1, {})
+
+    async def scenario():
+        async with broker.connect(settings) as ask:
+            # What it knows of the cluster is what there was before.
+            known = ask._client.cluster.brokers()
+            assert len(known) == 2
+            await asyncio.to_thread(cluster.kill)
+            ask._client.cluster.brokers = lambda: known
+            return [await ask.describe([wanted.name]) for _ in range(8)]
+
+    assert [list(found) for found in asyncio.run(scenario())] == [[wanted.name]] * 8
+
+
+NEVER = 100 * ON_SERVERS
+"""Nothing that is waited for so long comes about in a test."""
+
+
+@pytest.fixture
+def frozen(cluster):
+    """Freezes the second broker, until the test ends."""
+    yield cluster.freeze
+    cluster.thaw()
+
+
+@pytest.mark.regression("trial C4")
+def test_records_go_to_the_new_leader_while_the_one_before_it_is_frozen(topic, frozen, monkeypatch):
+    monkeypatch.setattr(sender, "REQUEST_SECONDS", NEVER)
+    monkeypatch.setattr(unanswered, "SLOW_SECONDS", 0.1)
+    settings, wanted = topic(4, 2, {})
+
+    async def scenario():
+        async with Producer(settings) as ours:
+            before = await ours.publish(wanted.name, RECORDS, within=ON_SERVERS)
+            assert {place.partition for place in before} == {0, 1, 2, 3}
+            leads = ours._sender.client.cluster.leader_for_partition
+            assert 2 in [leads(TopicPartition(wanted.name, number)) for number in range(4)]
+            await asyncio.to_thread(frozen)
+            after = await ours.publish(wanted.name, RECORDS, within=ON_SERVERS)
+            assert [place.offset for place in after] == [
+                place.offset + sum(other.partition == place.partition for other in before) for place in before
+            ], "each once and in order"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.regression("trial C4")
+def test_who_leads_what_is_learned_though_a_broker_is_frozen(topic, frozen, monkeypatch):
+    monkeypatch.setattr(broker, "REQUEST_SECONDS", NEVER)
+    monkeypatch.setattr(unanswered, "NEXT_SECONDS", 0.1)
+    settings, _ = topic(1, 2, {})
+
+    async def scenario():
+        async with broker.connect(settings) as ask:
+            client = ask._client
+            for node in (1, 2):
+                assert await client.ready(node)
+            await asyncio.to_thread(frozen)
+            async with asyncio.timeout(ON_SERVERS):
+                for _ in range(8):
+                    assert await client.force_metadata_update()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.regression("trial C4")
+def test_a_client_begins_with_a_broker_that_answers_though_the_one_named_first_is_frozen(
+    cluster, topic, frozen, monkeypatch
+):
+    monkeypatch.setattr(broker, "REQUEST_SECONDS", NEVER)
+    monkeypatch.setattr(unanswered, "CONNECT_SECONDS", scaled(1))
+    settings, wanted = topic(1, 2, {})
+    addresses = ",".join(reversed(cluster.bootstrap_servers.split(",")))
+    settings = settings.model_copy(update={"kafka_bootstrap_servers": addresses})
+
+    async def scenario():
+        await asyncio.to_thread(frozen)
+        async with asyncio.timeout(ON_SERVERS), broker.connect(settings) as ask:
+            return await ask.describe([wanted.name])
+
+    assert list(asyncio.run(scenario())) == [wanted.name]
+
+
+@pytest.mark.regression("journey 15", "trial C10")
+def test_a_broker_that_is_away_is_told_in_one_line(cluster, topic, monkeypatch, caplog):
+    """While it is away aiokafka says so some thirty times a second."""
+    monkeypatch.setattr(kafka_log, "_once_a_minute", kafka_log.OnceAMinute())
+    seen: list[str] = []
+    many = asyncio.Event()
+
+    def see(record):
+        seen.append(str(record.msg))
+        if sum(one.startswith("Unable connect") for one in seen) > 50:
+            many.set()
+        return True
+
+    settings, _ = topic(1, 1, {})
+    alone = settings.model_copy(update={"kafka_bootstrap_servers": cluster.second})
+    for name in ("aiokafka", "aiokafka.producer.sender"):
+        logger = logging.getLogger(name)
+        # In front of ours: it sees all.
+        monkeypatch.setattr(logger, "filters", [see])
+
+    async def scenario():
+        async with broker.connect(alone) as ask, asyncio.timeout(ON_SERVERS):
+            while (second := ask._client.cluster.broker_metadata(2)) is None:
+                await ask._client.force_metadata_update()
+            await asyncio.to_thread(cluster.kill)
+            # It knows of no other broker.
+            ask._client.cluster.brokers = lambda: [second]
+            while not many.is_set():
+                await ask._client.force_metadata_update()
+
+    asyncio.run(scenario())
+    said = [record.getMessage() for record in caplog.records if "not answer" in record.getMessage()]
+    assert len(said) == 1, said
+    assert "Unable" in said[0]

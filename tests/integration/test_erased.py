@@ -1,0 +1,84 @@
+"""A conversation that was erased while a projector has it in memory: what comes later begins it anew."""
+
+import asyncio
+
+import psycopg
+import pytest
+from tests.integration.test_batches import Log, Projecting, value_of
+
+from frameledger_services.projector import batches
+from frameledger_services.projector.batches import FencedError
+
+RUN = b'{"type":"LLMRunFrame"}'
+END = b'{"type":"EndFrame"}'
+
+
+def erased_in_between(database, erase):
+    """Three frames, an erasure, and later ones: whether who has the conversation in memory is fenced by it."""
+    log = Log()
+    for value in (RUN, RUN, END, RUN, RUN, RUN, RUN):
+        log.add("ctx", value)
+
+    async def run():
+        async with Projecting(database) as projecting:
+            await projecting.store(log.records[:3])
+            with psycopg.connect(database) as operator:
+                operator.execute(erase)
+            with pytest.raises(FencedError):
+                await projecting.store(log.records[3:4])
+            with psycopg.connect(database) as connection:
+                assert value_of(connection, "SELECT count(*) FROM frames") == 0
+        async with Projecting(database) as again:
+            await again.store(log.records[3:4])
+            await again.store(log.records[4:])
+
+    asyncio.run(run())
+    with psycopg.connect(database) as connection:
+        versions = connection.execute("SELECT version FROM frames ORDER BY 1").fetchall()
+        assert versions == [(1,), (2,), (3,), (4,)]
+        assert value_of(connection, "SELECT version FROM contexts") == 4
+        assert value_of(connection, "SELECT intact FROM verify_chain('ctx')") is True
+        assert value_of(connection, "SELECT count(*) FROM rejected_frames") == 0
+
+
+@pytest.mark.regression("fault 3")
+@pytest.mark.parametrize("small", [0, 64], ids=["each by itself", "all at once"])
+def test_erasing_fences_the_projector_that_remembers_the_conversation(database, monkeypatch, small):
+    monkeypatch.setattr(batches, "SMALL_RECORDS", small)
+    erased_in_between(database, "SELECT erase('ctx', 'the user asked')")
+
+
+@pytest.mark.regression("fault 3")
+@pytest.mark.parametrize("small", [0, 64], ids=["each by itself", "all at once"])
+def test_who_finds_a_conversation_gone_without_a_fence_fences_itself(database, monkeypatch, small):
+    monkeypatch.setattr(batches, "SMALL_RECORDS", small)
+    without_a_fence = """
+        SET session_replication_role = replica;
+        DELETE FROM messages; DELETE FROM runs; DELETE FROM eras; DELETE FROM frames; DELETE FROM contexts;
+        DELETE FROM context_settings
+    """
+    erased_in_between(database, without_a_fence)
+
+
+@pytest.mark.regression("fault 3")
+def test_erasing_fences_nobody_in_other_partitions(database):
+    log = Log()
+    for number in range(12):
+        log.add(f"ctx-{number}", RUN)
+    first = log.records[0]
+
+    async def run():
+        async with Projecting(database) as projecting:
+            await projecting.store(log.records)
+            with psycopg.connect(database) as operator:
+                operator.execute("SELECT erase('ctx-0', 'the user asked')")
+            log.add("ctx-0", RUN)
+            for number in range(1, 12):
+                log.add(f"ctx-{number}", RUN)
+            later = log.records[12:]
+            await projecting.store([record for record in later if record.partition != first.partition])
+            with pytest.raises(FencedError) as fenced:
+                await projecting.store([record for record in later if record.partition == first.partition])
+            assert fenced.value.partitions == {first.partition}
+
+    asyncio.run(run())

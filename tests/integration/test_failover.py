@@ -1,0 +1,114 @@
+"""An asynchronous standby is promoted that does not have the latest claims, while the log has what was done under them.
+
+Nothing of what was lost is folded when the work is claimed once more: the projector is away until then. So the new
+claim has the attempt that was given out before.
+"""
+
+import json
+import signal
+
+import pytest
+from tests.bounds import scaled
+from tests.integration.answerers import Plan as AnswererPlan
+from tests.integration.answerers import answerer, ask, context, rows, until_closed
+from tests.integration.call_accounts import ask_for, status, until
+from tests.integration.killable import projector
+from tests.integration.killable_tools import Effects, Plan, tools
+from tests.integration.road import made
+from tests.integration.standby import pair
+
+from frameledger_services.store import migrating
+
+STEADY = {"work_lease_secs": scaled(10.0), "work_heartbeat_secs": 0.1, "work_slots": 2}
+"""A worker that is frozen for a moment, and whose database goes, is the same worker after that."""
+
+
+@pytest.fixture
+def servers(tmp_path):
+    with pair(tmp_path / "databases") as made_pair:
+        migrating.migrate(made_pair.primary.dsn)
+        yield made_pair
+
+
+@pytest.fixture
+def road(kafka, servers):
+    with made(kafka.bootstrap_servers, servers.address, lambda: servers.address) as made_road:
+        yield made_road
+
+
+def steady(road, **update):
+    return road.settings.model_copy(update=STEADY | update)
+
+
+CLAIMED_AGAIN = "SELECT count(*) = 1 FROM claims WHERE context_id = %s AND attempt = 1"
+
+
+@pytest.mark.regression("trial C1")
+def test_an_unsafe_function_begins_once_whose_claim_and_start_the_database_has_lost(servers, road, tmp_path):
+    effects = Effects(tmp_path / "effects.sqlite")
+    plan = Plan("before claim", signal.SIGSTOP, holds=True)
+    with (
+        projector(road.settings) as folding,
+        tools(steady(road), {"pay": False}, tmp_path / "effects.sqlite", "payers", plan) as worker,
+    ):
+        worker.alive()
+        [call] = ask_for(road, "talk", "pay")
+        worker.frozen()
+        servers.until_the_standby_has(
+            "SELECT count(*) = 1 FROM tool_calls WHERE tool_call_id = %s AND status = 'dispatched'", call
+        )
+        servers.withhold()
+        worker.send(signal.SIGCONT)
+        effects.until(call)
+        folding.kill()
+        servers.fail_over()
+        assert status(road, call) == "dispatched", "the start is lost"
+        road.until(CLAIMED_AGAIN, "talk")
+        with projector(road.settings) as folding:
+            until(road, [call])
+            road.until_idle(folding)
+            assert status(road, call) == "ambiguous"
+            worker.release()
+            assert worker.stop() == 0
+    assert len(effects.of(call)) == 1, "it has begun once"
+    starts = rows(
+        road, "SELECT outcome FROM frames WHERE type = 'FunctionCallInProgressFrame' ORDER BY version"
+    )
+    assert starts == [("applied",), ("ignored",)]
+    assert rows(road, "SELECT count(*) FROM rejected_frames") == [(0,)], "no two frames have one id"
+
+
+@pytest.mark.regression("trial C2", "fault 5")
+def test_an_answer_is_one_model_s_whose_run_the_database_gave_to_two(servers, road, tmp_path):
+    def script(word):
+        path = tmp_path / f"{word}.json"
+        pieces = [piece for number in range(40) for piece in ({"text": f"{word}{number} "}, {"delay": 0.05})]
+        path.write_text(json.dumps({"replies": [{"say": pieces}]}))
+        return {"inference_provider": "scripted", "inference_script": path}
+
+    frozen = AnswererPlan("claim", signal.SIGSTOP)
+    with (
+        projector(road.settings) as folding,
+        answerer(steady(road, **script("one")), frozen, service="models") as first,
+    ):
+        road.until("SELECT count(*) = 1 FROM live_workers()")
+        ask(road, "talk")
+        first.frozen()
+        servers.until_the_standby_has("SELECT count(*) = 1 FROM runs WHERE status = 'open'")
+        servers.withhold()
+        first.send(signal.SIGCONT)
+        road.until("SELECT count(*) > 5 FROM frames WHERE type = 'LLMTextFrame'")
+        folding.kill()
+        first.kill()
+        servers.fail_over()
+        assert rows(road, "SELECT attempt FROM runs") == [(0,)], "the start is lost"
+        with answerer(steady(road, **script("other")), service="models") as second:
+            road.until(CLAIMED_AGAIN, "talk")
+            with projector(road.settings) as folding:
+                until_closed(road, "talk")
+                road.until_idle(folding)
+            assert second.stop() == 0
+    [answer] = [one["content"] for one in context(road, "talk")["messages"] if one["role"] == "assistant"]
+    assert answer == " ".join(f"other{number}" for number in range(40))
+    assert rows(road, "SELECT status, finish_reason FROM runs") == [("ended", "stop")]
+    assert rows(road, "SELECT count(*) FROM rejected_frames") == [(0,)], "no two frames have one id"

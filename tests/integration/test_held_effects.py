@@ -1,0 +1,331 @@
+"""While a partition is read up to the end that it had, nothing is asked for, and then only what is still open.
+
+First the projector's batches without Kafka, then a database that is filled from the log anew, and a dump restored.
+"""
+
+import asyncio
+import json
+import signal
+from datetime import timedelta
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+from tests.integration.killable import EACH_BY_ITSELF, Plan, projector
+from tests.integration.road import Raw, histories, road_of_its_own, tell  # noqa: F401  # a fixture
+from tests.integration.test_batches import (
+    PARTITIONS,
+    TOPIC,
+    TOPICS,
+    Log,
+    Projecting,
+    histories_interleaved,
+    value_of,
+)
+from tests.integration.test_claims import connected_for_long, die, workers
+
+from frameledger import derived
+from frameledger.effects import CallFunction, RunInference
+from frameledger.ids import ContextId, Version
+from frameledger_services import claims
+from frameledger_services.claims import missed
+from frameledger_services.projector import held_effects
+from frameledger_services.projector.batches import FencedError
+from frameledger_services.store import held_effects as statements
+from frameledger_services.store import projections
+from frameledger_services.timekeeper import questions
+from frameledger_services.work.reading import read
+
+AGES = timedelta(days=100_000)
+HI = {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": "Hi"}], "run_llm": True}
+ANY_RUN = {"serves": (), "serves_all": True}
+ANY_CALL = ANY_RUN | {"kind": "functions"}
+
+
+class Held(Projecting):
+    """A projector whose partitions are held until an offset that is far away, or the one that is said."""
+
+    async def __aenter__(self):
+        await super().__aenter__()
+        for owned in self.owned.values():
+            await self.hold(owned.partition, 1_000_000)
+        return self
+
+    async def hold(self, partition, until):
+        owned = self.owned[partition]
+        owned.held_until = until
+        await statements.hold(self.connection, TOPIC, partition, owned.epoch, until)
+
+    async def let_out(self):
+        """Every partition has come to its end."""
+        rows = []
+        for owned in self.owned.values():
+            await self.hold(owned.partition, owned.next_offset)
+            rows += await held_effects.let_out(self.connection, TOPICS, owned)
+        return rows
+
+
+def effects_of(rows):
+    return {json.loads(row.value)["id"]: row for row in rows if row.kind == "effect"}
+
+
+def split(rows):
+    """The effects that rows of the outbox hold: of runs, and of calls."""
+    runs = [read(RunInference, row.value) for row in rows if b"run_inference" in row.value]
+    calls = [read(CallFunction, row.value) for row in rows if b"call_function" in row.value]
+    return runs, calls
+
+
+def a_call(log, context_id, name="pay"):
+    """A run that has ended, and whose call is dispatched."""
+    run = {"run_id": derived.run_id(ContextId(context_id), Version(1)), "attempt": 1}
+    call = {"tool_call_id": f"{context_id}-call", "function_name": name, "arguments": {}}
+    for frame in (
+        HI,
+        {"type": "LLMFullResponseStartFrame"} | run,
+        {"type": "FunctionCallsStartedFrame", "function_calls": [call]} | run,
+        {"type": "LLMFullResponseEndFrame", "finish_reason": "tool_calls"} | run,
+    ):
+        log.add(context_id, json.dumps(frame).encode())
+
+
+@pytest.fixture
+def everything_is_young(monkeypatch):
+    monkeypatch.setattr(held_effects, "YOUNG", AGES)
+
+
+@pytest.mark.regression("journey 2")
+@pytest.mark.parametrize("size", [1, 3, 1_000], ids=str)
+def test_of_all_that_was_held_back_what_is_open_in_the_end_is_asked_for_once(
+    database, everything_is_young, size
+):
+    records = histories_interleaved()
+    records = records[: len(records) // 4]
+
+    async def run():
+        async with Held(database) as held:
+            for start in range(0, len(records), size):
+                await held.store(records[start : start + size])
+            assert effects_of(held.outbox) == {}
+            rows = await held.let_out()
+            assert await held.let_out() == []
+            return rows
+
+    rows = asyncio.run(run())
+    still_open = tell(records).still_open
+    assert len(still_open) > 2
+    assert [json.loads(row.value)["id"] for row in rows] == list(effects_of(rows))
+    assert effects_of(rows).keys() == still_open
+    with psycopg.connect(database) as connection:
+        assert value_of(connection, "SELECT count(*) FROM outbox WHERE kind = 'effect'") == len(rows)
+        assert (
+            value_of(connection, "SELECT count(*) FROM projections WHERE effects_held_until IS NOT NULL") == 0
+        )
+
+
+def test_what_is_let_out_are_the_effects_that_the_frames_would_have_had(
+    database, make_database, migrated_template, everything_is_young
+):
+    log = Log()
+    for number in range(3):
+        log.add(f"run-{number}", json.dumps(HI).encode())
+        a_call(log, f"call-{number}")
+
+    async def run(projecting):
+        async with projecting:
+            await projecting.store(log.records)
+            return [*projecting.outbox, *(await projecting.let_out() if isinstance(projecting, Held) else [])]
+
+    usual = asyncio.run(run(Projecting(make_database(template=migrated_template))))
+    held = asyncio.run(run(Held(database)))
+    still_open = tell(log.records).still_open
+    assert effects_of(held) == {key: row for key, row in effects_of(usual).items() if key in still_open}
+    assert len(held) == 6
+
+
+def test_what_somebody_has_claimed_or_what_the_outbox_has_is_not_asked_for_again(
+    database, everything_is_young
+):
+    log = Log()
+    for name in ("claimed", "in-the-outbox", "open"):
+        log.add(name, json.dumps(HI).encode())
+
+    async def run():
+        async with Projecting(database) as before, workers(database, ANY_RUN) as (worker,):
+            await before.store(log.records)
+            (effect,) = (one for one in split(before.outbox)[0] if one.context_id == "claimed")
+            assert len((await worker.claim_runs([effect])).claimed) == 1
+            await before.connection.execute("DELETE FROM outbox WHERE context_id <> 'in-the-outbox'")
+            async with Held(database) as held:
+                return await held.let_out()
+
+    assert [row.context_id for row in asyncio.run(run())] == ["open"]
+
+
+@pytest.mark.regression("journey 2")
+def test_nobody_takes_work_of_a_partition_that_catches_up(database, monkeypatch, everything_is_young):
+    """Neither what was asked for before, nor what nobody has, nor what a dead worker had."""
+    monkeypatch.setattr(missed, "AFTER_SECS", -1.0)
+    log = Log()
+    log.add("a-run", json.dumps(HI).encode())
+    log.add("of-the-dead", json.dumps(HI).encode())
+    a_call(log, "a-call")
+    kinds = (ANY_RUN, ANY_RUN, ANY_CALL)
+
+    async def taken(inference, functions, effects, calls):
+        return [
+            len((await inference.claim_runs(effects)).claimed),
+            len((await functions.claim_calls(calls)).claimed),
+            len(await inference.missed_runs(10)),
+            len(await functions.missed_calls(10)),
+            len(await inference.take_over_runs(10)),
+        ]
+
+    async def run():
+        async with Projecting(database) as before, workers(database, *kinds) as (dead, inference, functions):
+            await before.store(log.records)
+            runs, calls = split(before.outbox)
+            of_the_dead = [one for one in runs if one.context_id == "of-the-dead"]
+            assert len((await dead.claim_runs(of_the_dead)).claimed) == 1
+            await die(dead)
+            await connected_for_long(inference)
+            a_run = [one for one in runs if one.context_id == "a-run"]
+            await before.connection.execute("DELETE FROM outbox")
+            async with Held(database) as held:
+                assert await taken(inference, functions, a_run, calls) == [0, 0, 0, 0, 0]
+                assert await questions.reached(held.connection, TOPIC) == {}
+                assert await claims.untaken_runs(held.connection) == []
+                await held.let_out()
+                assert set(await questions.reached(held.connection, TOPIC)) == set(range(PARTITIONS))
+                assert await taken(inference, functions, a_run, calls) == [1, 1, 0, 0, 1]
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("journey 2")
+def test_what_was_asked_for_long_ago_is_closed_by_frames_and_held_until_these_are_folded(database):
+    log = Log()
+    log.add("a-run", json.dumps(HI).encode())
+    a_call(log, "a-call")
+
+    async def run():
+        async with Held(database) as held:
+            await held.store(log.records)
+            rows = await held.let_out()
+            assert sorted(json.loads(row.value)["type"] for row in rows) == [
+                "ErrorFrame",
+                "FunctionCallCancelFrame",
+            ]
+            assert {row.to_topic for row in rows} == {TOPIC}
+            homes = {row.partition for row in rows}
+            assert {one.partition for one in held.owned.values() if one.held_until is not None} == homes
+            # They are on their way: neither written twice, nor is anything let out.
+            for partition in homes:
+                await held.hold(partition, held.owned[partition].next_offset)
+                assert await held_effects.let_out(held.connection, TOPICS, held.owned[partition]) == []
+                assert held.owned[partition].held_until is not None
+            await held.connection.execute("DELETE FROM outbox")
+            for row in rows:
+                log.add(row.key, row.value)
+            await held.store(log.records[-len(rows) :])
+            for partition in homes:
+                assert await held_effects.let_out(held.connection, TOPICS, held.owned[partition]) == []
+                assert held.owned[partition].held_until is None
+
+    asyncio.run(run())
+    with psycopg.connect(database) as connection:
+        assert value_of(connection, "SELECT status FROM runs WHERE context_id = 'a-run'") == "failed"
+        assert (
+            value_of(connection, "SELECT status FROM tool_calls WHERE context_id = 'a-call'") == "cancelled"
+        )
+        assert value_of(connection, "SELECT count(*) FROM frames WHERE outcome = 'ignored'") == 0
+
+
+def test_who_was_fenced_lets_nothing_out(database, everything_is_young):
+    log = Log()
+    log.add("a-run", json.dumps(HI).encode())
+
+    async def run():
+        async with Held(database) as held:
+            await held.store(log.records)
+            for partition in held.owned:
+                await projections.assign(held.connection, TOPIC, partition, "another")
+            with pytest.raises(FencedError):
+                await held.let_out()
+
+    asyncio.run(run())
+    with psycopg.connect(database) as connection:
+        assert value_of(connection, "SELECT count(*) FROM outbox") == 0
+
+
+def of_context(context_id, *frames):
+    return [Raw(context_id.encode(), json.dumps(frame).encode()) for frame in frames]
+
+
+def long_answer(context_id, words):
+    """A run that is answered in so many words, and over."""
+    run = {"run_id": derived.run_id(ContextId(context_id), Version(1)), "attempt": 1}
+    return of_context(
+        context_id,
+        HI,
+        {"type": "LLMFullResponseStartFrame"} | run,
+        *({"type": "LLMTextFrame", "text": f"{number} "} | run for number in range(words)),
+        {"type": "LLMFullResponseEndFrame", "finish_reason": "stop"} | run,
+    )
+
+
+def effects_on(road):
+    """What is on the topics of effects: how often each thing was asked for, but cancelled."""
+    found: dict[str, int] = {}
+    for topic in (road.names.inference, road.names.function_calls):
+        for record in road.records(topic):
+            effect = json.loads(record.value)
+            found[effect["id"]] = found.get(effect["id"], 0) + 1
+    return found
+
+
+def in_another_database(road, make_database, migrated_template):
+    """The same topics, and a database of which nothing is left."""
+    address = make_database(template=migrated_template)
+    road.settings = road.settings.model_copy(update={"database_url": SecretStr(address)})
+    road.address = address
+
+
+OPEN = [*of_context("waits-for-an-answer", HI)]
+
+
+@pytest.mark.regression("journey 2")
+@pytest.mark.parametrize("point", [None, "after commit", "before send"], ids=str)
+def test_a_database_that_is_filled_from_the_log_anew_asks_for_nothing_that_is_over(
+    road, make_database, migrated_template, point
+):
+    """If a point is named it is killed there in the middle: after a batch, and when the effects are let out."""
+    log = Log()
+    a_call(log, "waits-for-a-function")
+    waiting = [Raw(one.key, one.value) for one in log.records]
+    with projector(road.settings, Plan(member="it")) as running:
+        # Of what was published before it had the partitions, only what stays open is asked for.
+        road.until("SELECT count(*) = 4 FROM projections")
+        road.publish([*histories("first"), *long_answer("long", 2_500), *OPEN, *waiting])
+        road.until_idle(running)
+        assert running.stop() == 0
+    before = effects_on(road)
+    still_open = dict.fromkeys(tell(road.records()).still_open, 1)
+    assert still_open.items() < before.items()
+    in_another_database(road, make_database, migrated_template)
+    if point is not None:
+        with projector(road.settings, Plan(point=point, member="it", small=EACH_BY_ITSELF)) as doomed:
+            doomed.arm()
+            assert doomed.ended() == -signal.SIGKILL
+    with projector(road.settings, Plan(member="it")) as running:
+        road.until_idle(running)
+        road.until("SELECT count(*) = 0 FROM projections WHERE effects_held_until IS NOT NULL")
+        road.until_idle(running)
+        assert running.stop() == 0
+    after = effects_on(road)
+    again = {
+        effect: count - before.get(effect, 0)
+        for effect, count in after.items()
+        if count > before.get(effect, 0)
+    }
+    assert again == still_open

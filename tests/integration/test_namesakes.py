@@ -1,0 +1,56 @@
+"""Two projectors under one name: the one that is there goes on undisturbed, and the other says so and ends."""
+
+import signal
+
+import psycopg
+import pytest
+from tests.integration.killable import Plan, projector
+from tests.integration.road import mixed, road_of_its_own  # noqa: F401  # a fixture
+from tests.integration.test_batches import value_of
+
+NAMED = Plan(member="it")
+
+
+@pytest.mark.regression("fault 9")
+def test_of_two_projectors_of_one_name_the_first_goes_on_and_the_second_ends(road):
+    with projector(road.settings, NAMED) as first:
+        road.until_idle(first)
+        road.until("SELECT count(*) = 4 FROM projections")
+        with psycopg.connect(road.address) as connection:
+            # Not its epochs: a busy machine may have it take its own partitions anew.
+            before = value_of(connection, "SELECT json_agg(owner ORDER BY partition) FROM projections")
+        with projector(road.settings, NAMED) as second:
+            road.publish(mixed("meanwhile"))
+            road.until_idle(first)
+            assert second.ended() == 1
+        assert first.is_alive()
+        with psycopg.connect(road.address) as connection:
+            assert (
+                value_of(connection, "SELECT json_agg(owner ORDER BY partition) FROM projections") == before
+            )
+        road.publish(mixed("afterwards"))
+        road.until_idle(first)
+        assert first.stop() == 0
+    road.check()
+
+
+@pytest.mark.regression("fault 9")
+def test_one_that_comes_back_when_another_has_its_name_gives_way(road):
+    """Its sessions were ended, as a server ends those of a machine that it hears nothing of."""
+    with projector(road.settings, NAMED) as first:
+        road.until_idle(first)
+        road.until("SELECT count(*) = 4 FROM projections")
+        with projector(road.settings, NAMED) as second:
+            first.send(signal.SIGSTOP)
+            with psycopg.connect(road.address, autocommit=True) as connection:
+                connection.execute(
+                    "SELECT pg_terminate_backend(owner_pid) FROM (SELECT DISTINCT owner_pid FROM projections) AS one"
+                )
+                before = value_of(connection, "SELECT max(owner_pid) FROM projections")
+            road.until("SELECT count(*) = 0 FROM projections WHERE owner_pid = %s", before)
+            first.send(signal.SIGCONT)
+            assert first.ended() == 1
+            road.publish(mixed("afterwards"))
+            road.until_idle(second)
+            assert second.stop() == 0
+    road.check()

@@ -1,0 +1,231 @@
+"""Calls of a program's own model: one queue across batches, interruptions, groups, and the end of the service."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.bounds import ON_SERVERS
+from tests.integration.toolbench import CONNECTIONS_LEFT_OPEN, called, play, stage
+
+from frameledger.frames import InterruptionFrame
+from frameledger_services.functions import FunctionRegistry
+
+pytestmark = CONNECTIONS_LEFT_OPEN
+
+ANNOUNCED, STARTED, RESULT, CANCEL = (
+    "FunctionCallsStartedFrame",
+    "FunctionCallInProgressFrame",
+    "FunctionCallResultFrame",
+    "FunctionCallCancelFrame",
+)
+
+
+@pytest.fixture(scope="module", name="settings")
+def a_stage(kafka, database_server, migrated_template):
+    with stage(kafka, database_server, migrated_template) as settings:
+        yield settings
+
+
+class Booking:
+    """A handler that says when it was entered, and waits until the test lets one of its calls go."""
+
+    def __init__(self):
+        self.entered: asyncio.Queue[str] = asyncio.Queue()
+        self.leave = asyncio.Semaphore(0)
+
+    async def __call__(self, params):
+        self.entered.put_nowait(params.tool_call_id)
+        await self.leave.acquire()
+        await params.result_callback("booked")
+
+    async def next(self):
+        return await asyncio.wait_for(self.entered.get(), ON_SERVERS)
+
+
+async def calls_of(talk):
+    """Of the frames of calls, type and call, in order, but for announcements."""
+    query = "SELECT type, tool_call_id FROM frames WHERE context_id = %s AND tool_call_id IS NOT NULL ORDER BY version"
+    return await talk.rows(query)
+
+
+@pytest.mark.regression("call c")
+def test_calls_of_ones_own_model_are_one_queue_across_batches(settings):
+    registry, book = FunctionRegistry(), Booking()
+    registry.register_function("book", book)
+
+    async def scenario(service, talk):
+        calls = [called("book", tool_call_id=str(number)) for number in range(4)]
+
+        async def announced(count):
+            log = [kind for kind, *_ in await talk.log()]
+            return True if log.count(ANNOUNCED) == count else None
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(service.run_function_calls(talk.context_id, calls[:2]))
+            assert await book.next() == "0"
+            tasks.create_task(service.run_function_calls(talk.context_id, calls[2:]))
+            await talk.until(lambda: announced(2))
+            for number in ("1", "2", "3"):
+                book.leave.release()
+                assert await book.next() == number
+            book.leave.release()
+        assert await talk.settled("0", "1", "2", "3") == ["done"] * 4
+        assert await calls_of(talk) == [(kind, one) for one in "0123" for kind in (STARTED, RESULT)]
+
+    play(settings, registry, scenario, run_in_parallel=False)
+
+
+@pytest.mark.regression("call c")
+def test_a_call_of_ones_own_model_that_waits_for_a_person_lets_the_next_batch_go_on(settings):
+    registry = FunctionRegistry()
+
+    async def approve(params):
+        await params.wait(for_="an approval")
+
+    registry.register_function("approve", approve)
+    registry.register_direct_function(quick)
+
+    async def scenario(service, talk):
+        first, second = called("approve"), called("quick")
+        async with asyncio.TaskGroup() as tasks:
+            for one in (first, second):
+                tasks.create_task(service.run_function_calls(talk.context_id, [one]))
+        assert await talk.settled(second.tool_call_id) == ["done"]
+        assert (await talk.call_row(first.tool_call_id))["status"] == "waiting"
+
+    play(settings, registry, scenario, run_in_parallel=False)
+
+
+def quick():
+    return "quick"
+
+
+@pytest.mark.regression("call c")
+@pytest.mark.parametrize("safe", [True, False])
+def test_of_an_interrupted_queue_of_ones_own_model_nothing_starts_any_more(settings, safe):
+    registry, book = FunctionRegistry(), Booking()
+    registry.register_function("book", book, safe_to_retry=safe)
+
+    async def scenario(service, talk):
+        calls = [called("book", tool_call_id=str(number)) for number in range(3)]
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(service.run_function_calls(talk.context_id, calls[:2]))
+            assert await book.next() == "0"
+            tasks.create_task(service.run_function_calls(talk.context_id, calls[2:]))
+            await talk.settled("2", statuses=("announced",))
+            await talk.publish(InterruptionFrame())
+        assert await talk.settled("0", "1", "2") == ["cancelled", "forgotten", "forgotten"]
+        assert await calls_of(talk) == [(STARTED, "0"), (CANCEL, "0")]
+        assert book.entered.empty()
+
+    play(settings, registry, scenario, run_in_parallel=False)
+
+
+@pytest.mark.regression("call d")
+def test_a_late_result_of_ones_own_model_after_an_interruption_asks_for_nothing(settings):
+    registry, entered = FunctionRegistry(), asyncio.Event()
+
+    async def pay(params):
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await params.result_callback("paid")
+
+    registry.register_function("pay", pay)
+
+    async def scenario(service, talk):
+        call = called("pay")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(service.run_function_calls(talk.context_id, [call]))
+            await asyncio.wait_for(entered.wait(), ON_SERVERS)
+            await talk.publish(InterruptionFrame())
+        assert await talk.settled(call.tool_call_id) == ["done"]
+        assert await talk.told(call.tool_call_id) == "paid"
+        assert await talk.open_runs() == []
+
+    play(settings, registry, scenario)
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_the_model_goes_on_after_each_call_of_a_batch_that_is_no_group(settings, grouped):
+    registry, book = FunctionRegistry(), Booking()
+    registry.register_function("book", book)
+    registry.register_direct_function(quick)
+
+    async def scenario(service, talk):
+        slow, fast = called("book"), called("quick")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(service.run_function_calls(talk.context_id, [slow, fast]))
+            assert await talk.settled(fast.tool_call_id) == ["done"]
+            assert bool(await talk.open_runs()) is not grouped
+            book.leave.release()
+        assert await talk.settled(slow.tool_call_id) == ["done"]
+        assert len(await talk.open_runs()) == 1
+
+    play(settings, registry, scenario, group_parallel_tools=grouped)
+
+
+def test_a_queue_of_ones_own_model_is_worked_off_before_the_service_leaves(settings):
+    registry, book = FunctionRegistry(), Booking()
+    registry.register_function("book", book)
+
+    async def scenario(service, talk):
+        calls = [called("book", tool_call_id=str(number)) for number in range(2)]
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(service.run_function_calls(talk.context_id, calls))
+            assert await book.next() == "0"
+            tasks.create_task(service.stop())
+            book.leave.release()
+            assert await book.next() == "1"
+            book.leave.release()
+        assert await talk.settled("0", "1") == ["done", "done"]
+
+    play(settings, registry, scenario, run_in_parallel=False)
+
+
+def test_what_a_service_that_leaves_has_no_time_for_is_told_as_not_run(settings):
+    registry, book = FunctionRegistry(), Booking()
+    registry.register_function("book", book)
+    hasty = settings.model_copy(update={"work_drain_secs": 0.0})
+
+    async def scenario(service, talk):
+        calls = [called("book", tool_call_id=str(number)) for number in range(2)]
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(service.run_function_calls(talk.context_id, calls))
+            assert await book.next() == "0"
+            tasks.create_task(service.stop())
+        assert await talk.settled("0", "1") == ["ambiguous", "failed"]
+        assert "was not run" in await talk.told("1")
+        assert book.entered.empty()
+
+    play(hasty, registry, scenario, run_in_parallel=False)
+
+
+def test_ones_own_model_cancels_what_it_started_by_the_name_of_the_tool_alone(settings):
+    registry, book = FunctionRegistry(), Booking()
+    told: list[tuple[str, list[Any]]] = []
+    registry.register_function("book", book, cancel_on_interruption=False, cancellable_by_llm=True)
+
+    async def scenario(service, talk):
+        service.add_event_handler(
+            "on_function_calls_started", lambda _, calls: told.append(("started", calls))
+        )
+        service.add_event_handler(
+            "on_function_calls_cancelled", lambda _, calls: told.append(("cancelled", calls))
+        )
+        booking, cancel = called("book"), called("cancel_book")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(service.run_function_calls(talk.context_id, [booking]))
+            await book.next()
+            await service.run_function_calls(talk.context_id, [cancel])
+        assert await talk.settled(booking.tool_call_id, cancel.tool_call_id) == ["cancelled", "done"]
+        assert (await talk.call_row(cancel.tool_call_id))["builtin"] is True
+        # The cancel tool stands in neither.
+        assert [(what, [call.tool_call_id for call in calls]) for what, calls in told] == [
+            ("started", [booking.tool_call_id]),
+            ("cancelled", [booking.tool_call_id]),
+        ]
+        assert len(await talk.open_runs()) == 1
+
+    play(settings, registry, scenario)

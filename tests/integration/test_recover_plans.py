@@ -1,0 +1,49 @@
+"""What recover reads of the stored frames: the tail that may be lost, not the archive."""
+
+import asyncio
+
+import psycopg
+import pytest
+from tests.integration.test_claims import nodes
+
+from frameledger_services.store import recovering
+from frameledger_services.store.recovering import Lost
+
+FILL = """
+    INSERT INTO frames (context_id, version, frame_id, logged_at, "offset", partition, type, outcome, chain, payload)
+    SELECT 'c' || n % 500, n / 500 + 1, gen_random_uuid(), now(), n / 4, n % 4, 'x', 'applied', sha256(''), '{}'
+    FROM generate_series(0, 59999) AS n
+"""
+
+
+class Explaining:
+    """Explains what it is given to execute, and does it."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.plan = None
+
+    async def execute(self, statement, parameters):
+        cursor = await self.connection.execute(
+            b"EXPLAIN (ANALYZE, FORMAT JSON) " + statement.encode(), parameters
+        )
+        self.plan = (await cursor.fetchone())[0][0]["Plan"]
+        return await self.connection.execute(statement, parameters)
+
+
+@pytest.mark.regression("fault 17c")
+def test_what_was_lost_is_counted_by_reading_the_tail_alone(database):
+    async def run():
+        async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
+            await connection.execute(FILL)
+            await connection.execute("VACUUM ANALYZE frames")
+            explaining = Explaining(connection)
+            counted = await recovering.count_lost(
+                explaining, [Lost(partition, 1, 14_990) for partition in range(4)]
+            )
+            assert counted == dict.fromkeys(range(4), 10)
+            (read,) = [node for node in nodes(explaining.plan) if node.get("Relation Name") == "frames"]
+            assert read["Node Type"] == "Bitmap Heap Scan"
+            assert read["Actual Rows"] + read.get("Rows Removed by Index Recheck", 0) < 30_000
+
+    asyncio.run(run())

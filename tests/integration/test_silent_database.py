@@ -1,0 +1,157 @@
+"""A database that is silent, frozen or cut off: that is noticed, and another host is asked."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+from tests.bounds import IN_PROCESS, ON_SERVERS
+from tests.integration.silence import both, way_to
+from tests.integration.test_projector import make_topics, projecting, settings, until_projected  # noqa: F401
+from tests.integration.test_work import Desk, Office, working
+
+from frameledger.frames import LLMMessagesAppendFrame
+from frameledger_services import database as connecting
+from frameledger_services.client import Client
+from frameledger_services.settings import Settings
+from frameledger_services.store.connections import Connections
+from frameledger_services.work import RUNS, Worker
+
+
+def asked():
+    return LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Hi"}], run_llm=True)
+
+
+@asynccontextmanager
+async def cut_off(address):
+    """A way to the database, and settings that lead there first and to the database itself second."""
+    async with way_to(address) as (way, through):
+        yield way, both(through, address)
+
+
+@pytest.mark.regression("trial C3")
+def test_when_the_first_host_falls_silent_projector_workers_and_readers_go_on_with_the_second(
+    settings,  # noqa: F811
+    database,
+):
+    async def scenario():
+        async with cut_off(database) as (way, address):
+            through = settings.model_copy(update={"database_url": SecretStr(address)})
+            await make_topics(through)
+            office = Office(through, database)
+            desk = Desk()
+            worker = Worker(through, RUNS, desk.hold, service="silence", serves_all=True)
+            async with (
+                projecting(through),
+                Client(through) as client,
+                working(worker),
+                asyncio.timeout(2 * ON_SERVERS),
+            ):
+                before = await client.publish("ctx-1", asked(), wait=True, within=ON_SERVERS)
+                await desk.until_begun("ctx-1")
+                followed = client.follow("ctx-1")
+                assert (await anext(followed)).version == 1
+                way.fall_silent()
+                after = await client.publish("ctx-2", asked(), within=ON_SERVERS)
+                await until_projected(settings, [*before, *after])
+                await desk.until_begun("ctx-2")
+                assert (await client.context("ctx-2")).version == 1
+                await client.publish("ctx-1", asked(), within=ON_SERVERS)
+                assert (await anext(followed)).version == 2
+                desk.end("ctx-1", "ctx-2")
+                await office.until("SELECT count(*) FROM claims WHERE finish IS NULL", expected=[(0,)])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.regression("fault 10")
+def test_a_reader_whose_connections_are_forgotten_in_a_failover_makes_new_ones(database):
+    async def scenario():
+        async with way_to(database) as (way, address), asyncio.timeout(ON_SERVERS):
+            connections = Connections(at(address))
+            barrier = asyncio.Barrier(4)
+            await asyncio.gather(*(connections.read(_together, barrier) for _ in range(4)))
+            way.forget()
+            assert await asyncio.gather(*(connections.read(_one) for _ in range(8))) == [1] * 8
+            await connections.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.regression("fault 10")
+def test_a_reading_that_is_broken_off_does_not_wait_for_a_server_that_is_silent(database, monkeypatch):
+    monkeypatch.setattr(connecting, "SILENT_SECONDS", ON_SERVERS)
+    monkeypatch.setattr("frameledger_services.store.connections.READ_SECONDS", 0.5)
+
+    async def scenario():
+        async with way_to(database) as (way, address), asyncio.timeout(IN_PROCESS):
+            connections = Connections(at(address))
+            barrier = asyncio.Barrier(2)
+            await asyncio.gather(*(connections.read(_together, barrier) for _ in range(2)))
+            way.forget()
+            with pytest.raises(Exception, match="did not answer within"):
+                await connections.read(_one)
+            # Not with the other one that lay idle, which is no better.
+            assert await connections.read(_one) == 1
+            await connections.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.regression("trial C3")
+def test_a_statement_that_a_living_server_works_on_may_take_as_long_as_it_likes(database, monkeypatch):
+    monkeypatch.setattr(connecting, "SILENT_SECONDS", 0.05)
+
+    async def scenario():
+        async with (
+            asyncio.timeout(ON_SERVERS),
+            way_to(database) as (way, address),
+            await psycopg.AsyncConnection.connect(database, autocommit=True) as holds,
+            await connecting.connect(at(address), "test") as waits,
+            asyncio.TaskGroup() as tasks,
+        ):
+            await holds.execute("SELECT pg_advisory_lock(1)")
+            waiting = tasks.create_task(waits.execute("SELECT pg_advisory_lock(1)"))
+            before = way.accepted
+            while way.accepted < before + 3:
+                # It asked about it three times.
+                assert not waiting.done()
+                await connecting.ping(holds)
+            await holds.execute("SELECT pg_advisory_unlock(1)")
+            await waiting
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.regression("trial C3")
+def test_a_server_that_falls_silent_during_a_statement_is_hung_up_on(database, monkeypatch):
+    monkeypatch.setattr(connecting, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(connecting, "ASK_SECONDS", 0.5)
+
+    async def scenario():
+        async with (
+            asyncio.timeout(IN_PROCESS),
+            way_to(database) as (way, address),
+            await connecting.connect(at(address), "test") as connection,
+        ):
+            way.fall_silent()
+            with pytest.raises(psycopg.OperationalError, match="did not answer"):
+                await connection.execute("SELECT 1")
+            assert connection.closed
+
+    asyncio.run(scenario())
+
+
+def at(address):
+    return Settings(database_url=SecretStr(address))
+
+
+async def _one(connection):
+    return (await (await connection.execute("SELECT 1")).fetchone())[0]
+
+
+async def _together(connection, barrier):
+    """Keeps its connection until as many as there are wait here, so that each has one of its own."""
+    await connection.execute("SELECT 1")
+    await barrier.wait()

@@ -1,0 +1,151 @@
+"""Statements that otherwise only a program executes which a test starts, or a failure that is rare."""
+
+import asyncio
+from uuid import uuid4
+
+import psycopg
+import pytest
+from tests.bounds import ON_SERVERS
+from tests.integration.scene import INTERRUPTION, Scene
+
+from frameledger_services import claims
+from frameledger_services.cli import chat_sitting
+from frameledger_services.client import reading
+from frameledger_services.functions import announced
+from frameledger_services.store import batch, offers, projections
+from frameledger_services.timekeeper import questions
+
+
+def on(address, test):
+    async def scenario():
+        async with (
+            asyncio.timeout(ON_SERVERS),
+            await psycopg.AsyncConnection.connect(address, autocommit=True) as connection,
+        ):
+            await test(connection)
+
+    asyncio.run(scenario())
+
+
+def offer(**changed):
+    return claims.Offer(
+        **{
+            "worker_id": f"worker-{uuid4()}",
+            "service": "one",
+            "kind": "inference",
+            "host": "here",
+            "pid": 1,
+            "lease_secs": 60.0,
+            "slots": 1,
+            **changed,
+        }
+    )
+
+
+def test_who_has_been_connected_for_a_lease_may_judge_others(database):
+    async def test(connection):
+        keeper = offer(kind="timekeeper")
+        assert not await questions.may_judge(connection, keeper.worker_id)
+        await claims.register(connection, keeper)
+        assert not await questions.may_judge(connection, keeper.worker_id)
+        await connection.execute("UPDATE workers SET connected_at = connected_at - interval '61 s'")
+        assert await questions.may_judge(connection, keeper.worker_id)
+
+    on(database, test)
+
+
+def test_the_timekeeper_knows_how_far_each_partition_was_projected(database):
+    async def test(connection):
+        await projections.assign(connection, "frames", 3, "me")
+        assert await questions.reached(connection, "another") == {}
+        assert (await questions.reached(connection, "frames")).keys() <= {3}
+
+    on(database, test)
+
+
+def test_a_partition_that_nobody_ever_had_is_in_no_table(database):
+    async def test(connection):
+        assert await reading.next_offset(connection, "frames", 3) is None
+        await projections.assign(connection, "frames", 3, "me")
+        assert await reading.next_offset(connection, "frames", 3) == 0
+
+    on(database, test)
+
+
+def test_what_was_announced_together_is_read_together(database):
+    scene = Scene(database)
+
+    async def test(connection):
+        look, _ = await scene.call("b", "look", "pay")
+        found = await announced._announced_together(connection, "b", look.requested_version)
+        assert [(one.function_name, one.arguments) for one in found] == [
+            ("look", {"n": 0}),
+            ("pay", {"n": 1}),
+        ]
+
+    on(database, test)
+
+
+def test_a_sitting_goes_on_while_a_run_or_a_call_is_open(database):
+    scene = Scene(database)
+
+    async def test(connection):
+        assert not await chat_sitting._goes_on(connection, "a")
+        await scene.ask("a")
+        assert await chat_sitting._goes_on(connection, "a")
+        await scene.tell(("a", INTERRUPTION))
+        assert not await chat_sitting._goes_on(connection, "a")
+        await scene.call("b", "look")
+        assert await chat_sitting._goes_on(connection, "b")
+
+    on(database, test)
+
+
+def test_a_sitting_knows_how_many_could_answer(database):
+    async def test(connection):
+        assert await chat_sitting._alive(connection) == 0
+        await claims.register(connection, offer())
+        await claims.register(connection, offer(kind="functions"))
+        assert await chat_sitting._alive(connection) == 1
+
+    on(database, test)
+
+
+def test_the_session_that_does_not_let_go_of_a_partition_is_ended_once(database):
+    async def test(connection):
+        owner = await psycopg.AsyncConnection.connect(database, autocommit=True)
+        await projections.assign(owner, "frames", 0, "who froze")
+        assert await projections.end_owner(connection, "frames", 0)
+        with pytest.raises(psycopg.OperationalError):
+            await owner.execute("SELECT 1")
+        await owner.close()
+        assert not await projections.end_owner(connection, "frames", 0)
+
+    on(database, test)
+
+
+def test_what_no_topic_takes_is_kept_once_with_its_headers(database):
+    async def test(connection):
+        row = ("frames", 0, 1, 7, "ctx", b"ctx", b"large", b'[["a", "YQ=="]]')
+        await batch.keep_unsendable(connection, [row])
+        await batch.keep_unsendable(connection, [row])
+        cursor = await connection.execute('SELECT code, "offset", headers FROM rejected_frames')
+        assert await cursor.fetchall() == [("too_large", 7, [["a", "YQ=="]])]
+
+    on(database, test)
+
+
+def test_the_tools_of_live_workers_are_on_offer_the_youngest_first(database):
+    async def test(connection):
+        def tool(name, **schema):
+            return {"name": name, "schema": {"name": name, **schema}}
+
+        for service, offered in ("one", [tool("a", v=1)]), ("two", [tool("a", v=2), {"name": "hidden"}]):
+            await claims.register(
+                connection, offer(kind="functions", service=service, offers={"functions": offered})
+            )
+        assert (await offers.tools_on_offer(connection))["a"]["v"] == 2
+        assert (await offers.tools_on_offer(connection, ["one"]))["a"]["v"] == 1
+        assert await offers.tools_on_offer(connection, []) == {}
+
+    on(database, test)

@@ -1,0 +1,87 @@
+"""Unparking beside a projector that remembers the conversation as parked, and that takes its partition over anew."""
+
+import asyncio
+import json
+import signal
+import time
+
+import psycopg
+import pytest
+from tests.integration.killable import Plan, projector
+from tests.integration.road import PARTITIONS, Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.integration.test_batches import value_of
+from tests.integration.test_unpark import Sent, operator
+
+from frameledger.partition import partition_for
+from frameledger_services.event_log import feed
+from frameledger_services.projector.unpark import ContradictoryHeadError, unpark
+
+KEY = b"ctx"
+HOME = partition_for(KEY, PARTITIONS)
+LASTING = Plan(session_ms=30_000)
+"""The group does not think it gone while it is frozen, and takes nothing away from it."""
+
+EPOCH = "SELECT epoch FROM projections WHERE partition = %s"
+
+
+def said(text):
+    frame = {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": text}]}
+    return Raw(KEY, json.dumps(frame).encode())
+
+
+def park(road, running):
+    """Have the projector park the conversation from its second frame on; what refused that is mended then."""
+    with psycopg.connect(road.address, autocommit=True) as connection:
+        connection.execute("ALTER TABLE messages ADD CONSTRAINT refused CHECK (text <> 'refused')")
+        road.until_idle(running)
+        road.publish([said("before"), said("refused"), said("behind")])
+        road.until_idle(running)
+        connection.execute("ALTER TABLE messages DROP CONSTRAINT refused")
+        assert value_of(connection, "SELECT parked_version FROM contexts") == 2
+
+
+def unparked(road):
+    async def run():
+        async with operator(road.address) as connection:
+            return await unpark(connection, road.names, "ctx", "mended", Sent())
+
+    return asyncio.run(run())
+
+
+@pytest.mark.regression("fault 2")
+def test_a_conversation_that_was_unparked_stays_so_when_its_partition_is_taken_over_anew(road):
+    with projector(road.settings, LASTING) as running:
+        park(road, running)
+        assert unparked(road).parked_version is None
+        with psycopg.connect(road.address) as connection:
+            epoch = value_of(connection, EPOCH, HOME)
+        # Frozen for a while it doubts its log, and looks at it again.
+        since = time.monotonic()
+        running.send(signal.SIGSTOP)
+        while time.monotonic() < since + 2 * feed.FROZEN_SECONDS:
+            road.ends()
+        running.send(signal.SIGCONT)
+        road.until(f"SELECT ({EPOCH}) > %s", HOME, epoch)
+        road.publish([said("after")])
+        road.until_idle(running)
+        assert running.stop() == 0
+    with psycopg.connect(road.address) as connection:
+        assert (
+            connection.execute("SELECT outcome FROM frames ORDER BY version").fetchall() == [("applied",)] * 4
+        )
+        head = "SELECT version, state_version <= version, parked_version, message_count FROM contexts"
+        assert connection.execute(head).fetchone() == (4, True, None, 4)
+
+
+@pytest.mark.regression("fault 2")
+def test_a_head_that_contradicts_itself_is_not_folded_upon(road):
+    with projector(road.settings, LASTING) as running:
+        park(road, running)
+        assert running.stop() == 0
+    with psycopg.connect(road.address, autocommit=True) as connection:
+        connection.execute("UPDATE contexts SET state_version = version")
+        before = connection.execute("TABLE contexts").fetchall()
+    with pytest.raises(ContradictoryHeadError, match=r"parked from version 2 on.*is that of version 3"):
+        unparked(road)
+    with psycopg.connect(road.address) as connection:
+        assert connection.execute("TABLE contexts").fetchall() == before

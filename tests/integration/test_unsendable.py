@@ -1,0 +1,129 @@
+"""What no topic takes: it is kept in the database, and everything else goes on."""
+
+import base64
+import random
+
+import confluent_kafka
+import psycopg
+import pytest
+from confluent_kafka.admin import AdminClient
+from tests.bounds import ON_SERVERS
+from tests.integration.killable import projector
+from tests.integration.road import (  # noqa: F401  # a fixture
+    PARTITIONS,
+    Raw,
+    histories,
+    road_of_its_own,
+)
+from tests.integration.test_batches import value_of
+
+from frameledger.decoding import MAX_VALUE_BYTES
+from frameledger.partition import partition_for
+from frameledger_services.event_log.topics import MAX_RECORD_BYTES
+
+SAID = b'{"type":"TranscriptionFrame","user_id":"u","timestamp":"","text":"%s"}'
+
+
+def image(size):
+    """Text that zstd makes a quarter smaller, and LZ4, with which we send, hardly at all."""
+    return base64.b64encode(random.Random(size).randbytes(size * 3 // 4))
+
+
+def publish_compressed(road, raw):
+    """As a client with zstd does: the topic's limit counts compressed bytes. The offset."""
+    offsets = []
+
+    def delivered(error, message):
+        assert error is None, error
+        offsets.append(message.offset())
+
+    client = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": road.settings.kafka_bootstrap_servers,
+            "compression.type": "zstd",
+            "message.max.bytes": 4 * MAX_RECORD_BYTES,
+            "log_level": 0,
+        }
+    )
+    client.produce(
+        road.names.frames,
+        raw.value,
+        raw.key,
+        partition=partition_for(raw.key, PARTITIONS) if raw.partition is None else raw.partition,
+        headers=list(raw.headers),
+        on_delivery=delivered,
+    )
+    assert client.flush(ON_SERVERS) == 0
+    return offsets[0]
+
+
+@pytest.mark.regression("fault 1")
+def test_what_is_too_large_for_any_topic_is_kept_and_everything_else_goes_on(road):
+    abroad = (partition_for(b"abroad", PARTITIONS) + 1) % PARTITIONS
+    with projector(road.settings) as running:
+        dead_letter = publish_compressed(road, Raw(b"large", SAID % image(10_500_000)))
+        headers = (("note", image(300_000)),)
+        copied = SAID % image(MAX_VALUE_BYTES - 200)
+        forwarded = publish_compressed(road, Raw(b"abroad", copied, headers, abroad))
+        road.publish(histories("good", ["barge-in"]))
+        road.until_idle(running)
+        assert running.stop() == 0
+    with psycopg.connect(road.address) as connection:
+        kept = connection.execute(
+            'SELECT context_id, partition, "offset", code, octet_length(value), json_array_length(headers) '
+            "FROM rejected_frames ORDER BY context_id"
+        ).fetchall()
+        assert [row[:5] for row in kept] == [
+            ("abroad", abroad, forwarded, "too_large", len(copied)),
+            ("large", partition_for(b"large", PARTITIONS), dead_letter, "too_large", kept[1][4]),
+        ]
+        assert kept[1][4] > 10_500_000
+        # The header of the client, and where it lay.
+        assert kept[0][5] == 2
+        assert value_of(connection, "SELECT count(*) FROM contexts") == 1
+        assert value_of(connection, "SELECT count(*) FROM outbox") == 0
+
+
+@pytest.mark.regression("fault 17f")
+def test_what_one_topic_refuses_waits_in_the_outbox_and_everything_else_goes_on(road):
+    """For the same process: nothing is begun anew."""
+    admin = AdminClient({"bootstrap.servers": road.settings.kafka_bootstrap_servers})
+    for deleted in admin.delete_topics([road.names.dead_letters]).values():
+        deleted.result(ON_SERVERS)
+    with projector(road.settings) as running:
+        road.publish([Raw(b"bad", b"no frame"), Raw(b"bad", b"no frame either")])
+        road.until("SELECT count(*) = 2 FROM outbox WHERE kind = 'dead_letter'")
+        (owner,) = owners(road)
+        road.publish(histories("good", ["barge-in"]))
+        road.until("SELECT count(*) = 1 FROM contexts WHERE ended OR version > 5")
+        road.until("SELECT count(*) = 0 FROM outbox WHERE kind <> 'dead_letter'")
+        assert road.records(road.names.inference) != []
+        road.publish([Raw(b"bad", b"no frame even later")])
+        road.until("SELECT count(*) = 3 FROM outbox")
+        road.make_topics()
+        road.until_idle(running)
+        assert owners(road) == {owner}
+        assert running.stop() == 0
+    letters = road.records(road.names.dead_letters)
+    assert [one.value for one in letters] == [b"no frame", b"no frame either", b"no frame even later"]
+
+
+@pytest.mark.regression("fault 17f")
+def test_who_stops_while_a_topic_refuses_rows_leaves_them_to_the_next_owner(road):
+    admin = AdminClient({"bootstrap.servers": road.settings.kafka_bootstrap_servers})
+    for deleted in admin.delete_topics([road.names.dead_letters]).values():
+        deleted.result(ON_SERVERS)
+    with projector(road.settings) as running:
+        road.publish([Raw(b"bad", b"no frame")])
+        road.until("SELECT count(*) = 1 FROM outbox")
+        assert running.stop() == 0
+    road.make_topics()
+    with projector(road.settings) as running:
+        road.until_idle(running)
+        assert running.stop() == 0
+    assert [one.value for one in road.records(road.names.dead_letters)] == [b"no frame"]
+
+
+def owners(road):
+    with psycopg.connect(road.address) as connection:
+        return {owner for (owner,) in connection.execute("SELECT DISTINCT owner FROM projections")}

@@ -1,0 +1,159 @@
+"""Which SQL statements of the services no test executed: at the end of a run of the whole suite they are listed.
+
+A statement that no test runs is found broken by whoever needs it first. What counts as executed is what this process,
+and those of xdist, gave to psycopg; what only a program that a test started gave to it does not. A run of a part of the
+suite lists what it did not execute with `--statements`. The hooks are imported by `conftest.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+SERVICES = Path(__file__).resolve().parents[1] / "services" / "frameledger_services"
+ROOMS = (
+    *("claims", "cli", "client", "functions", "inference", "projector", "store", "timekeeper", "work"),
+    "database.py",
+)
+NOT_EXECUTED = {"cli/demo_closing.py": "shown to a person, and executed by psql"}
+
+_BEGINS = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH|LISTEN|NOTIFY|LOCK|SHOW|SET|COPY|ALTER)\b")
+_HOLE = "\0"
+
+
+def statements() -> dict[str, re.Pattern[str]]:
+    """What begins like a statement in the services, by file and line, as what an executed text has to contain."""
+    files = [path for room in ROOMS for path in _files(SERVICES / room)]
+    names = {path: path.relative_to(SERVICES).as_posix() for path in files}
+    return {
+        f"{names[path]}:{line}": _pattern(text)
+        for path in files
+        if names[path] not in NOT_EXECUTED
+        for line, text in _written(ast.parse(path.read_text(encoding="utf-8")))
+    }
+
+
+class Executed:
+    """Looks through what is executed for statements that were not seen yet."""
+
+    def __init__(self, wanted: dict[str, re.Pattern[str]]) -> None:
+        self.missing = dict(wanted)
+        self._texts: set[str] = set()
+
+    def saw(self, query: Any) -> None:
+        text = query.as_string(None) if isinstance(query, sql.Composable) else query
+        text = text.decode() if isinstance(text, bytes) else str(text)
+        if text not in self._texts:
+            self._texts.add(text)
+            plain = _plain(text)
+            for place in [place for place, pattern in self.missing.items() if pattern.search(plain)]:
+                del self.missing[place]
+
+    def seen_by_others(self, missing: Iterable[str]) -> None:
+        """Another process executed all but these."""
+        left = set(missing)
+        self.missing = {place: one for place, one in self.missing.items() if place in left}
+
+    def listen(self) -> None:
+        """From now on, to all that psycopg executes in this process."""
+        for kind in (psycopg.Cursor, psycopg.AsyncCursor, psycopg.ServerCursor, psycopg.AsyncServerCursor):
+            for name in ("execute", "executemany", "stream", "copy"):
+                if name in vars(kind):
+                    setattr(kind, name, self._heard(getattr(kind, name)))
+
+    def _heard(self, method: Any) -> Any:
+        @wraps(method)
+        def heard(cursor: Any, query: Any, *arguments: Any, **options: Any) -> Any:
+            self.saw(query)
+            return method(cursor, query, *arguments, **options)
+
+        return heard
+
+
+_executed = pytest.StashKey[Executed]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--statements", action="store_true", help="List the SQL statements that this run did not execute."
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    executed = config.stash[_executed] = Executed(statements())
+    executed.listen()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A process of xdist is at its end."""
+    if "statements" in getattr(node, "workeroutput", {}):
+        node.config.stash[_executed].seen_by_others(node.workeroutput["statements"])
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    missing = session.config.stash[_executed].missing
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["statements"] = list(missing)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    missing = config.stash[_executed].missing
+    if missing and (config.option.statements or is_whole(terminalreporter._session)):
+        terminalreporter.section("SQL statements that no test executed")
+        for place in missing:
+            terminalreporter.line(place)
+
+
+def is_whole(session: pytest.Session) -> bool:
+    """Whether everything was asked for, and run to its end."""
+    config, option = session.config, session.config.option
+    chosen = (
+        option.keyword,
+        option.markexpr,
+        getattr(option, "deselect", None),
+        getattr(option, "ignore", None),
+    )
+    everything = [Path(one).resolve() for one in config.args] == [config.rootpath / "tests"]
+    is_cut_short = (
+        session.shouldstop or session.shouldfail or option.collectonly or getattr(option, "lf", False)
+    )
+    return everything and not any(chosen) and not is_cut_short
+
+
+def _files(place: Path) -> list[Path]:
+    return sorted(place.rglob("*.py")) if place.is_dir() else [place]
+
+
+def _written(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Texts that begin like a statement, each with its line; what is filled in is a hole."""
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        match node:
+            case ast.JoinedStr(values=values):
+                text = "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else _HOLE for part in values
+                )
+            case ast.Constant(value=str(value)) if id(node) not in parts:
+                text = re.sub(r"\{\w*\}", _HOLE, value)
+            case _:
+                continue
+        if _BEGINS.match(text):
+            yield node.lineno, text
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(".*?".join(re.escape(_plain(part)) for part in text.split(_HOLE)), re.DOTALL)
+
+
+def _plain(text: str) -> str:
+    """Without what does not change a statement."""
+    return " ".join(text.split())

@@ -1,0 +1,63 @@
+"""A sitting of `frameledger chat` without servers: what is printed, and what an interruption says was heard."""
+
+import asyncio
+import io
+from datetime import UTC, datetime
+from uuid import uuid4
+
+from rich.console import Console
+from tests.bounds import IN_PROCESS
+
+from frameledger.frames import InterruptionFrame, LLMFullResponseStartFrame, LLMTextFrame
+from frameledger.frames.codec import encode_frame
+from frameledger_services.cli.chat_page import CUT_SHORT, Page
+from frameledger_services.cli.chat_sitting import CtrlC, Event, Line, Sitting
+from frameledger_services.client.reading import StoredFrame
+
+
+class NothingGoesOn:
+    """The database of a conversation in which no answer is awaited."""
+
+    async def read(self, *_):
+        return False
+
+
+class Published:
+    """The client's end of the log: what is published comes back behind what was on its way."""
+
+    def __init__(self, events):
+        self.frames = []
+        self._events = events
+
+    async def publish(self, _, *frames, wait):
+        assert wait
+        self.frames += frames
+        for frame in frames:
+            self._events.put_nowait(stored(frame))
+        self._events.put_nowait(Line(None))
+
+
+def stored(frame):
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    of_run = (None, None, 0, 1, 0)
+    return StoredFrame(
+        "ctx", 1, uuid4(), frame.type, "applied", None, now, None, None, *of_run, encode_frame(frame)
+    )
+
+
+def test_words_that_arrive_behind_ctrl_c_are_not_printed_for_the_interruption_says_they_were_not_heard():
+    async def sit():
+        events: asyncio.Queue[Event] = asyncio.Queue()
+        client = Published(events)
+        shown = io.StringIO()
+        page = Page(Console(file=shown, width=100), "ctx")
+        for one in (stored(LLMFullResponseStartFrame()), stored(LLMTextFrame(text="one")), CtrlC()):
+            events.put_nowait(one)
+        events.put_nowait(stored(LLMTextFrame(text=" two")))
+        async with asyncio.timeout(IN_PROCESS):
+            await Sitting(NothingGoesOn(), client, "ctx", page, events, stale=False, answering=True).run()
+        return client.frames, shown.getvalue()
+
+    published, shown = asyncio.run(sit())
+    assert [frame.heard_text for frame in published if isinstance(frame, InterruptionFrame)] == ["one"]
+    assert shown.split("\n") == ["one", CUT_SHORT, ""]

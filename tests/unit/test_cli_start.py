@@ -1,0 +1,111 @@
+"""How much a command of `frameledger` imports: what it is called for, and no more. Counted, not timed."""
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from frameledger_services import cli
+from frameledger_services.cli import COMMANDS, application
+from frameledger_services.cli.lazily import imported
+
+LARGE = {
+    "aiokafka",
+    "alembic",
+    "anthropic",
+    "mako",
+    "openai",
+    "psycopg",
+    "pydantic",
+    "sqlalchemy",
+    "structlog",
+}
+OURS = "frameledger_services"
+
+
+def modules_after(program: str, *arguments: str) -> set[str]:
+    """All modules of a new process after this program."""
+    told = (
+        f"import sys\nsys.argv[1:] = {list(arguments)!r}\ntry:\n    {program}\nexcept SystemExit:\n    pass\n"
+    )
+    told += "print('\\n' + ' '.join(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    return set(ran.stdout.splitlines()[-1].split())
+
+
+def called(*arguments: str) -> set[str]:
+    return modules_after(f"from {OURS}.cli import main; main()", *arguments)
+
+
+@pytest.mark.regression("journey 16")
+@pytest.mark.parametrize("argument", ["--version", "--help", "-h"])
+def test_version_and_help_import_no_command(argument):
+    loaded = called(argument)
+    assert loaded & LARGE == set()
+    assert {name for name in loaded if name.startswith(OURS)} == {OURS, f"{OURS}.cli", f"{OURS}.cli.lazily"}
+
+
+@pytest.mark.regression("journey 16")
+@pytest.mark.parametrize(
+    ("command", "needs"),
+    [
+        ("config", {"psycopg", "pydantic"}),
+        ("transcript", {"aiokafka", "psycopg", "pydantic"}),
+        ("publish", {"aiokafka", "psycopg", "pydantic"}),
+    ],
+)
+def test_a_command_imports_what_it_works_with(command, needs):
+    assert called(command, "--help") & LARGE == needs
+
+
+@pytest.mark.regression("journey 16")
+def test_the_client_and_the_core_stay_lean():
+    assert modules_after("import frameledger.frames") & LARGE == {"pydantic"}
+    assert modules_after(f"import {OURS}.client") & LARGE == {"aiokafka", "psycopg", "pydantic"}
+
+
+@pytest.mark.regression("journey 16")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_is_not_imported_yet_says_what_it_says_afterwards(name):
+    help_ = imported(name, COMMANDS).help
+    assert " ".join(help_.split("\n\n")[0].split()) == COMMANDS[name].line
+
+
+def test_every_command_of_every_module_is_listed():
+    def names(module):
+        app = typer.Typer()
+        app.add_typer(import_module(f"{OURS}.cli.{module}").commands)
+        return set(typer.main.get_group(app).commands)
+
+    modules = {path.stem for path in Path(cli.__file__).parent.glob("*.py")} - {"__init__"}
+    having = {m for m in modules if hasattr(import_module(f"{OURS}.cli.{m}"), "commands")}
+    assert {name: lazily.module for name, lazily in COMMANDS.items()} == {
+        name: module for module in having for name in names(module)
+    }
+
+
+def test_a_command_that_is_not_there_is_guessed_without_importing_any():
+    result = CliRunner().invoke(application(), ["statsu"])
+    assert result.exit_code == 2
+    assert "Did you mean 'status'" in result.output
+
+
+@pytest.mark.regression("journey 16")
+def test_a_shell_completes_the_names_of_commands_and_then_their_options():
+    def completed(words):
+        environment = {"_FRAMELEDGER_COMPLETE": "complete_bash", "COMP_WORDS": words}
+        environment["COMP_CWORD"] = str(len(words.split(" ")) - 1)
+        return CliRunner().invoke(application(), [], prog_name="frameledger", env=environment).output.split()
+
+    assert completed("frameledger tra") == ["transcript"]
+    assert "--everything" not in completed("frameledger transcript --")
+    assert {"--all", "--at", "--json"} <= set(completed("frameledger transcript --"))
+
+
+@pytest.mark.regression("journey 16")
+def test_completion_can_be_installed():
+    assert "--install-completion" in CliRunner().invoke(application(), ["--help"]).output

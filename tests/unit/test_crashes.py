@@ -1,0 +1,29 @@
+"""What follows from how often projectors crashed at an offset, and over its first record alone."""
+
+import pytest
+
+from frameledger_services.projector.crashes import Crashes, PoisonError
+
+
+@pytest.mark.parametrize(
+    ("crashes", "alone", "treatment"),
+    [
+        (0, 0, "together"),
+        (2, 0, "together"),
+        (3, 0, "alone"),
+        (100, 0, "alone"),
+        (1, 1, "alone"),
+        (100, 1, "alone"),
+        (2, 2, "park"),
+        (5, 2, "park"),
+        (6, 3, "set aside"),
+        (100, 9, "set aside"),
+    ],
+)
+@pytest.mark.regression("fault 7")
+def test_only_crashes_over_one_record_alone_have_it_parked_or_set_aside(crashes, alone, treatment):
+    assert Crashes(crashes, alone).treatment == treatment
+
+
+def test_a_parked_record_says_how_many_crashed_over_it():
+    assert str(PoisonError(Crashes(5, 2))).startswith("5 projectors died when this frame was next, 2 of them")

@@ -1,0 +1,105 @@
+"""Which data directory is meant, and what is said where none is."""
+
+import fcntl
+import json
+import os
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from frameledger_services import access, data_directory
+from frameledger_services.settings import SettingsError, load, running_file
+
+pytestmark = pytest.mark.regression("journey 11")
+
+
+def made(folder):
+    """A data directory in this folder."""
+    run = folder / ".frameledger" / "run"
+    run.mkdir(parents=True)
+    return run.parent
+
+
+@contextmanager
+def held(directory):
+    """As by an `up` that runs in it."""
+    file = os.open(directory / "run" / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    data_directory.remember(directory)
+    try:
+        yield
+    finally:
+        os.close(file)
+
+
+@pytest.fixture(autouse=True)
+def state_of_its_own(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def test_the_data_directory_is_looked_for_upwards_as_git_looks_for_its_own(tmp_path, monkeypatch):
+    directory = made(tmp_path)
+    addresses = {"kafka_bootstrap_servers": "127.0.0.1:1", "database_url": "dbname=embedded"}
+    running_file(directory).write_text(json.dumps(addresses), encoding="utf-8")
+    examples = tmp_path / "infra" / "examples"
+    examples.mkdir(parents=True)
+
+    monkeypatch.chdir(examples)
+    loaded = load({})
+    assert loaded.settings.kafka_bootstrap_servers == "127.0.0.1:1"
+    assert loaded.settings.data_dir == directory
+    assert loaded.sources["data_dir"] == f"found in {tmp_path}"
+    # Also for what starts, stops and shows a stack.
+    assert load({}, look_for_running=False).settings.data_dir == directory
+
+    made(examples)
+    assert load({}).settings.data_dir == Path(".frameledger")
+    elsewhere = str(tmp_path / "elsewhere")
+    assert load({"FRAMELEDGER_DATA_DIR": elsewhere}).settings.data_dir == Path(elsewhere)
+
+
+def test_a_folder_of_that_name_that_is_no_data_directory_or_somebody_elses_is_passed_over(
+    tmp_path, monkeypatch
+):
+    directory = made(tmp_path)
+    below = tmp_path / "below"
+    (below / ".frameledger").mkdir(parents=True)
+    assert data_directory.nearest(below) == directory
+    monkeypatch.setattr(os, "getuid", lambda: directory.stat().st_uid + 1)
+    assert data_directory.nearest(below) is None
+
+
+def test_who_finds_no_broker_is_told_where_one_runs(tmp_path, monkeypatch):
+    directory, quiet = made(tmp_path / "project"), made(tmp_path / "quiet")
+    data_directory.remember(quiet)
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    with held(directory), pytest.raises(SettingsError) as caught:
+        access.kafka_options(load({}).settings)
+    assert f"One runs in {directory.parent}: to use it, set FRAMELEDGER_DATA_DIR={directory}" in str(
+        caught.value
+    )
+    assert str(quiet) not in str(caught.value)
+    with pytest.raises(SettingsError) as caught:
+        access.database_address(load({}).settings)
+    assert "One runs" not in str(caught.value)
+
+
+def test_what_was_stopped_is_forgotten_and_what_was_killed_too(tmp_path):
+    stopped, killed, runs = (made(tmp_path / name) for name in ("stopped", "killed", "runs"))
+    with held(stopped), held(runs):
+        with held(killed):
+            assert set(data_directory.running()) == {stopped, killed, runs}
+        data_directory.forget(stopped)
+        data_directory.forget(stopped)
+        assert data_directory.running() == [runs]
+    assert data_directory.running() == []
+
+
+def test_nothing_is_said_where_nothing_can_be_noted(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    (tmp_path / "file").touch()
+    data_directory.remember(made(tmp_path))
+    assert data_directory.running() == []

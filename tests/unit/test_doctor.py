@@ -1,0 +1,88 @@
+"""What `doctor` makes of the answers that it gets, and of those that it does not get."""
+
+from dataclasses import replace
+
+import pytest
+
+from frameledger_services.cli import doctor_checks, doctor_server
+from frameledger_services.event_log.topics import Found, PartitionState
+from frameledger_services.store.reading import Reach
+from frameledger_services.store.server import Server
+
+QUIET = Server(
+    is_read_only=False,
+    is_standby=False,
+    sees_all=True,
+    asynchronous=0,
+    synchronous=1,
+    waiting=0,
+    waiting_seconds=0.0,
+    oldest_seconds=1.0,
+    oldest="psql (pid 7)",
+)
+READ = [Reach(number, 5, 0, 0.0, "here/1", True) for number in range(2)]
+
+
+def topic(*states, **config):
+    return Found("llm.frames", len(states), 3, None, config, dict(enumerate(states)))
+
+
+def whole(number):
+    return [PartitionState(1, 3, 3)] * number
+
+
+def test_a_server_in_order_is_nothing_to_speak_of():
+    assert list(doctor_server.of(QUIET)) == []
+
+
+@pytest.mark.regression("trial C6", "fault 16")
+@pytest.mark.parametrize(
+    ("change", "state", "said"),
+    [
+        ({"is_read_only": True, "is_standby": True}, "fail", "This database is a standby"),
+        ({"is_read_only": True}, "fail", "set to read only"),
+        (
+            {"waiting": 3, "waiting_seconds": 12.0},
+            "fail",
+            "3 commits wait for a standby, the longest for 12 s",
+        ),
+        ({"asynchronous": 2}, "warn", "2 standbys get commits after they were acknowledged"),
+        ({"sees_all": False}, "ok", "is not known"),
+        ({"oldest_seconds": 3_700.0}, "warn", "psql (pid 7) has been in a transaction for 3,700 s"),
+    ],
+)
+def test_what_a_server_says_is_told(change, state, said):
+    (finding,) = doctor_server.of(replace(QUIET, **change))
+    assert finding.state == state
+    assert said in finding.found
+
+
+@pytest.mark.regression("trial C6")
+def test_partitions_below_their_copies_are_told():
+    some_away = topic(PartitionState(1, 3, 3), PartitionState(2, 3, 2), **{"min.insync.replicas": "2"})
+    (finding,) = doctor_checks._copies(some_away)
+    assert (finding.state, "partition 1 of llm.frames" in finding.found) == ("warn", True)
+    too_many_away = topic(PartitionState(1, 3, 1), PartitionState(None, 3, 0), **{"min.insync.replicas": "2"})
+    (finding,) = doctor_checks._copies(too_many_away)
+    assert finding.state == "fail"
+    assert "partitions 0, 1" in finding.found
+    assert list(doctor_checks._copies(topic(*whole(2)))) == []
+
+
+@pytest.mark.regression("trial C6")
+def test_that_nobody_reads_is_said_with_what_could_not_be_asked():
+    said = doctor_checks._owners("llm.frames", [], topic(*whole(2)), pooled=False).found
+    assert said == "The tables know of no projector that ever read llm.frames."
+    for away in (None, topic(PartitionState(None, 3, 0), PartitionState(1, 3, 3))):
+        assert "may wait" in doctor_checks._owners("llm.frames", [], away, pooled=False).found
+    unknown = doctor_checks._owners("llm.frames", READ, None, pooled=False)
+    assert unknown.state == "ok"
+    assert "as far as the tables know" in unknown.found
+
+
+@pytest.mark.regression("trial C6")
+def test_sessions_behind_a_pooler_are_no_proof_of_projectors():
+    finding = doctor_checks._owners("llm.frames", READ, topic(*whole(2)), pooled=True)
+    assert finding.state == "warn"
+    assert "a pooler keeps the sessions of those that ended" in finding.found
+    assert doctor_checks._owners("llm.frames", READ, topic(*whole(2)), pooled=False).state == "ok"

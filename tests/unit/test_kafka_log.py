@@ -1,0 +1,82 @@
+"""What aiokafka logs of our clients comes once a minute; of other clients of the process it comes as it is."""
+
+import asyncio
+import logging
+
+import pytest
+
+from frameledger_services.event_log import kafka_log
+from frameledger_services.event_log.kafka_log import MINUTE, OnceAMinute, ours
+
+pytestmark = [pytest.mark.regression("journey 15", "trial C10")]
+
+
+LOGGERS = ("aiokafka", "aiokafka.test_kafka_log")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Of the filter, which begins anew: what this process logged before, through its own filter, does not count."""
+    now = [1_000.0]
+    filter_ = OnceAMinute(lambda: now[0])
+    monkeypatch.setattr(kafka_log, "_once_a_minute", filter_)
+    for name in LOGGERS:
+        monkeypatch.setattr(logging.getLogger(name), "filters", [])
+    yield now
+    for name in list(logging.root.manager.loggerDict):
+        logging.getLogger(name).removeFilter(filter_)
+
+
+def fail(times=100):
+    """As aiokafka does while a broker is away."""
+    for number in range(times):
+        logging.getLogger("aiokafka").error("Unable connect to node with id %s: %s", 1, "[Errno 111] refused")
+        logging.getLogger("aiokafka.test_kafka_log").warning("Got error produce response: %s", number)
+        logging.getLogger("aiokafka").error("Unable to update metadata from %s", [1])
+
+
+def test_a_broker_that_is_away_is_said_once_a_minute_with_the_cause(clock, caplog):
+    with ours():
+        fail()
+        clock[0] += MINUTE
+        fail(1)
+    assert [record.getMessage() for record in caplog.records] == [
+        "Kafka does not answer and is waited for: Unable connect to node with id 1: [Errno 111] refused",
+        "Kafka does not answer and is waited for: Unable connect to node with id 1: [Errno 111] refused "
+        "(299 more such lines since the last one)",
+    ]
+
+
+def test_other_warnings_come_each_by_itself_and_what_is_no_warning_comes_always(clock, caplog):
+    caplog.set_level(logging.INFO, "aiokafka")
+    log = logging.getLogger("aiokafka.test_kafka_log")
+    with ours():
+        for number in range(3):
+            log.warning("one thing %s", number)
+            log.error("another %d%%", number)
+            log.info("by the way")
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["one thing 0", "another 0%", *["by the way"] * 3]
+
+
+def test_what_other_clients_of_the_process_log_is_left_as_it_is(clock, caplog):
+    with ours():
+        fail(1)
+    caplog.clear()
+    fail(10)
+    assert len(caplog.records) == 30
+    assert caplog.records[0].getMessage() == "Unable connect to node with id 1: [Errno 111] refused"
+
+
+def test_tasks_that_a_client_of_ours_begins_are_its_own(clock, caplog):
+    async def client():
+        fail(1)
+
+    async def program():
+        with ours():
+            begun = asyncio.create_task(client())
+        fail(1)
+        await begun
+
+    asyncio.run(program())
+    assert len(caplog.records) == 3 + 1

@@ -1,0 +1,71 @@
+"""A provider without a key is noticed before anything is started, by every command that would have it answer."""
+
+import asyncio
+
+import pytest
+from pydantic import SecretStr
+from typer.testing import CliRunner
+
+from frameledger_services.cli import application, doctor_checks
+from frameledger_services.providers import plugins
+from frameledger_services.settings import Settings
+
+PROVIDERS = ("openai", "anthropic")
+pytestmark = pytest.mark.regression("journey 18")
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Run a command in a folder of its own, with no key in sight."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(f"FRAMELEDGER_{name}", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(application(), list(words))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(
+    "words", [("run", "inference"), ("up",), ("up", "--detach"), ("infer", "Hello?")], ids=" ".join
+)
+def test_a_command_that_would_have_it_answer_names_the_variable_and_starts_nothing(
+    command, monkeypatch, tmp_path, words, provider
+):
+    monkeypatch.setenv("FRAMELEDGER_INFERENCE_PROVIDER", provider)
+    shown = command(*words)
+    assert shown.exit_code == 1
+    assert f"needs a key, and {provider.upper()}_API_KEY is not set" in shown.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_provider_that_an_option_names_is_the_one_that_is_looked_at(command):
+    assert "ANTHROPIC_API_KEY" in command("infer", "Hello?", "--provider", "anthropic").stderr
+    assert "OPENAI_API_KEY" in command("run", "inference", "--provider", "openai").stderr
+
+
+def model_finding(settings):
+    async def first():
+        return await anext(doctor_checks.findings(settings))
+
+    return asyncio.run(first())
+
+
+def test_doctor_says_that_the_key_is_missing():
+    found = model_finding(Settings(inference_provider="openai"))
+    assert (found.check, found.state) == ("model", "fail")
+    assert "OPENAI_API_KEY is not set" in found.found
+    assert "Set OPENAI_API_KEY" in found.remedy
+    assert model_finding(Settings(inference_provider="nobody")).state == "fail"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(inference_provider="openai", openai_api_key=SecretStr("sk")),
+        Settings(inference_provider="openai", openai_base_url="http://127.0.0.1:8000/v1"),
+        Settings(inference_provider="scripted"),
+    ],
+)
+def test_a_key_a_server_of_ones_own_and_the_scripted_model_are_enough(settings):
+    plugins.require_key(settings.inference_provider, settings)
+    assert model_finding(settings).state == "ok"

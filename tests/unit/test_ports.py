@@ -1,0 +1,50 @@
+"""Which port an embedded server gets, and what is said when it cannot have the one that was asked for."""
+
+import os
+import socket
+
+import pytest
+
+from frameledger_services.embedded import ports
+from frameledger_services.embedded.program import EmbeddedError
+
+SETTING = "FRAMELEDGER_POSTGRES_PORT"
+
+
+@pytest.fixture
+def held():
+    """A port that this process listens on."""
+    with socket.socket() as listening:
+        listening.bind((ports.HOST, 0))
+        listening.listen()
+        yield listening.getsockname()[1]
+
+
+def refused(port, monkeypatch, tmp_path, first, last):
+    outgoing = tmp_path / "ip_local_port_range"
+    outgoing.write_text(f"{first}\t{last}\n")
+    monkeypatch.setattr(ports, "OUTGOING", outgoing)
+    with pytest.raises(EmbeddedError) as refusal:
+        ports.choose(port, explicit=True, setting=SETTING)
+    return refusal.value
+
+
+@pytest.mark.regression("journey 21")
+def test_a_port_that_is_in_use_is_refused_with_who_has_it(held, monkeypatch, tmp_path):
+    refusal = refused(held, monkeypatch, tmp_path, 1, 2)
+    assert f"Port {held} on 127.0.0.1 is in use by process {os.getpid()} (" in refusal.problem
+    assert "outgoing" not in refusal.problem
+    assert f"Set {SETTING} to another port" in refusal.remedy
+
+
+@pytest.mark.regression("journey 21")
+def test_a_port_of_outgoing_connections_is_said_to_be_one(held, monkeypatch, tmp_path):
+    refusal = refused(held, monkeypatch, tmp_path, held - 1, held + 1)
+    assert f"outgoing connections, {held - 1} to {held + 1}" in refusal.problem
+    assert f"Set {SETTING} to a port below {held - 1}" in refusal.remedy
+
+
+def test_a_port_that_nobody_asked_for_is_replaced_by_a_free_one(held):
+    chosen = ports.choose(held)
+    assert chosen != held
+    assert ports.is_free(chosen)
