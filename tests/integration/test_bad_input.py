@@ -4,14 +4,14 @@ import itertools
 import json
 
 import psycopg
-from tests.integration.killable import projector
-from tests.integration.road import (  # noqa: F401  # a fixture
+from tests.integration.test_batches import value_of
+from tests.support.killable import projector
+from tests.support.road import (  # noqa: F401  # a fixture
     PARTITIONS,
     Raw,
     histories,
     road_of_its_own,
 )
-from tests.integration.test_batches import value_of
 from tests.unit.test_record import FRAMES, REFUSED
 
 from frameledger.decoding import MAX_VALUE_BYTES

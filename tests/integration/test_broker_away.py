@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 from aiokafka import TopicPartition
 from tests.bounds import ON_SERVERS, PROGRAM, scaled
-from tests.integration.two_brokers import two_brokers
+from tests.support.two_brokers import two_brokers
 
 from frameledger.record import Outgoing
 from frameledger_services.event_log import broker, kafka_log, producer, sender, unanswered

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
-from tests.integration import databases
-from tests.integration.answerers import Plan as InferencePlan
-from tests.integration.answerers import answerer, ask, frame, rows, spoken
-from tests.integration.call_accounts import (
+from tests.support import databases
+from tests.support.answerers import Plan as InferencePlan
+from tests.support.answerers import answerer, ask, frame, rows, spoken
+from tests.support.call_accounts import (
     RESULT,
     ask_for,
     check,
@@ -25,12 +25,12 @@ from tests.integration.call_accounts import (
     until,
     until_at_rest,
 )
-from tests.integration.killable import ALWAYS_AT_ONCE, AT_ONCE, projector
-from tests.integration.killable import Plan as ProjectorPlan
-from tests.integration.killable_tools import DOOMED, LASTING, Effects, Plan, tools
-from tests.integration.road import made
-from tests.integration.timekeeper_process import stopped, timekeeper
-from tests.integration.wire import wire
+from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, projector
+from tests.support.killable import Plan as ProjectorPlan
+from tests.support.killable_tools import DOOMED, LASTING, Effects, Plan, tools
+from tests.support.road import made
+from tests.support.timekeeper_process import stopped, timekeeper
+from tests.support.wire import wire
 
 from frameledger_services.embedded import postgres as embedded_postgres
 from frameledger_services.embedded.ports import choose

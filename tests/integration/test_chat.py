@@ -16,9 +16,9 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 from tests.bounds import PROGRAM
-from tests.integration import databases
-from tests.integration.killable import projector
-from tests.integration.road import made
+from tests.support import databases
+from tests.support.killable import projector
+from tests.support.road import made
 
 from frameledger.context import LLMContext
 from frameledger.frames import ErrorFrame

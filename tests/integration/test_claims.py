@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.scene import INTERRUPTION, Scene, made_up_run
+from tests.support.scene import INTERRUPTION, Scene, made_up_run
 
 from frameledger_services import claims
 from frameledger_services.claims import ClaimedRun, Offer, WorkerDeadError

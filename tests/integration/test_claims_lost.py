@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from tests.integration.scene import Scene
 from tests.integration.test_claims import FUNCTIONS, run, workers
+from tests.support.scene import Scene
 
 LEASE = 5.0
 

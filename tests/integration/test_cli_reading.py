@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.databases import made
 from tests.integration.test_batches import HISTORIES, Log, folded, histories_interleaved, project
+from tests.support.databases import made
 from typer.testing import CliRunner
 
 from frameledger.frames import LLMMessagesAppendFrame, LLMRunFrame, encode_frame

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
-from tests.integration import rows
-from tests.integration.logs import frames_topic, read, reading
+from tests.support import rows
+from tests.support.logs import frames_topic, read, reading
 from typer.testing import CliRunner
 
 from frameledger.context import LLMContext

@@ -8,16 +8,16 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
-from tests.integration.killable import Plan, projector
-from tests.integration.road import (  # noqa: F401  # a fixture
+from tests.integration.test_batches import TOPIC, Log, Projecting, value_of
+from tests.integration.test_database_crash import server  # noqa: F401  # a fixture
+from tests.support.killable import Plan, projector
+from tests.support.road import (  # noqa: F401  # a fixture
     PARTITIONS,
     Raw,
     histories,
     road_of_its_own,
     until_session_gone,
 )
-from tests.integration.test_batches import TOPIC, Log, Projecting, value_of
-from tests.integration.test_database_crash import server  # noqa: F401  # a fixture
 
 from frameledger.partition import partition_for
 from frameledger_services.projector.crashes import Crashes, PoisonError, end_in_order

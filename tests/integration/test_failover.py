@@ -9,13 +9,13 @@ import signal
 
 import pytest
 from tests.bounds import scaled
-from tests.integration.answerers import Plan as AnswererPlan
-from tests.integration.answerers import answerer, ask, context, rows, until_closed
-from tests.integration.call_accounts import ask_for, status, until
-from tests.integration.killable import projector
-from tests.integration.killable_tools import Effects, Plan, tools
-from tests.integration.road import made
-from tests.integration.standby import pair
+from tests.support.answerers import Plan as AnswererPlan
+from tests.support.answerers import answerer, ask, context, rows, until_closed
+from tests.support.call_accounts import ask_for, status, until
+from tests.support.killable import projector
+from tests.support.killable_tools import Effects, Plan, tools
+from tests.support.road import made
+from tests.support.standby import pair
 
 from frameledger_services.store import migrating
 

@@ -6,11 +6,11 @@ from contextlib import ExitStack
 
 import psycopg
 import pytest
-from tests.integration.killable import EACH_BY_ITSELF, Plan, projector
-from tests.integration.road import PARTITIONS, Raw, die, histories, made, mixed, road_of_its_own  # noqa: F401  # a fixture
 from tests.integration.test_batches import TOPIC, TOPICS, Log, value_of
-from tests.log_in_memory import Feed, Group
-from tests.turns import turns
+from tests.support.killable import EACH_BY_ITSELF, Plan, projector
+from tests.support.log_in_memory import Feed, Group
+from tests.support.road import PARTITIONS, Raw, die, histories, made, mixed, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.turns import turns
 
 from frameledger_services.embedded import kafka as embedded_kafka
 from frameledger_services.embedded import postgres as embedded_postgres

@@ -7,13 +7,13 @@ import confluent_kafka
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.killable import projector
-from tests.integration.road import (  # noqa: F401  # a fixture
+from tests.integration.test_batches import value_of
+from tests.support.killable import projector
+from tests.support.road import (  # noqa: F401  # a fixture
     PARTITIONS,
     histories,
     road_of_its_own,
 )
-from tests.integration.test_batches import value_of
 
 from frameledger.partition import librdkafka_default, partition_for
 

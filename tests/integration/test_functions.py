@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.killable import projector
-from tests.integration.road import road_of_its_own  # noqa: F401  # a fixture
-from tests.integration.toolbench import CONNECTIONS_LEFT_OPEN, QUICK, called, play, serving, stage, talking
+from tests.support.killable import projector
+from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
+from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, QUICK, called, play, serving, stage, talking
 
 from frameledger import derived
 from frameledger.frames import (

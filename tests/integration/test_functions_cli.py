@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.toolbench import CONNECTIONS_LEFT_OPEN, called, stage, talking
+from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, called, stage, talking
 from typer.testing import CliRunner
 
 from frameledger_services.cli import application

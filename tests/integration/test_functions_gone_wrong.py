@@ -8,7 +8,7 @@ from typing import Annotated
 import pytest
 from pydantic import AfterValidator
 from tests.bounds import ON_SERVERS
-from tests.integration.toolbench import CONNECTIONS_LEFT_OPEN, called, play, stage
+from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, called, play, stage
 
 from frameledger.decoding import MAX_VALUE_BYTES
 from frameledger.frames import EndFrame, InterruptionFrame, LLMSetToolsFrame

@@ -5,8 +5,8 @@ import json
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.answerers import answering
-from tests.integration.toolbench import CONNECTIONS_LEFT_OPEN, called, play, serving, stage, talking
+from tests.support.answerers import answering
+from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, called, play, serving, stage, talking
 
 from frameledger.frames import (
     FunctionCallCancelFrame,

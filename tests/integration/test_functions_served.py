@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.toolbench import CONNECTIONS_LEFT_OPEN, called, play, serving, stage
+from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, called, play, serving, stage
 
 from frameledger.frames import FunctionCallResultProperties, LLMSetToolsFrame
 from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, FunctionSchema, ToolsSchema

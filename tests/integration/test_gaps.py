@@ -4,9 +4,9 @@ import asyncio
 
 import psycopg
 from aiokafka import AIOKafkaProducer
-from tests.integration.killable import projector
-from tests.integration.road import road_of_its_own  # noqa: F401  # a fixture
 from tests.integration.test_batches import value_of
+from tests.support.killable import projector
+from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 
 from frameledger.partition import partition_for
 

@@ -11,8 +11,6 @@ from datetime import timedelta
 import psycopg
 import pytest
 from pydantic import SecretStr
-from tests.integration.killable import EACH_BY_ITSELF, Plan, projector
-from tests.integration.road import Raw, histories, road_of_its_own, tell  # noqa: F401  # a fixture
 from tests.integration.test_batches import (
     PARTITIONS,
     TOPIC,
@@ -23,6 +21,8 @@ from tests.integration.test_batches import (
     value_of,
 )
 from tests.integration.test_claims import connected_for_long, die, workers
+from tests.support.killable import EACH_BY_ITSELF, Plan, projector
+from tests.support.road import Raw, histories, road_of_its_own, tell  # noqa: F401  # a fixture
 
 from frameledger import derived
 from frameledger.effects import CallFunction, RunInference

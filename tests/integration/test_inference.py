@@ -12,11 +12,11 @@ from dataclasses import replace
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.answerers import QUICK, answering, ask, frame, rows, spoken, until_closed
-from tests.integration.killable import projector
-from tests.integration.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.integration.test_embedded_up import Folder
 from tests.integration.test_functions_cli import EXAMPLES, environment
+from tests.support.answerers import QUICK, answering, ask, frame, rows, spoken, until_closed
+from tests.support.killable import projector
+from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 from typer.testing import CliRunner
 
 from frameledger.frames import CancelFrame, EndFrame, StartFrame

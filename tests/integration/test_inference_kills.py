@@ -6,9 +6,9 @@ import signal
 from contextlib import ExitStack
 
 import pytest
-from tests.integration.answerers import QUICK, Plan, answerer, ask, context, frame, rows, spoken, until_closed
-from tests.integration.killable import projector
-from tests.integration.road import Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.answerers import QUICK, Plan, answerer, ask, context, frame, rows, spoken, until_closed
+from tests.support.killable import projector
+from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 
 POINTS = (
     "claim",

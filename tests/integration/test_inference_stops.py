@@ -6,9 +6,9 @@ import threading
 import time
 
 from tests.bounds import ON_SERVERS
-from tests.integration.answerers import QUICK, answering, ask, frame, rows, spoken, until_closed
-from tests.integration.killable import projector
-from tests.integration.road import Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.answerers import QUICK, answering, ask, frame, rows, spoken, until_closed
+from tests.support.killable import projector
+from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 
 from frameledger_services.bench.inference.answers import Answer, Hang, Text, say
 from frameledger_services.bench.inference.model_server import serving

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from socket import create_server
 
 import pytest
-from tests.integration import databases, road
-from tests.integration.answerers import QUICK, answering, ask, frame, rows, spoken, until_closed
-from tests.integration.killable import projector
-from tests.integration.road import Raw
+from tests.support import databases, road
+from tests.support.answerers import QUICK, answering, ask, frame, rows, spoken, until_closed
+from tests.support.killable import projector
+from tests.support.road import Raw
 
 from frameledger_services.bench.inference.answers import (
     Answer,

@@ -4,8 +4,8 @@ import itertools
 import signal
 
 import pytest
-from tests.integration.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan, projector
-from tests.integration.road import Raw, mixed, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan, projector
+from tests.support.road import Raw, mixed, road_of_its_own  # noqa: F401  # a fixture
 
 STEPS = (
     "before load",

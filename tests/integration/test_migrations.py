@@ -14,7 +14,7 @@ from psycopg import errors, sql
 from psycopg.conninfo import make_conninfo
 from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
-from tests.integration import catalog, rows
+from tests.support import catalog, rows
 from typer.testing import CliRunner
 
 from frameledger_services import carried

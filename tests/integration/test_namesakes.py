@@ -4,9 +4,9 @@ import signal
 
 import psycopg
 import pytest
-from tests.integration.killable import Plan, projector
-from tests.integration.road import mixed, road_of_its_own  # noqa: F401  # a fixture
 from tests.integration.test_batches import value_of
+from tests.support.killable import Plan, projector
+from tests.support.road import mixed, road_of_its_own  # noqa: F401  # a fixture
 
 NAMED = Plan(member="it")
 

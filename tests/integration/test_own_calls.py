@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.toolbench import CONNECTIONS_LEFT_OPEN, called, play, stage
+from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, called, play, stage
 
 from frameledger.frames import InterruptionFrame
 from frameledger_services.functions import FunctionRegistry

@@ -7,7 +7,7 @@ import sys
 import pytest
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
-from tests.integration.pooling import transactions_pooled
+from tests.support.pooling import transactions_pooled
 
 from frameledger_services import database as connecting
 from frameledger_services.settings import Settings

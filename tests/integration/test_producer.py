@@ -12,7 +12,7 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import OffsetOutOfRangeError
 from confluent_kafka import Producer as LibrdkafkaProducer
 from tests.bounds import ON_SERVERS
-from tests.integration.logs import BadName, frames_topic, make, read, reading, send_raw
+from tests.support.logs import BadName, frames_topic, make, read, reading, send_raw
 
 from frameledger.partition import librdkafka_default, partition_for
 from frameledger.record import MAX_VALUE_BYTES, Outgoing, Place

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.road import die
 from tests.integration.test_batches import HISTORIES, folded, rows_of, value_of
+from tests.support.road import die
 
 from frameledger.record import Outgoing
 from frameledger_services.event_log import broker

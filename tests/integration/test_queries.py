@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.conftest import ROOT
-from tests.integration import rows
+from tests.support import rows
 
 HISTORIES = sorted((ROOT / "tests" / "histories").glob("*.jsonl"))
 COLUMNS = 100

@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
-from tests.integration.databases import made
-from tests.integration.four_conversations import CONVERSATIONS, NAME, fill
+from tests.support.databases import made
+from tests.support.four_conversations import CONVERSATIONS, NAME, fill
 
 from frameledger_services.embedded import postgres as embedded_postgres
 

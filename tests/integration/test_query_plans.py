@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from tests.integration.databases import made
+from tests.support.databases import made
 
 from frameledger_services.store.tables import FOR_EVER
 

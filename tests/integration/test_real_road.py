@@ -5,10 +5,10 @@ import json
 import threading
 
 import psycopg
-from tests.integration.killable import projector
-from tests.integration.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.integration.test_batches import value_of
 from tests.integration.test_foreign_clients import produce
+from tests.support.killable import projector
+from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 
 from frameledger.fold import Conversation, Folding
 from frameledger.record import decode

@@ -22,11 +22,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # three that 
     ConfigResource,
 )
 from tests.bounds import ON_SERVERS
-from tests.integration import road as roads
-from tests.integration.killable import EACH_BY_ITSELF, Plan, projector
-from tests.integration.power_cut import machine as machine_in
-from tests.integration.road import PARTITIONS, Raw, mixed, tell
 from tests.integration.test_batches import dump, value_of
+from tests.support import road as roads
+from tests.support.killable import EACH_BY_ITSELF, Plan, projector
+from tests.support.power_cut import machine as machine_in
+from tests.support.road import PARTITIONS, Raw, mixed, tell
 from typer.testing import CliRunner
 
 from frameledger.partition import partition_for

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # three that 
     UserScramCredentialUpsertion,
 )
 from tests.bounds import ON_SERVERS
-from tests.integration.killable import projector
+from tests.support.killable import projector
 
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services.client import Client

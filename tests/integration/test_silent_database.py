@@ -7,9 +7,9 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 from tests.bounds import IN_PROCESS, ON_SERVERS
-from tests.integration.silence import both, way_to
 from tests.integration.test_projector import make_topics, projecting, settings, until_projected  # noqa: F401
 from tests.integration.test_work import Desk, Office, working
+from tests.support.silence import both, way_to
 
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services import database as connecting

@@ -6,7 +6,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.scene import INTERRUPTION, Scene
+from tests.support.scene import INTERRUPTION, Scene
 
 from frameledger_services import claims
 from frameledger_services.cli import chat_sitting

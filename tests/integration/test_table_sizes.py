@@ -3,7 +3,7 @@
 import psycopg
 from psycopg import sql
 from tests.conftest import ROOT
-from tests.integration import rows
+from tests.support import rows
 
 DAY = ROOT / "tests" / "histories" / "a-day-at-the-desk.jsonl"
 COPIES = 100

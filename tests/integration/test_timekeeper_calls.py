@@ -1,7 +1,7 @@
 """Calls past their deadline, calls whose worker is gone, and calls that wait for a person too long."""
 
 import pytest
-from tests.integration.timekeeping import FAR, PAST, at_desk, limits
+from tests.support.timekeeping import FAR, PAST, at_desk, limits
 from tests.unit.rules.dsl import (
     announce,
     ask,

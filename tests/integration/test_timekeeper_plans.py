@@ -4,8 +4,8 @@ import asyncio
 
 import psycopg
 import pytest
-from tests.integration.databases import made
-from tests.integration.timekeeping import FAR, PAST, limits
+from tests.support.databases import made
+from tests.support.timekeeping import FAR, PAST, limits
 
 from frameledger_services import claims
 from frameledger_services.timekeeper import questions, service, unstarted

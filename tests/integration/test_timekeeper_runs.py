@@ -1,6 +1,6 @@
 """Runs that nobody claims, or that fall silent: one fatal error each, and the conversation goes on."""
 
-from tests.integration.timekeeping import FAR, PAST, at_desk, limits
+from tests.support.timekeeping import FAR, PAST, at_desk, limits
 from tests.unit.rules.dsl import (
     announce,
     ask,

@@ -10,10 +10,10 @@ import pytest
 import structlog
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
-from tests.integration.killable import projector
-from tests.integration.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.integration.test_batches import value_of
-from tests.integration.timekeeper_process import ended, stopped, timekeeper
+from tests.support.killable import projector
+from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.timekeeper_process import ended, stopped, timekeeper
 from tests.unit.rules.dsl import ask, begin, committed, hear, interim, interrupt, speak, start, stop, tokens
 
 from frameledger import derived

@@ -1,7 +1,7 @@
 """Stops that never come: of a user, of the final words of his turn, and of the bot."""
 
 import pytest
-from tests.integration.timekeeping import FAR, PAST, at_desk, limits
+from tests.support.timekeeping import FAR, PAST, at_desk, limits
 from tests.unit.rules.dsl import (
     ask,
     begin,

@@ -1,6 +1,6 @@
 """What is forgotten in the end: old claims, and workers that have been gone for long."""
 
-from tests.integration.timekeeping import at_desk, limits
+from tests.support.timekeeping import at_desk, limits
 
 from frameledger_services.timekeeper.look import tidy
 

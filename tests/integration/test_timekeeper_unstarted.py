@@ -1,7 +1,7 @@
 """Calls that nobody starts: claimed, started in name and answered, once, whoever dies in between."""
 
 import pytest
-from tests.integration.timekeeping import FAR, PAST, at_desk, limits
+from tests.support.timekeeping import FAR, PAST, at_desk, limits
 from tests.unit.rules.dsl import ask, begin, committed, context, end, finish, interrupt, result, start
 
 from frameledger import derived

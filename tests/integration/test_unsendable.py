@@ -8,14 +8,14 @@ import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient
 from tests.bounds import ON_SERVERS
-from tests.integration.killable import projector
-from tests.integration.road import (  # noqa: F401  # a fixture
+from tests.integration.test_batches import value_of
+from tests.support.killable import projector
+from tests.support.road import (  # noqa: F401  # a fixture
     PARTITIONS,
     Raw,
     histories,
     road_of_its_own,
 )
-from tests.integration.test_batches import value_of
 
 from frameledger.decoding import MAX_VALUE_BYTES
 from frameledger.partition import partition_for

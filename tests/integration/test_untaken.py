@@ -4,11 +4,11 @@ import asyncio
 
 import psycopg
 import pytest
-from tests.integration.databases import made
 from tests.integration.test_query_plans import FILL
 from tests.integration.test_timekeeper_plans import counted
 from tests.integration.test_timekeeper_unstarted import calls, cancelling, run_id
-from tests.integration.timekeeping import at_desk
+from tests.support.databases import made
+from tests.support.timekeeping import at_desk
 from tests.unit.rules.dsl import (
     ask,
     begin,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from tests.integration import rows
-from tests.integration.databases import made
 from tests.integration.test_batches import Log, Projecting, histories_interleaved
+from tests.support import rows
+from tests.support.databases import made
 
 COLUMNS = 100
 # As long as the ids that most people use.

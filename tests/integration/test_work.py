@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
-from tests.integration.logs import make
-from tests.integration.scene import INTERRUPTION, Scene
+from tests.support.logs import make
+from tests.support.scene import INTERRUPTION, Scene
 
 from frameledger.effects import Cancel, to_wire
 from frameledger.frames import LLMRunFrame

@@ -6,8 +6,8 @@ import signal
 import psutil
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.killable_worker import SERVICE, killable, quick_to_notice
 from tests.integration.test_work import Desk, office, working  # noqa: F401  # a fixture
+from tests.support.killable_worker import SERVICE, killable, quick_to_notice
 
 from frameledger.frames import LLMRunFrame
 from frameledger_services.event_log.broker import BrokerError

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 from tests.bounds import IN_PROCESS
-from tests.log_in_memory import Feed
-from tests.turns import turns
+from tests.support.log_in_memory import Feed
+from tests.support.turns import turns
 
 from frameledger.record import LoggedFrame, Record
 from frameledger_services.projector import ahead as reading_ahead

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from tests.bounds import IN_PROCESS
-from tests.turns import turns
+from tests.support.turns import turns
 
 from frameledger_services.projector import announcing
 from frameledger_services.projector.announcing import Announcer

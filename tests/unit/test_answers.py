@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.bounds import IN_PROCESS
-from tests.turns import turns
+from tests.support.turns import turns
 
 from frameledger_services.event_log.answers import Answers
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 from tests.bounds import IN_PROCESS
-from tests.turns import turns
+from tests.support.turns import turns
 
 from frameledger_services.event_log.closing import closed
 

@@ -3,7 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 
-from tests.log_in_memory import Feed, Group
+from tests.support.log_in_memory import Feed, Group
 
 from frameledger.record import Record
 from frameledger_services.projector import service

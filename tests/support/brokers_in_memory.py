@@ -17,7 +17,7 @@ from aiokafka.protocol.fetch import FetchRequest_v11
 from aiokafka.protocol.metadata import MetadataRequest, MetadataResponse_v1
 from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 from aiokafka.record.util import calc_crc32c
-from tests.turns import turns
+from tests.support.turns import turns
 
 COMMIT, ABORT = 1, 0
 NO_ERROR, OUT_OF_RANGE, NOT_LEADER = 0, 1, 6

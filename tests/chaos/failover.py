@@ -3,7 +3,7 @@
 A standby without the latest commits takes over; PostgreSQL is killed, or a right is taken away, again and again;
 readers are cut off and nobody tells them. Each round has topics and a database of its own, and draws from a seed that
 is printed: CHAOS_SEED=... plays the same rounds again. CHAOS_ROUNDS=... are shared among the tests here and in
-`chaos_topics`, and each has one at least.
+`topics`, and each has one at least.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS, PROGRAM
-from tests.integration.answerers import rows
-from tests.integration.call_accounts import ask_for, check, interrupt, until_at_rest
-from tests.integration.chaos_calls import NAMES, POINTS
-from tests.integration.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan, projector
-from tests.integration.killable_tools import DOOMED, LASTING, Effects, tools
-from tests.integration.killable_tools import Plan as WorkerPlan
-from tests.integration.road import histories, made, mixed
-from tests.integration.silence import both, way_to
-from tests.integration.standby import pair
+from tests.chaos.calls import NAMES, POINTS
 from tests.integration.test_database_crash import crashing
 from tests.integration.test_kills import FEW
+from tests.support.answerers import rows
+from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
+from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan, projector
+from tests.support.killable_tools import DOOMED, LASTING, Effects, tools
+from tests.support.killable_tools import Plan as WorkerPlan
+from tests.support.road import histories, made, mixed
+from tests.support.silence import both, way_to
+from tests.support.standby import pair
 
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services.client import Client, DatabaseError

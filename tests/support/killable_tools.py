@@ -26,7 +26,7 @@ from typing import Any
 import psutil
 from aiokafka.conn import AIOKafkaConnection
 from tests.bounds import ON_SERVERS
-from tests.integration.killable_worker import quick_to_notice
+from tests.support.killable_worker import quick_to_notice
 
 from frameledger_services import life
 from frameledger_services.event_log.sender import Sender
@@ -35,7 +35,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.work import intake, living
 
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["tests.integration.killable", "tests.integration.answerers", __name__])
+_processes.set_forkserver_preload(["tests.support.killable", "tests.support.answerers", __name__])
 
 LOOK_AGAIN = 0.02
 _NOTHING_TELLS = threading.Event()

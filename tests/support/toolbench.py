@@ -20,9 +20,9 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS, scaled
-from tests.integration import databases
-from tests.integration.killable import projector
-from tests.integration.road import made
+from tests.support import databases
+from tests.support.killable import projector
+from tests.support.road import made
 
 from frameledger.frames import (
     AnyFrame,

@@ -1,6 +1,6 @@
 """The database that `infra/queries.md` is about, for its test and for whoever wants to try the page.
 
-    python tests/integration/four_conversations.py
+    python tests/support/four_conversations.py
 
 makes the database `four` on the PostgreSQL of the settings, such as that of a running `frameledger up`. No service
 looks into it, so its conversations stay as they are: nobody answers, and nothing falls due.

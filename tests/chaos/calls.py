@@ -9,11 +9,11 @@ import random
 import signal
 from contextlib import ExitStack
 
-from tests.integration.call_accounts import ask_for, check, interrupt, until_at_rest
-from tests.integration.killable import AT_ONCE, projector
-from tests.integration.killable import Plan as ProjectorPlan
-from tests.integration.killable_tools import DOOMED, LASTING, Effects, Plan, tools
-from tests.integration.road import road_of_its_own  # noqa: F401  # a fixture
+from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
+from tests.support.killable import AT_ONCE, projector
+from tests.support.killable import Plan as ProjectorPlan
+from tests.support.killable_tools import DOOMED, LASTING, Effects, Plan, tools
+from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 
 SEED = int(os.environ.get("CHAOS_SEED", random.SystemRandom().randrange(1 << 32)))
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "30"))

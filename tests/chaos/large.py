@@ -13,9 +13,9 @@ from itertools import islice
 
 import psutil
 import psycopg
-from tests.integration.killable import projector
-from tests.integration.road import road_of_its_own  # noqa: F401  # a fixture
 from tests.integration.test_batches import value_of
+from tests.support.killable import projector
+from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import AnyFrame

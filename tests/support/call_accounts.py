@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from tests.integration.answerers import frame, rows
-from tests.integration.killable_tools import Effects
-from tests.integration.road import Raw, Road
+from tests.support.answerers import frame, rows
+from tests.support.killable_tools import Effects
+from tests.support.road import Raw, Road
 
 from frameledger import derived
 from frameledger.ids import ContextId, Version

@@ -23,8 +23,8 @@ from uuid import uuid4
 import psutil
 import psycopg
 from tests.bounds import ON_SERVERS, scaled
-from tests.integration.killable import _processes
-from tests.integration.road import Raw
+from tests.support.killable import _processes
+from tests.support.road import Raw
 
 from frameledger_services import work
 from frameledger_services.event_log.producer import Producer
@@ -35,7 +35,7 @@ from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
 
 # As the module of the projector's processes says: children are forked from a process that has imported this.
-_processes.set_forkserver_preload(["tests.integration.killable", __name__])
+_processes.set_forkserver_preload(["tests.support.killable", __name__])
 
 QUICK = {"work_lease_secs": scaled(1.0), "work_heartbeat_secs": 0.1}
 """Nobody waits for the dead for long."""

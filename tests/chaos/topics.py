@@ -1,7 +1,7 @@
 """What befalls the log and those who read it, many times over: run by `make chaos`, not by `make test`.
 
 The topic is made anew while a projector lives or is frozen; several projectors have one name; half of the partitions
-have no leader for twenty seconds. Rounds and seeds are as in `chaos_failover`.
+have no leader for twenty seconds. Rounds and seeds are as in `failover`.
 """
 
 import asyncio
@@ -13,10 +13,8 @@ from multiprocessing.connection import wait
 
 import psycopg
 from tests.bounds import ON_SERVERS
-from tests.integration.call_accounts import ask_for, check, interrupt, until_at_rest
-from tests.integration.chaos import POINTS as PROJECTOR_POINTS
-from tests.integration.chaos_calls import NAMES
-from tests.integration.chaos_failover import (  # noqa: F401  # a fixture
+from tests.chaos.calls import NAMES
+from tests.chaos.failover import (  # noqa: F401  # a fixture
     drawn_talks,
     drawn_workers,
     end,
@@ -24,9 +22,7 @@ from tests.integration.chaos_failover import (  # noqa: F401  # a fixture
     rounds,
     said_of,
 )
-from tests.integration.killable import Plan, projector
-from tests.integration.killable_tools import DOOMED, LASTING, Effects, tools
-from tests.integration.road import made, mixed, tell
+from tests.chaos.projectors import POINTS as PROJECTOR_POINTS
 from tests.integration.test_batches import value_of
 from tests.integration.test_kills import FEW
 from tests.integration.test_recover import (  # noqa: F401  # a fixture
@@ -39,7 +35,11 @@ from tests.integration.test_recover import (  # noqa: F401  # a fixture
     run,
     until_gone,
 )
-from tests.integration.two_brokers import two_brokers
+from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
+from tests.support.killable import Plan, projector
+from tests.support.killable_tools import DOOMED, LASTING, Effects, tools
+from tests.support.road import made, mixed, tell
+from tests.support.two_brokers import two_brokers
 
 from frameledger_services.event_log import broker, feed
 from frameledger_services.settings import Settings

@@ -1,0 +1,12 @@
+"""Faults drawn by a seed, on the same real servers as `integration/`: their fixtures."""
+
+from tests.support.databases import (  # noqa: F401  # fixtures
+    database,
+    empty_database,
+    make_database,
+    migrated_template,
+    shared_database,
+    transaction,
+)
+from tests.support.logs import log, log_settings  # noqa: F401  # fixtures
+from tests.support.servers import database_server, kafka, nothing_is_left, postgres  # noqa: F401  # fixtures

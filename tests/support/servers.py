@@ -1,0 +1,50 @@
+"""The real servers of a test run: each is started when a test first asks for it, once, and is gone afterwards.
+
+Gone also after Ctrl-C (pytest ends its fixtures then) and, on Linux, after pytest was killed: the kernel tells
+the servers. A test gets a database of its own and topics of its own, never a server of its own, unless it
+breaks one.
+"""
+
+import gc
+import os
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from frameledger_services.embedded import kafka as embedded_kafka
+from frameledger_services.embedded import postgres as embedded_postgres
+from frameledger_services.embedded.kafka import KafkaServer
+from frameledger_services.embedded.postgres import PostgresServer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """aiokafka leaves a connection behind whose making is cancelled. Found at the end of the module that is nothing;
+    found later it fails whatever test runs then."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """The embedded PostgreSQL, with `dsn` as its superuser. Processes are killed here, the machine is not: no fsync."""
+    folder = tmp_path_factory.mktemp("postgres")
+    with embedded_postgres.running(folder, settings={"fsync": "off"}) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def database_server(request: pytest.FixtureRequest) -> str:
+    """The address of the database server under test: TEST_DATABASE_URL, a superuser's, or the embedded one."""
+    given = os.environ.get("TEST_DATABASE_URL")
+    return given or request.getfixturevalue("postgres").dsn
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """The embedded Kafka. Its jars come from the user's cache; the first run ever fetches them."""
+    with embedded_kafka.running(tmp_path_factory.mktemp("kafka")) as server:
+        yield server
