@@ -165,14 +165,14 @@ def test_a_fence_in_the_first_of_several_batches_takes_no_record_of_the_others_w
 
     fences = [log.records[0].partition]
 
-    async def passing(step):
+    async def failpoint(step):
         if step == "before lock" and fences:
             with psycopg.connect(database) as other:
                 other.execute(
                     "UPDATE projections SET epoch = epoch + 1 WHERE partition = %s", (fences.pop(),)
                 )
 
-    asyncio.run(project_in_memory(database, log, passing, looks=3))
+    asyncio.run(project_in_memory(database, log, failpoint, looks=3))
     with psycopg.connect(database) as connection:
         assert value_of(connection, "SELECT count(*) FROM frames") == len(log.records)
 
@@ -183,13 +183,13 @@ def test_where_three_crashed_at_one_offset_each_record_has_a_transaction_of_its_
         log.add("ctx", b'{"type":"LLMRunFrame"}')
     commits = []
 
-    async def passing(step):
+    async def failpoint(step):
         if step == "after commit":
             commits.append(step)
 
     for _ in range(3):
         die(database, TOPIC, log.records[0].partition)
-    asyncio.run(project_in_memory(database, log, passing, looks=1))
+    asyncio.run(project_in_memory(database, log, failpoint, looks=1))
     assert len(commits) == len(log.records)
 
 
@@ -202,11 +202,11 @@ def test_those_who_live_and_only_fence_each_other_park_nothing(database):
         async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
             fences = [log.records[0].partition] * 12
 
-            async def passing(step):
+            async def failpoint(step):
                 if step == "before lock" and fences:
                     await projections.assign(other, TOPIC, fences.pop(), "another one who lives")
 
-            await project_in_memory(database, log, passing, looks=13)
+            await project_in_memory(database, log, failpoint, looks=13)
 
     asyncio.run(run())
     with psycopg.connect(database) as connection:
@@ -233,7 +233,7 @@ def test_a_frame_that_ends_whoever_folds_it_parks_its_conversation_and_no_other(
         assert outcomes == [(False, False, len(records) - 2), (True, True, 2)]
 
 
-async def project_in_memory(database, log, passing, *, looks):
+async def project_in_memory(database, log, failpoint, *, looks):
     """One life of a projector over a log in memory, ended after so many looks at it."""
 
     async def send(_):
@@ -245,9 +245,9 @@ async def project_in_memory(database, log, passing, *, looks):
     ):
         copying.prepare(connection)
         group, feed = Group(TOPIC, PARTITIONS), Feed(log.records)
-        relay, announcer = Relay(relaying, send, passing), Announcer(relaying, TOPIC, passing)
+        relay, announcer = Relay(relaying, send, failpoint), Announcer(relaying, TOPIC, failpoint)
         projector = service._Projector(
-            group, feed, connection, relay, announcer, Looked(log.records), TOPICS, passing, Self("here")
+            group, feed, connection, relay, announcer, Looked(log.records), TOPICS, failpoint, Self("here")
         )
         await projector.on_partitions_assigned(group.assignment())
         await projector._take_over()

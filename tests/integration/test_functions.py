@@ -660,12 +660,12 @@ def test_what_is_interrupted_before_its_start_is_folded_never_runs(settings):
         # Its start may have been on its way already, or not.
         assert set(await talk.log(of=call.tool_call_id)) <= {(STARTED, "ignored", "call_forgotten")}
 
-    async def passing(point):
+    async def failpoint(point):
         if point == "claimed":
             claimed.set()
             await interrupted.wait()
 
-    play(settings, registry, scenario, passing=passing)
+    play(settings, registry, scenario, failpoint=failpoint)
 
 
 def test_a_read_that_has_become_old_is_no_leave_to_begin(settings, monkeypatch):
@@ -688,14 +688,14 @@ def test_a_read_that_has_become_old_is_no_leave_to_begin(settings, monkeypatch):
         assert gate.entered == 0
         assert await talk.open_runs() == []
 
-    async def passing(point):
+    async def failpoint(point):
         nonlocal behind
         if point == "folded":
             # The process froze after the read that said it may begin.
             await interrupted.wait()
             behind = 10.0
 
-    play(settings, registry, scenario, passing=passing)
+    play(settings, registry, scenario, failpoint=failpoint)
 
 
 def test_a_handler_never_runs_whose_start_is_not_folded_before_its_deadline(road):
@@ -724,12 +724,12 @@ def test_a_handler_never_runs_whose_start_is_not_folded_before_its_deadline(road
             ]
             assert ran == []
 
-        async def passing(point):
+        async def failpoint(point):
             if point == "claimed":
                 os.kill(projecting.pid, signal.SIGSTOP)
                 frozen.set()
 
-        play(settings, registry, scenario, passing=passing)
+        play(settings, registry, scenario, failpoint=failpoint)
 
 
 def test_what_was_done_is_never_told_as_cancelled(settings):

@@ -135,12 +135,12 @@ def test_a_result_that_comes_too_late_is_visible_as_ignored_and_updates_nothing(
         await talk.until_claims_finished()
         assert updates == []
 
-    async def passing(point):
+    async def failpoint(point):
         if point == "answered":
             answered.set()
             await cancelled.wait()
 
-    play(settings, registry, scenario, passing=passing)
+    play(settings, registry, scenario, failpoint=failpoint)
 
 
 @pytest.mark.parametrize(("safe", "ending"), [(True, "cancelled"), (False, "ambiguous")])

@@ -654,7 +654,7 @@ def test_whatever_steps_it_is_killed_at_the_last_one_comes_to_the_same_end(machi
 def _recover_and_die(settings: Settings, at: str) -> None:
     vars(putting_back)["COPIES_AT_ONCE"] = 2
 
-    async def passing(point: str) -> None:
+    async def failpoint(point: str) -> None:
         if point == at:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -666,9 +666,9 @@ def _recover_and_die(settings: Settings, at: str) -> None:
         ):
             examined = await recover.examine(settings, connection)
             if examined.needs_generation:
-                await recover.begin(connection, examined, passing)
+                await recover.begin(connection, examined, failpoint)
             publish = partial(producer.publish, examined.topic.name)
-            await putting_back.put_back(connection, examined.topic.name, publish, passing=passing)
+            await putting_back.put_back(connection, examined.topic.name, publish, failpoint=failpoint)
 
     asyncio.run(life())
 

@@ -378,14 +378,14 @@ def test_a_cancellation_that_comes_while_the_work_is_being_claimed_is_not_missed
 
     monkeypatch.setattr(Cancelled, "add", add_and_tell)
 
-    async def passing(step):
+    async def failpoint(step):
         if step == "after claim" and not claimed.is_set():
             claimed.set()
             await cancelled.wait()
 
     async def scenario():
         desk = Desk()
-        async with working(office.worker(desk.hold, passing=passing)):
+        async with working(office.worker(desk.hold, failpoint=failpoint)):
             await office.ask("a")
             await claimed.wait()
             await office.scene.tell(("a", INTERRUPTION))

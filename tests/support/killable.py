@@ -157,7 +157,7 @@ class _Points:
         self._counting = False
         self.connection: Any = None
 
-    async def passing(self, step: str) -> None:
+    async def failpoint(self, step: str) -> None:
         if step == "before load" and self._armed.is_set():
             self._counting = True
         await self.reach(step)
@@ -190,7 +190,7 @@ def _project(settings: Settings, plan: Plan, armed: Any, said: Any) -> None:
         stopping = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
         named = settings.model_copy(update={"projector_instance_id": plan.member})
-        await service.serve(named, stopping, points.passing)
+        await service.serve(named, stopping, points.failpoint)
 
     asyncio.run(life())
 

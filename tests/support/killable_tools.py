@@ -192,7 +192,7 @@ def _serve(
             raise
         await params.result_callback({"attempt": params.call_attempt})
 
-    async def passing(step: str) -> None:
+    async def failpoint(step: str) -> None:
         reach(step)
 
     async def serve(stopping: asyncio.Event) -> None:
@@ -205,7 +205,7 @@ def _serve(
             service=service,
             function_call_timeout_secs=plan.timeout_secs,
             stop_secs=1.0,
-            passing=passing,
+            failpoint=failpoint,
         )
         async with asyncio.TaskGroup() as tasks:
             telling = tasks.create_task(_tell_alive(functions, said))

@@ -84,7 +84,7 @@ def quick_to_notice(*args: Any, **options: Any) -> Any:
 
 
 def _work(settings: Settings, point: str | None, number: signal.Signals, holds: bool, said: Any) -> None:
-    async def passing(step: str) -> None:
+    async def failpoint(step: str) -> None:
         nonlocal point
         if step == point:
             point = None
@@ -104,7 +104,7 @@ def _work(settings: Settings, point: str | None, number: signal.Signals, holds: 
         return "release"
 
     async def serve(stopping: asyncio.Event) -> None:
-        worker = Worker(settings, RUNS, perform, service=SERVICE, serves_all=True, passing=passing)
+        worker = Worker(settings, RUNS, perform, service=SERVICE, serves_all=True, failpoint=failpoint)
         await worker.run(stopping)
 
     vars(intake)["consumer"] = quick_to_notice

@@ -48,13 +48,13 @@ def _keep_time(settings: Settings, dies_at: str | None, lease_secs: float | None
     if lease_secs is not None:
         vars(service)["LEASE_SECONDS"] = lease_secs
 
-    async def passing(point: str) -> None:
+    async def failpoint(point: str) -> None:
         if point == dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     async def life() -> None:
         stopping = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
-        await service.serve(settings, stopping, passing)
+        await service.serve(settings, stopping, failpoint)
 
     asyncio.run(life())

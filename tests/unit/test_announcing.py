@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from tests.bounds import IN_PROCESS
 from tests.support.turns import turns
 
+from frameledger_services import failpoints
 from frameledger_services.projector import announcing
 from frameledger_services.projector.announcing import Announcer
-from frameledger_services.projector.batches import nobody_listens
 
 
 class Connection:
@@ -24,7 +24,7 @@ class Connection:
 @asynccontextmanager
 async def announcer():
     connection = Connection()
-    made = Announcer(connection, "frames", nobody_listens)
+    made = Announcer(connection, "frames", failpoints.none)
     task = asyncio.create_task(made.run())
     yield made, connection.said
     task.cancel()

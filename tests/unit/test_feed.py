@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from aiokafka import TopicPartition, errors
 from aiokafka.protocol.fetch import FetchRequest_v4, FetchRequest_v5, FetchRequest_v11
-from tests import log_in_memory
 from tests.bounds import IN_PROCESS
+from tests.support import log_in_memory
 from tests.support.brokers_in_memory import ABORT, COMMIT, NOBODY, NOT_LEADER, OUT_OF_RANGE, Brokers
 from tests.support.turns import turns
 

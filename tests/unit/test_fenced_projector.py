@@ -6,8 +6,9 @@ from types import SimpleNamespace
 from tests.support.log_in_memory import Feed, Group
 
 from frameledger.record import Record
+from frameledger_services import failpoints
 from frameledger_services.projector import service
-from frameledger_services.projector.batches import FencedError, Owned, Topics, nobody_listens
+from frameledger_services.projector.batches import FencedError, Owned, Topics
 from frameledger_services.projector.namesakes import Self
 
 TOPIC = "llm.frames"
@@ -35,7 +36,7 @@ class FencedBatches:
 def test_a_fence_in_the_first_batch_of_a_fetch_takes_the_others_back_too(monkeypatch):
     feed, relay = Feed(RECORDS), SimpleNamespace(hand_over=None)
     projector = service._Projector(
-        Group(TOPIC, 2), feed, None, relay, None, None, TOPICS, nobody_listens, Self("here")
+        Group(TOPIC, 2), feed, None, relay, None, None, TOPICS, failpoints.none, Self("here")
     )
     monkeypatch.setattr(projector, "_isolation", FencedBatches())
     for number in (0, 1):

@@ -25,6 +25,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from frameledger_services import failpoints
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions import starting, words
 from frameledger_services.functions.call_frames import Call
 from frameledger_services.functions.call_handler import CallHandler
@@ -36,8 +38,7 @@ from frameledger_services.functions.speaking import Speaker
 from frameledger_services.functions.stopping import Stopping
 from frameledger_services.functions.surroundings import Hands, Surroundings
 from frameledger_services.functions.taken import Taken
-from frameledger_services.work import Ending, Passing, Why
-from frameledger_services.work.worker import nobody_listens
+from frameledger_services.work import Ending, Why
 
 
 class Calling:
@@ -53,14 +54,13 @@ class Calling:
         age_secs: float = 0.0,
         started_before: Standing | None = None,
         pass_on: Callable[[], None] = lambda: None,
-        passing: Passing = nobody_listens,
+        failpoint: Failpoint = failpoints.none,
     ) -> None:
         """`age_secs`: since it was dispatched. `started_before`: how it stands, if an earlier attempt had started it.
-        `pass_on`: its in-progress frame has its place, so the next call of the context may follow. `passing` is told of
-        each point that is passed; tests end the process there."""
+        `pass_on`: its in-progress frame has its place, so the next call of the context may follow."""
         deadline = asyncio.get_running_loop().time() + plan.timeout_secs - age_secs
-        speaker = Speaker(call, plan, around, hands, passing)
-        taken = Taken(call, plan, around, hands, speaker, Inbox(speaker.refusal), deadline, passing)
+        speaker = Speaker(call, plan, around, hands, failpoint)
+        taken = Taken(call, plan, around, hands, speaker, Inbox(speaker.refusal), deadline, failpoint)
         self._taken = taken
         self._started_before = started_before
         self._pass_on = pass_on
@@ -84,7 +84,7 @@ class Calling:
             if before is not None and await starting.settled_as_taken_over(taken, before):
                 return "done"
             async with around.ledger.folding(call.context_id, call.frame_id("in progress"), call) as folded:
-                await taken.passing("claimed")
+                await taken.failpoint("claimed")
                 publishing = around.tails.start(starting.publish(taken, self._pass_on))
                 taken.speaker.in_progress(publishing)
                 return await self._started(folded)
@@ -115,7 +115,7 @@ class Calling:
                 return ending
             standing = folded.result()
         while True:
-            await taken.passing("before the handler")
+            await taken.failpoint("before the handler")
             self._handler.begin(standing)
             ending = await self._attend()
             if ending is not None:

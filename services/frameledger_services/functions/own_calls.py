@@ -19,6 +19,7 @@ import structlog
 from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
 from frameledger.ids import ContextId, Version
 from frameledger_services import work
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.call_frames import Call
 from frameledger_services.functions.calling import Calling
 from frameledger_services.functions.ledger import FOLDED_SECONDS, Standing
@@ -26,7 +27,6 @@ from frameledger_services.functions.planning import Plan
 from frameledger_services.functions.queueing import Queues
 from frameledger_services.functions.surroundings import LifeHands, Surroundings
 from frameledger_services.store.connections import DatabaseError
-from frameledger_services.work import Passing
 
 _log = structlog.get_logger("functions")
 
@@ -35,11 +35,11 @@ class OwnCalls:
     """Announces batches, and runs them."""
 
     def __init__(
-        self, around: Surroundings, plan: Callable[[Call], Awaitable[Plan]], passing: Passing
+        self, around: Surroundings, plan: Callable[[Call], Awaitable[Plan]], failpoint: Failpoint
     ) -> None:
         self._around = around
         self._plan = plan
-        self._passing = passing
+        self._failpoint = failpoint
         self._queues = Queues()
         self._batches = 0
         self._going_on: set[Calling] = set()
@@ -142,7 +142,7 @@ class OwnCalls:
             self._around,
             LifeHands(life),
             pass_on=pass_on,
-            passing=self._passing,
+            failpoint=self._failpoint,
         )
         if self._draining:
             calling.tell("draining")

@@ -13,6 +13,7 @@ from psycopg import AsyncConnection
 from frameledger.tools import tool_name
 from frameledger_services import cancel_tools, work
 from frameledger_services.claims import ClaimedCall
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.acts import Acts
 from frameledger_services.functions.advertised import Advertised
 from frameledger_services.functions.announced import Announced
@@ -40,7 +41,6 @@ from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections, DatabaseError
 from frameledger_services.store.contexts import loads
-from frameledger_services.work import Passing
 
 STARTED = "on_function_calls_started"
 
@@ -60,7 +60,7 @@ class Terms:
     model: LLMService[Any] | None
     notify: Callable[..., Awaitable[None]]
     has_handlers: Callable[[str], bool]
-    passing: Passing
+    failpoint: Failpoint
 
 
 class Running:
@@ -92,7 +92,7 @@ class Running:
             partial(terms.has_handlers, STARTED),
             partial(terms.notify, STARTED),
         )
-        self.own_calls = OwnCalls(self._around, self.plan, terms.passing)
+        self.own_calls = OwnCalls(self._around, self.plan, terms.failpoint)
         self._helpers = [
             tasks.create_task(self.ledger.run()),
             tasks.create_task(self.advertised.run()),
@@ -128,7 +128,7 @@ class Running:
             age_secs=claimed.age_secs,
             started_before=before,
             pass_on=job.pass_on,
-            passing=self._terms.passing,
+            failpoint=self._terms.failpoint,
         )
         forwarding = self.tails.start(_forward(job, calling))
         try:

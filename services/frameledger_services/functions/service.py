@@ -19,15 +19,14 @@ from frameledger.frames import (
     StartFrame,
 )
 from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, FunctionSchema, ToolsSchema
-from frameledger_services import work
+from frameledger_services import failpoints, work
 from frameledger_services.claims import ClaimedCall
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.registry import DirectFunction, FunctionRegistry, Handler
 from frameledger_services.functions.running import Running, Terms
 from frameledger_services.providers.hooks import Hooks
 from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
-from frameledger_services.work import Passing
-from frameledger_services.work.worker import nobody_listens
 
 STOP_SECS = 4.0
 """How long a handler has to stop when it is told to, before its call is settled without it."""
@@ -76,7 +75,7 @@ class FunctionService(Hooks):
         llm: LLMService[Any] | None = None,
         slots: int | None = None,
         stop_secs: float = STOP_SECS,
-        passing: Passing = nobody_listens,
+        failpoint: Failpoint = failpoints.none,
     ) -> None:
         """`service` is the name that all who share these calls have; all of them serve the same functions.
 
@@ -110,7 +109,7 @@ class FunctionService(Hooks):
             llm,
             self.notify,
             self.has_handlers,
-            passing,
+            failpoint,
         )
         at_once = settings.work_slots if slots is None else slots
         self._worker = work.Worker(
@@ -123,7 +122,7 @@ class FunctionService(Hooks):
             offers=self.registry.offers(),
             slots=at_once,
             per_key=at_once,
-            passing=passing,
+            failpoint=failpoint,
         )
         self._running: Running | None = None
         self._background = work.Background(self.run, self._worker.alive, "function service")

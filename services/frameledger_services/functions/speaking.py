@@ -11,13 +11,13 @@ from frameledger.decode_error import DecodeError
 from frameledger.frames import AnyFrame, FunctionCallResultProperties
 from frameledger_services import transient
 from frameledger_services.event_log.producer import RefusedError, TooLargeError
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions import context_updated, words
 from frameledger_services.functions.call_frames import Call, SettledAs
 from frameledger_services.functions.params import ResultRefusedError
 from frameledger_services.functions.planning import Plan
 from frameledger_services.functions.reporting import Message, Said, Waits
 from frameledger_services.functions.surroundings import Hands, Surroundings
-from frameledger_services.work import Passing
 
 AGAIN_SECONDS = 0.5
 """Before a frame that the broker did not take is published again."""
@@ -39,7 +39,9 @@ class Speaker:
     refused, since rights come back, unless it is too large.
     """
 
-    def __init__(self, call: Call, plan: Plan, around: Surroundings, hands: Hands, passing: Passing) -> None:
+    def __init__(
+        self, call: Call, plan: Plan, around: Surroundings, hands: Hands, failpoint: Failpoint
+    ) -> None:
         self.call = call
         self.waiting = False
         """Whether the call waits for a person by now."""
@@ -47,7 +49,7 @@ class Speaker:
         self._plan = plan
         self._around = around
         self._hands = hands
-        self._passing = passing
+        self._failpoint = failpoint
         self._name = call.function_name
         self._in_progress: asyncio.Task[None] | None = None
         self._between = 0
@@ -88,7 +90,7 @@ class Speaker:
         What is no JSON or too large settles it as failed, with words that say so. What the broker refuses for another
         reason settles it as ambiguous: the function did what it does, and nobody will read what.
         """
-        await self._passing("answered")
+        await self._failpoint("answered")
         await self._after_start()
         try:
             frame = self.call.result(result, properties, run_llm)
@@ -103,7 +105,7 @@ class Speaker:
                     )
                 )
             return
-        await self._passing("result")
+        await self._failpoint("result")
         if said is not None:
             said.answer.set_result(None)
 
@@ -128,7 +130,7 @@ class Speaker:
             _not_taken(said, f"The result in between was not published: {error}", error)
         else:
             said.answer.set_result(None)
-        await self._passing("said between")
+        await self._failpoint("said between")
 
     async def wait(self, waits: Waits) -> None:
         """The call waits for a person from now on. If that is not taken, its handler is told, and the call goes on."""
@@ -141,7 +143,7 @@ class Speaker:
             return
         self.waiting = True
         waits.answer.set_result(None)
-        await self._passing("waiting")
+        await self._failpoint("waiting")
 
     async def failed(self, summary: str, details: str | None = None, message: str | None = None) -> None:
         """Settle the call as failed: the details are for people, the message is for the model."""

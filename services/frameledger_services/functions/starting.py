@@ -60,7 +60,7 @@ async def _published(taken: Taken) -> None:
     call, speaker = taken.call, taken.speaker
     try:
         await speaker.publish(call.in_progress(taken.plan.options, taken.plan.timeout_secs))
-        await taken.passing("in progress")
+        await taken.failpoint("in progress")
     except (TooLargeError, ValueError) as error:
         # It cannot be started, and so has no place for a result: it was announced with just as many bytes as the
         # log takes, and its start has some more.
@@ -97,7 +97,7 @@ async def until_it_may_run(taken: Taken, folded: asyncio.Future[Standing]) -> En
     standing = folded.result()
     if draining or not standing.may_run(taken.call):
         return await not_run(taken, standing)
-    await taken.passing("folded")
+    await taken.failpoint("folded")
     return None
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.call_frames import Call
 from frameledger_services.functions.inbox import Inbox
 from frameledger_services.functions.ledger import Standing
@@ -14,7 +15,6 @@ from frameledger_services.functions.planning import Plan
 from frameledger_services.functions.speaking import AGAIN_SECONDS, Speaker
 from frameledger_services.functions.surroundings import Hands, Surroundings
 from frameledger_services.store.connections import DatabaseError
-from frameledger_services.work import Passing
 
 _log = structlog.get_logger("functions")
 
@@ -32,7 +32,7 @@ class Taken:
     deadline: float
     """By the clock of the event loop, as all times here."""
 
-    passing: Passing
+    failpoint: Failpoint
     """Told of each point that is passed; tests end the process there."""
 
     def now(self) -> float:

@@ -9,12 +9,13 @@ nothing is lost; what was not on disk yet comes there with PostgreSQL's own writ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
 from psycopg import AsyncConnection, errors
 
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.store import projections
 
 OFTEN_SECONDS = 0.01
@@ -30,12 +31,10 @@ _log = structlog.get_logger("projector")
 class Announcer:
     """Announces in the background, so that no batch waits for it."""
 
-    def __init__(
-        self, connection: AsyncConnection[Any], topic: str, passing: Callable[[str], Awaitable[None]]
-    ) -> None:
+    def __init__(self, connection: AsyncConnection[Any], topic: str, failpoint: Failpoint) -> None:
         self._connection = connection
         self._topic = topic
-        self._passing = passing
+        self._failpoint = failpoint
         self._offsets: dict[int, int] = {}
         self._last = self._said = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
@@ -72,12 +71,12 @@ class Announcer:
                 self._timer = None
             offsets, self._offsets = self._offsets, {}
             self._last = loop.time()
-            await self._passing("before announcing")
+            await self._failpoint("before announcing")
             try:
                 await projections.announce(self._connection, self._topic, offsets)
             except errors.ProgramLimitExceeded as error:
                 self._say_that_it_is_full(error, loop.time())
-            await self._passing("announced")
+            await self._failpoint("announced")
             if not self._offsets:
                 self._idle.set()
 

@@ -16,7 +16,7 @@ conversation that ends before them, in both.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -28,7 +28,8 @@ from psycopg import AsyncConnection, errors
 from frameledger.ids import ContextId
 from frameledger.record import FIRST_GENERATION, LoggedFrame, Record
 from frameledger.stored import StoredStateError
-from frameledger_services import transient
+from frameledger_services import failpoints, transient
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.cache import HeadCache
 from frameledger_services.projector.deadline import deadline
 from frameledger_services.projector.folding import (
@@ -57,7 +58,6 @@ SMALL_RECORDS = 64
 SMALL_BYTES = 256 * 1024
 """A batch of no more than both is written in one statement; of more rows, COPY and what else there is are quicker."""
 
-Step = Callable[[str], Awaitable[None]]
 
 StoredIds = Mapping[tuple[str, UUID], bytes]
 """Frames that are stored already, by context and id, with their payloads."""
@@ -96,18 +96,15 @@ class Topics:
 
 
 class Batches:
-    """Folds and stores batches over one connection, whose transactions are all its own.
-
-    `passing` is told the name of each step before and after it: tests kill the process there.
-    """
+    """Folds and stores batches over one connection, whose transactions are all its own."""
 
     def __init__(
-        self, connection: Connection, topics: Topics, cache: HeadCache, passing: Step | None = None
+        self, connection: Connection, topics: Topics, cache: HeadCache, failpoint: Failpoint | None = None
     ) -> None:
         self._connection = connection
         self._topics = topics
         self._cache = cache
-        self._passing = passing or nobody_listens
+        self._failpoint = failpoint or failpoints.none
 
     async def store(
         self, found: Iterable[Found], owned: Mapping[int, Owned], positions: Mapping[int, int]
@@ -170,10 +167,10 @@ class Batches:
         ]
         context_ids = {logged.context_id for _, logged in self._at_home(batch)}
         try:
-            await self._passing("before load")
+            await self._failpoint("before load")
             # Before the lock: what is read is ours since we took the partitions over, like all that is in memory.
             heads = await self._heads(context_ids)
-            await self._passing("after load")
+            await self._failpoint("after load")
             folding = self._folding(heads, stored_ids, owned)
             if parked_for is not None:
                 for head in heads.values():
@@ -191,7 +188,7 @@ class Batches:
         except BaseException:
             self._cache.drop(context_ids)
             raise
-        await self._passing("after commit")
+        await self._failpoint("after commit")
         for head in folding.touched.values():
             head.stored = True
         self._cache.put(heads.values())
@@ -204,17 +201,17 @@ class Batches:
         return together.cursor_of(self._connection)
 
     async def _write_at_once(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
-        await self._passing("before lock")
+        await self._failpoint("before lock")
         held = await write_at_once(self._cursor, self._topics.frames, progress, rows, heads)
         _check_held(progress, held)
 
     async def _write_in_turn(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
         async with self._connection.transaction():
-            await self._passing("before lock")
+            await self._failpoint("before lock")
             _check_held(progress, await moving.move(self._connection, self._topics.frames, progress))
-            await self._passing("after lock")
+            await self._failpoint("after lock")
             await write(self._connection, rows, heads)
-            await self._passing("before commit")
+            await self._failpoint("before commit")
 
     async def _stored_ids(self, batch: Sequence[Decoded]) -> StoredIds:
         """Which frames of the batch are stored already."""
@@ -307,10 +304,6 @@ def _check_held(progress: Sequence[Progress], held: set[int]) -> None:
     lost = {one.partition for one in progress} - held
     if lost:
         raise FencedError(lost)
-
-
-async def nobody_listens(_: str) -> None:
-    """Whom steps are told when no test asks for them."""
 
 
 def _progress(owned: Owned, last: Record | None, next_offset: int) -> Progress:

@@ -21,7 +21,8 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from frameledger_services.projector.batches import Step, nobody_listens
+from frameledger_services import failpoints
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.changed_log import Finding, lost
 from frameledger_services.projector.copies import Publish, Published, TooLarge, publish_copies
 from frameledger_services.store import recovering
@@ -68,7 +69,7 @@ async def put_back(
     topic: str,
     publish: Publish,
     told: Callable[[int], None] = lambda _: None,
-    passing: Step = nobody_listens,
+    failpoint: Failpoint = failpoints.none,
 ) -> PutBack:
     """Publish what the log lost and was not put back yet; `told` hears how many frames are done.
 
@@ -79,13 +80,13 @@ async def put_back(
     due = _due(receipts)
     so_far = _SoFar(dict.fromkeys(due, 0))
     lost_ones = [one for receipt in due.values() for one in _lost_before(receipts, receipt)]
-    await passing("before putting back")
+    await failpoint("before putting back")
     async with connection.transaction(), aclosing(recovering.lost_frames(connection, lost_ones)) as rows:
         async for frames in _parts(rows):
             so_far.add(await publish_copies(topic, frames, publish))
-            await passing("after some were put back")
+            await failpoint("after some were put back")
             told(so_far.frames)
-    await passing("before noting")
+    await failpoint("before noting")
     if done := [one for one in due if one not in so_far.unfinished]:
         await recovering.note_put_back(
             connection,
@@ -95,7 +96,7 @@ async def put_back(
                 for partition in done
             ],
         )
-    await passing("after noting")
+    await failpoint("after noting")
     return PutBack(so_far.frames, so_far.left, so_far.too_large, tuple(so_far.named))
 
 

@@ -17,13 +17,14 @@ from typing import Any
 
 from psycopg import AsyncConnection, errors
 
+from frameledger_services import failpoints
 from frameledger_services.event_log import broker, identity
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.identity import TopicChangedError
 from frameledger_services.event_log.looking import looking
 from frameledger_services.event_log.topics import Found, Topics
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import putting_back
-from frameledger_services.projector.batches import Step, nobody_listens
 from frameledger_services.projector.changed_log import Finding, LogChangedError, finding, sign, spans
 from frameledger_services.projector.comparing import Changed, compared
 from frameledger_services.projector.partitions import ATTEMPTS, LOCK_TIMEOUT_MS, on_log
@@ -109,7 +110,7 @@ def _of(receipts: Sequence[Receipt], partition: int) -> list[Receipt]:
     return [one for one in receipts if one.partition == partition]
 
 
-async def begin(connection: Connection, examined: Examined, passing: Step = nobody_listens) -> int:
+async def begin(connection: Connection, examined: Examined, failpoint: Failpoint = failpoints.none) -> int:
     """Seal the generation that was looked at and begin the next: which one that is.
 
     In one transaction of its own. Raises `MovedError` if something was done since that look, and `LogChangedError` if
@@ -120,15 +121,15 @@ async def begin(connection: Connection, examined: Examined, passing: Step = nobo
         try:
             async with connection.transaction():
                 await connection.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
-                await passing("before sealing")
+                await failpoint("before sealing")
                 begun = await _begin(connection, examined)
-                await passing("before commit")
+                await failpoint("before commit")
         except errors.LockNotAvailable:
             # As in a takeover: who holds a row for so long is frozen, or as good as that.
             for partition in range(examined.topic.partitions):
                 await projections.end_owner(connection, topic, partition)
         else:
-            await passing("after commit")
+            await failpoint("after commit")
             return begun
     raise LogChangedError(
         f"A partition of {topic} stays locked by a session that could not be ended; look for it in pg_stat_activity "

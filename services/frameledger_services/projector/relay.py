@@ -12,7 +12,7 @@ sent before it, and a topic that is not there, or may not be written, keeps noth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
@@ -23,6 +23,7 @@ from psycopg import AsyncConnection
 
 from frameledger.record import Outgoing
 from frameledger_services.event_log.producer import Producer, TooLargeError
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.destination import Destination, Send
 from frameledger_services.projector.rows import OutboxPlace, OutboxRow
 from frameledger_services.store import batch as statements
@@ -43,10 +44,10 @@ class Relay:
     Its connection is for that alone.
     """
 
-    def __init__(self, connection: Connection, send: Send, passing: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, connection: Connection, send: Send, failpoint: Failpoint) -> None:
         self._connection = connection
         self._send = send
-        self._passing = passing
+        self._failpoint = failpoint
         self._destinations: dict[str, Destination] = {}
         self._new: list[Destination] = []
         self._sent: list[OutboxPlace] = []
@@ -87,7 +88,7 @@ class Relay:
                 if self._sent and self._left_to_gather() <= 0:
                     places, self._sent = self._sent, []
                     await statements.delete_outbox(self._connection, places)
-                    await self._passing("after removal")
+                    await self._failpoint("after removal")
                 if not self._sent and all(one.is_idle for one in self._destinations.values()):
                     self._idle.set()
 
@@ -107,9 +108,9 @@ class Relay:
     async def _send_some(self, rows: Sequence[OutboxRow]) -> None:
         """Send rows of one topic, which are removed a little later."""
         try:
-            await self._passing("before send")
+            await self._failpoint("before send")
             too_large = await self._send(rows)
-            await self._passing("after send")
+            await self._failpoint("after send")
             if too_large:
                 await self._set_aside(too_large)
             if not self._sent:

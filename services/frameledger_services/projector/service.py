@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 from psycopg import AsyncConnection
 
-from frameledger_services import database, transient
+from frameledger_services import database, failpoints, transient
 from frameledger_services.event_log import broker, identity
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import (
@@ -31,10 +31,11 @@ from frameledger_services.event_log.feed import Feed
 from frameledger_services.event_log.looking import looking
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import Topics as TopicNames
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import frames_topic, held_effects, namesakes, partitions
 from frameledger_services.projector.ahead import Ahead, Look
 from frameledger_services.projector.announcing import Announcer
-from frameledger_services.projector.batches import Batches, FencedError, Owned, Step, Topics, nobody_listens
+from frameledger_services.projector.batches import Batches, FencedError, Owned, Topics
 from frameledger_services.projector.cache import HeadCache
 from frameledger_services.projector.changed_log import LogChangedError
 from frameledger_services.projector.crashes import Isolation, end_in_order
@@ -83,7 +84,7 @@ than the batch."""
 _log = structlog.get_logger("projector")
 
 
-async def serve(settings: Settings, stopping: asyncio.Event, passing: Step | None = None) -> None:
+async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoint | None = None) -> None:
     """Project until `stopping` is set. What is away for a while is waited for, and said.
 
     Raises what waiting does not mend: a database in another shape, a log that is not the one that was projected,
@@ -97,7 +98,7 @@ async def serve(settings: Settings, stopping: asyncio.Event, passing: Step | Non
     while not stopping.is_set():
         began = loop.time()
         try:
-            await _project_or_say_why_not(settings, ourselves, stopping, passing or nobody_listens)
+            await _project_or_say_why_not(settings, ourselves, stopping, failpoint or failpoints.none)
         except* namesakes.NamesakeError as errors:
             namesakes_met += 1
             if namesakes_met == 2:
@@ -113,11 +114,11 @@ async def serve(settings: Settings, stopping: asyncio.Event, passing: Step | Non
 
 
 async def _project_or_say_why_not(
-    settings: Settings, ourselves: namesakes.Self, stopping: asyncio.Event, passing: Step
+    settings: Settings, ourselves: namesakes.Self, stopping: asyncio.Event, failpoint: Failpoint
 ) -> None:
     """A log that has changed, or another one of our name, is the one error, and not one of a group of errors."""
     try:
-        await _project(settings, ourselves, stopping, passing)
+        await _project(settings, ourselves, stopping, failpoint)
     except BaseExceptionGroup as errors:
         changed = errors.subgroup((LogChangedError, identity.TopicChangedError, namesakes.NamesakeError))
         if changed is not None:
@@ -126,7 +127,7 @@ async def _project_or_say_why_not(
 
 
 async def _project(
-    settings: Settings, ourselves: namesakes.Self, stopping: asyncio.Event, passing: Step
+    settings: Settings, ourselves: namesakes.Self, stopping: asyncio.Event, failpoint: Failpoint
 ) -> None:
     names = TopicNames(settings.topic_prefix)
     async with AsyncExitStack() as stack:
@@ -155,12 +156,12 @@ async def _project(
             name="frameledger-projector",
             group_instance_id=settings.projector_instance_id,
         )
-        relay = Relay(relay_connection, sending(producer), passing)
-        announcer = Announcer(announcer_connection, names.frames, passing)
+        relay = Relay(relay_connection, sending(producer), failpoint)
+        announcer = Announcer(announcer_connection, names.frames, failpoint)
         feed = Feed(client, names.frames, [log.cluster])
         await namesakes.wait(batches_connection, names.frames, ourselves, stopping)
         projector = _Projector(
-            client, feed, batches_connection, relay, announcer, log, topics, passing, ourselves
+            client, feed, batches_connection, relay, announcer, log, topics, failpoint, ourselves
         )
         client.subscribe([names.frames], listener=projector)
         await client.start()
@@ -192,7 +193,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         announcer: Announcer,
         log: partitions.Log,
         topics: Topics,
-        passing: Step,
+        failpoint: Failpoint,
         ourselves: namesakes.Self,
     ) -> None:
         self._client = client
@@ -203,7 +204,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         self._log = log
         self._topics = topics
         self._cache = HeadCache()
-        self._batches = Batches(connection, topics, self._cache, passing)
+        self._batches = Batches(connection, topics, self._cache, failpoint)
         self._self = ourselves
         self._isolation = Isolation(connection, topics.frames, self._batches)
         self._owned: dict[int, Owned] = {}

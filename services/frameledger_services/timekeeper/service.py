@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 from uuid import uuid4
@@ -19,7 +18,8 @@ import psycopg
 import structlog
 from psycopg import AsyncConnection
 
-from frameledger_services import claims, database, transient
+from frameledger_services import claims, database, failpoints, transient
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.settings import Settings
 from frameledger_services.store import schema
 from frameledger_services.timekeeper import questions
@@ -47,17 +47,10 @@ SESSION = {
 }
 """What our session on the database is set to."""
 
-Passing = Callable[[str], Awaitable[None]]
-"""Called at the named points of a look, for tests that end the process there."""
-
 _log = structlog.get_logger("timekeeper")
 
 
-async def nobody_listens(point: str) -> None:
-    pass
-
-
-async def serve(settings: Settings, stopping: asyncio.Event, passing: Passing = nobody_listens) -> None:
+async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoint = failpoints.none) -> None:
     """Keep time until `stopping` is set. What is away for a while is waited for, and said.
 
     Raises what waiting does not mend, such as a database in another shape.
@@ -67,7 +60,7 @@ async def serve(settings: Settings, stopping: asyncio.Event, passing: Passing = 
     while not stopping.is_set():
         began = loop.time()
         try:
-            await _keep_time(settings, stopping, passing)
+            await _keep_time(settings, stopping, failpoint)
         except transient.DATABASE as error:
             if loop.time() - began > LONGEST_PAUSE:
                 pause = SHORTEST_PAUSE
@@ -76,7 +69,7 @@ async def serve(settings: Settings, stopping: asyncio.Event, passing: Passing = 
             pause = min(pause * 2, LONGEST_PAUSE)
 
 
-async def _keep_time(settings: Settings, stopping: asyncio.Event, passing: Passing) -> None:
+async def _keep_time(settings: Settings, stopping: asyncio.Event, failpoint: Failpoint) -> None:
     """One life of a worker, on one connection; a worker that was judged dead is followed by another one."""
     offer = claims.Offer(
         worker_id=f"{SERVICE}-{uuid4()}",
@@ -94,7 +87,7 @@ async def _keep_time(settings: Settings, stopping: asyncio.Event, passing: Passi
         await schema.check(connection)
         await claims.register(connection, offer)
         log = await stack.enter_async_context(Log(settings))
-        timekeeper = _Timekeeper(settings, connection, log, offer, passing)
+        timekeeper = _Timekeeper(settings, connection, log, offer, failpoint)
         _log.info("keeping time", worker=offer.worker_id)
         await timekeeper.run(stopping)
         with suppress(psycopg.Error):
@@ -110,14 +103,14 @@ class _Timekeeper:
         connection: AsyncConnection[Any],
         log: Log,
         offer: claims.Offer,
-        passing: Passing,
+        failpoint: Failpoint,
     ) -> None:
         self._limits = Limits.of(settings)
         self._every = settings.timekeeper_every_secs
         self._connection = connection
         self._log = log
         self._offer = offer
-        self._passing = passing
+        self._failpoint = failpoint
         self._ends: dict[int, int] = {}
         self._tidied_at = float("-inf")
 
@@ -156,9 +149,9 @@ class _Timekeeper:
         current = [partition for partition, end in self._ends.items() if reached.get(partition, 0) >= end]
         if current:
             found = await look(self._connection, self._limits, looker, current)
-            await self._passing("after look")
+            await self._failpoint("after look")
             await self._log.publish(found)
-            await self._passing("after publish")
+            await self._failpoint("after publish")
         self._ends = await self._log.ends(reached)
 
 

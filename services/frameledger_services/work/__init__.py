@@ -4,7 +4,6 @@ Start with `worker`. `job` is what a service's own code is given, `publisher` ho
 """
 
 from frameledger_services.work.background import Background
-from frameledger_services.work.in_hand import Passing
 from frameledger_services.work.job import Ending, Job, Life, Perform, Why
 from frameledger_services.work.lease import Lease, LeaseLostError
 from frameledger_services.work.publisher import Publisher
@@ -20,7 +19,6 @@ __all__ = [
     "Lease",
     "LeaseLostError",
     "Life",
-    "Passing",
     "Perform",
     "Publisher",
     "Trade",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -13,13 +13,11 @@ from frameledger import effects
 from frameledger_services import claims, transient
 from frameledger_services.claims import Claimed, Heartbeat
 from frameledger_services.claims.values import Connection
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.lanes import Lane, Lanes
 from frameledger_services.work.cancellations import Cancelled
 from frameledger_services.work.job import Ending, Job, Life, Perform, Why
 from frameledger_services.work.lease import LeaseLostError
-
-Passing = Callable[[str], Awaitable[None]]
-"""Called at each named step: a test kills the process there."""
 
 C = TypeVar("C", bound=Claimed)
 
@@ -51,7 +49,7 @@ class InHand(Generic[C]):
         subject: Callable[[C], str],
         *,
         grace_secs: float,
-        passing: Passing,
+        failpoint: Failpoint,
     ) -> None:
         """`subject` is what a cancellation names of a piece of work; `grace_secs` is for jobs that are sent home."""
         self._lanes = lanes
@@ -59,7 +57,7 @@ class InHand(Generic[C]):
         self._perform = perform
         self._subject = subject
         self._grace_secs = grace_secs
-        self._passing = passing
+        self._failpoint = failpoint
         self._doing: dict[str, Doing[C]] = {}
         self._ended: dict[tuple[str, str], Ending] = {}
         self._all_settled = asyncio.Event()
@@ -120,13 +118,13 @@ class InHand(Generic[C]):
             self._to_settle.clear()
             for ending in sorted(set(self._ended.values())):
                 held = [held for held, how in self._ended.items() if how == ending]
-                await self._passing("before settling")
+                await self._failpoint("before settling")
                 await self._life.database.do(
                     partial(_settled, worker_id=worker_id, held=dict(held), ending=ending)
                 )
                 for one in held:
                     del self._ended[one]
-                await self._passing("after settling")
+                await self._failpoint("after settling")
             if not self._ended:
                 self._all_settled.set()
                 self._all_settled = asyncio.Event()

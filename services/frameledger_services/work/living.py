@@ -24,13 +24,14 @@ from frameledger_services.claims import Claimed, Offer
 from frameledger_services.claims.values import Connection
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import Topics
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.lanes import Lanes
 from frameledger_services.settings import Settings
 from frameledger_services.store import schema
 from frameledger_services.work.cancellations import follow
 from frameledger_services.work.database import Database
 from frameledger_services.work.heart import Heart
-from frameledger_services.work.in_hand import InHand, Passing
+from frameledger_services.work.in_hand import InHand
 from frameledger_services.work.intake import Intake
 from frameledger_services.work.job import Life, Perform
 from frameledger_services.work.lease import Lease, LeaseLostError
@@ -62,7 +63,7 @@ class Living(Generic[E, C]):
         perform: Perform[C],
         *,
         per_key: int,
-        passing: Passing,
+        failpoint: Failpoint,
         began: Callable[[Life], None],
     ) -> None:
         """`began` is called when it has partitions and hears cancellations."""
@@ -71,7 +72,7 @@ class Living(Generic[E, C]):
         self._offer = offer
         self._perform = perform
         self._per_key = per_key
-        self._passing = passing
+        self._failpoint = failpoint
         self._names = Topics(settings.topic_prefix)
         self._lease = Lease(settings.work_lease_secs)
         self._database = Database(settings, offer.worker_id, self._connected_again)
@@ -121,7 +122,7 @@ class Living(Generic[E, C]):
             self._perform,
             self._trade.subject,
             grace_secs=self._settings.work_grace_secs,
-            passing=self._passing,
+            failpoint=self._failpoint,
         )
         heart = Heart(
             self._settings, self._offer.worker_id, self._lease, self._in_hand.held, self._in_hand.heard
@@ -137,7 +138,7 @@ class Living(Generic[E, C]):
         )
         taking = Taking(
             *(self._trade, self._offer.worker_id, self._database, self._lease, self._intake),
-            *(self._lanes, self._in_hand, self._passing),
+            *(self._lanes, self._in_hand, self._failpoint),
         )
         from_topic = tasks.create_task(taking.from_topic())
         from_others = tasks.create_task(taking.from_others())

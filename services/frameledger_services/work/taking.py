@@ -17,9 +17,10 @@ import structlog
 from frameledger_services import claims
 from frameledger_services.claims import Claimed, WorkerDeadError
 from frameledger_services.claims.values import Connection
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.lanes import Lanes
 from frameledger_services.work.database import Database
-from frameledger_services.work.in_hand import InHand, Passing
+from frameledger_services.work.in_hand import InHand
 from frameledger_services.work.intake import Intake
 from frameledger_services.work.lease import Lease
 from frameledger_services.work.trades import Trade
@@ -55,7 +56,7 @@ class Taking(Generic[E, C]):
         intake: Intake[E],
         lanes: Lanes,
         in_hand: InHand[C],
-        passing: Passing,
+        failpoint: Failpoint,
     ) -> None:
         """`lease` is ended when the database says that the worker is dead."""
         self._trade = trade
@@ -65,7 +66,7 @@ class Taking(Generic[E, C]):
         self._intake = intake
         self._lanes = lanes
         self._in_hand = in_hand
-        self._passing = passing
+        self._failpoint = failpoint
         self._claiming = asyncio.Lock()
 
     async def from_topic(self) -> None:
@@ -76,9 +77,9 @@ class Taking(Generic[E, C]):
                 await self._room()
                 async with self._claiming:
                     await self._claim()
-                await self._passing("before commit")
+                await self._failpoint("before commit")
                 await self._intake.commit()
-                await self._passing("after commit")
+                await self._failpoint("after commit")
             await self._intake.commit()
 
     async def from_others(self) -> None:
@@ -88,7 +89,7 @@ class Taking(Generic[E, C]):
             async with self._claiming:
                 if free := self._lanes.free:
                     self._in_hand.start(await self._ask(partial(self._taken_over, limit=free)))
-                    await self._passing("after take-over")
+                    await self._failpoint("after take-over")
                 if looks % LOOK_FOR_MISSED == 0:
                     if free := self._lanes.free:
                         self._in_hand.start(await self._ask(partial(self._claimed_late, limit=free)))
@@ -102,11 +103,11 @@ class Taking(Generic[E, C]):
             return
         # Most may be over or somebody else's; but they are not all to be asked for again for each slot.
         asked = self._intake.pending[: max(WINDOW, 4 * free)]
-        await self._passing("before claim")
+        await self._failpoint("before claim")
         claiming = await self._ask(
             lambda connection: self._trade.claim(connection, self._worker_id, asked, free)
         )
-        await self._passing("after claim")
+        await self._failpoint("after claim")
         self._in_hand.start(claiming.claimed)
         self._intake.dealt_with(asked, claiming.left)
 

@@ -13,10 +13,10 @@ from uuid import uuid4
 
 import structlog
 
-from frameledger_services import transient
+from frameledger_services import failpoints, transient
 from frameledger_services.claims import Claimed, Offer
+from frameledger_services.failpoints import Failpoint
 from frameledger_services.settings import Settings
-from frameledger_services.work.in_hand import Passing
 from frameledger_services.work.job import Life, Perform
 from frameledger_services.work.living import Living
 from frameledger_services.work.trades import Trade
@@ -28,10 +28,6 @@ E = TypeVar("E")
 C = TypeVar("C", bound=Claimed)
 
 _log = structlog.get_logger("worker")
-
-
-async def nobody_listens(step: str) -> None:
-    """Only a test that kills the process at a named step listens."""
 
 
 class Worker(Generic[E, C]):
@@ -49,7 +45,7 @@ class Worker(Generic[E, C]):
         offers: Mapping[str, Any] | None = None,
         slots: int | None = None,
         per_key: int = 1,
-        passing: Passing = nobody_listens,
+        failpoint: Failpoint = failpoints.none,
     ) -> None:
         """`slots` is `settings.work_slots` if not given; `per_key` is how many jobs of one context go on at once, where
         those before have passed their lane on."""
@@ -61,7 +57,7 @@ class Worker(Generic[E, C]):
         self._trade = trade
         self._perform = perform
         self._per_key = per_key
-        self._passing = passing
+        self._failpoint = failpoint
         self._offer = Offer(
             worker_id="",
             service=service,
@@ -120,7 +116,7 @@ class Worker(Generic[E, C]):
             offer,
             self._perform,
             per_key=self._per_key,
-            passing=self._passing,
+            failpoint=self._failpoint,
             began=self._began.set,
         )
         self._living = living

@@ -21,7 +21,7 @@ def watch() -> dict[str, list[float]]:
     on_disk: list[float] = []
     announcing = 0
 
-    async def passing(step: str) -> None:
+    async def failpoint(step: str) -> None:
         nonlocal announcing
         if step == "after commit":
             committed.append(time.time())
@@ -31,7 +31,7 @@ def watch() -> dict[str, list[float]]:
             on_disk.extend([time.time()] * (announcing - len(on_disk)))
 
     settings = load(os.environ).settings
-    life.live(lambda stopping: service.serve(settings, stopping, passing))
+    life.live(lambda stopping: service.serve(settings, stopping, failpoint))
     return {"committed": committed, "on_disk": on_disk}
 
 
