@@ -1,8 +1,8 @@
-"""Which SQL statements of the services no test executed: at the end of a run of the whole suite they are listed.
+"""Which SQL statements of the services no test executed: a run of the whole suite lists them, and fails for them.
 
 A statement that no test runs is found broken by whoever needs it first. What counts as executed is what this process,
-and those of xdist, gave to psycopg; what only a program that a test started gave to it does not. A run of a part of the
-suite lists what it did not execute with `--statements`. The hooks are imported by `conftest.py`.
+or one of xdist's, gave to psycopg; what only a program that a test started gave to it does not. A run of a part of the
+suite lists what it did not execute with `--statements`, and does not fail. The hooks are imported by `conftest.py`.
 """
 
 from __future__ import annotations
@@ -103,6 +103,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     missing = session.config.stash[_executed].missing
     if (output := getattr(session.config, "workeroutput", None)) is not None:
         output["statements"] = list(missing)
+    elif missing and session.exitstatus == pytest.ExitCode.OK and is_whole(session):
+        # Here `missing` is what no worker of xdist executed: all have ended by now.
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -124,6 +124,38 @@ def test_the_session_that_does_not_let_go_of_a_partition_is_ended_once(database)
     on(database, test)
 
 
+def test_a_projector_finds_the_partitions_of_another_session_of_its_name(database):
+    async def test(connection):
+        async def namesake():
+            return await projections.namesake(connection, "frames", "it", "it here")
+
+        await projections.assign(connection, "frames", 0, "it here")
+        await projections.assign(connection, "frames", 1, "nameless")
+        assert await namesake() is None
+        async with await psycopg.AsyncConnection.connect(database, autocommit=True) as other:
+            await projections.assign(other, "frames", 0, "it there")
+            assert await namesake() == ("it there", other.info.backend_pid)
+        while await namesake() is not None:
+            pass  # until the server has ended the session that was closed
+
+    on(database, test)
+
+
+def test_rows_of_the_outbox_are_read_in_the_order_asked_for_but_those_that_were_removed(database):
+    async def test(connection):
+        places = [("frames", 0, 1, offset, 0) for offset in (3, 1, 2)]
+        for place in places:
+            await connection.execute(
+                'INSERT INTO outbox (topic, partition, generation, "offset", ordinal, kind, to_topic, headers) '
+                "VALUES (%s, %s, %s, %s, %s, 'effect', 'runs', '[]')",
+                place,
+            )
+        await batch.delete_outbox(connection, places[1:2])
+        assert [row[:5] for row in await batch.read_outbox(connection, places)] == [places[0], places[2]]
+
+    on(database, test)
+
+
 def test_what_no_topic_takes_is_kept_once_with_its_headers(database):
     async def test(connection):
         row = ("frames", 0, 1, 7, "ctx", b"ctx", b"large", b'[["a", "YQ=="]]')

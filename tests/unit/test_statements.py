@@ -2,8 +2,19 @@
 
 import ast
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
-from tests.statements import Executed, _pattern, _written, statements
+import pytest
+from tests.statements import (
+    Executed,
+    _executed,
+    _pattern,
+    _written,
+    pytest_sessionfinish,
+    pytest_testnodedown,
+    statements,
+)
 
 
 def wanted(source):
@@ -44,3 +55,47 @@ def test_the_services_have_statements_to_look_for():
     found = statements()
     assert len(found) > 100
     assert {place.partition("/")[0] for place in found} >= {"claims", "projector", "store", "timekeeper"}
+
+
+def run_of(paths, missing, status=pytest.ExitCode.OK, **others):
+    """A session of pytest at its end, which was asked for these paths and did not execute these statements."""
+    option = dict.fromkeys(["keyword", "markexpr", "collectonly"])
+    config = SimpleNamespace(
+        rootpath=Path("/here"),
+        args=paths,
+        option=SimpleNamespace(**option),
+        stash={_executed: Executed({place: re.compile(place) for place in missing})},
+        **others,
+    )
+    return SimpleNamespace(config=config, exitstatus=status, shouldstop=False, shouldfail=False)
+
+
+@pytest.mark.parametrize(
+    ("paths", "missing", "before", "after"),
+    [
+        (["/here/tests"], ["a:1"], pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED),
+        (["/here/tests"], [], pytest.ExitCode.OK, pytest.ExitCode.OK),
+        (["/here/tests/unit"], ["a:1"], pytest.ExitCode.OK, pytest.ExitCode.OK),
+        (["/here/tests"], ["a:1"], pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERRUPTED),
+    ],
+    ids=["whole", "nothing missing", "a part", "interrupted"],
+)
+def test_a_green_run_of_the_whole_suite_fails_for_a_statement_that_it_did_not_execute(
+    paths, missing, before, after
+):
+    session = run_of(paths, missing, before)
+    pytest_sessionfinish(session)
+    assert session.exitstatus == after
+
+
+def test_with_workers_only_what_none_of_them_executed_fails_the_run():
+    controller = run_of(["/here/tests"], ["a:1", "b:1"])
+    for left in (["a:1"], ["b:1"]):
+        worker = run_of(["/here/tests"], left, workeroutput={})
+        pytest_sessionfinish(worker)
+        assert worker.exitstatus == pytest.ExitCode.OK
+        pytest_testnodedown(
+            SimpleNamespace(config=controller.config, workeroutput=worker.config.workeroutput)
+        )
+    pytest_sessionfinish(controller)
+    assert controller.exitstatus == pytest.ExitCode.OK
