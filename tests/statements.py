@@ -23,7 +23,7 @@ ROOMS = (
     *("claims", "cli", "client", "functions", "inference", "projector", "store", "timekeeper", "work"),
     "database.py",
 )
-NOT_EXECUTED = {"cli/demo_closing.py": "shown to a person, and executed by psql"}
+NOT_EXECUTED = {"cli/demo/closing.py": "shown to a person, and executed by psql"}
 
 _BEGINS = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH|LISTEN|NOTIFY|LOCK|SHOW|SET|COPY|ALTER)\b")
 _HOLE = "\0"

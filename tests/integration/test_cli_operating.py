@@ -25,7 +25,8 @@ from frameledger.frames import (
 from frameledger.partition import partition_for
 from frameledger.record import Outgoing, Place, outgoing
 from frameledger_services.claims import untaken
-from frameledger_services.cli import application, doctor_checks, doctor_server
+from frameledger_services.cli import application
+from frameledger_services.cli.doctor import checks, servers
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import Topics
 from frameledger_services.projector import folding
@@ -80,7 +81,7 @@ def test_doctor_is_content_with_a_road_that_works(settings, command):  # noqa: F
 
 
 def test_doctor_says_what_is_set_aside_forwarded_and_not_read(settings, command, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(doctor_checks, "PATIENCE", 0.0)
+    monkeypatch.setattr(checks, "PATIENCE", 0.0)
     foreign = next(f"c{n}".encode() for n in range(99) if partition_for(f"c{n}".encode(), 4) != 0)
 
     async def run():
@@ -112,7 +113,7 @@ def test_doctor_warns_of_a_read_only_database_and_of_a_long_transaction(
     command,
     monkeypatch,
 ):
-    monkeypatch.setattr(doctor_server, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(servers, "LONG_SECONDS", 0.0)
     with psycopg.connect(settings.database_url.get_secret_value(), application_name="a report") as report:
         report.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         report.execute("SELECT count(*) FROM frames")

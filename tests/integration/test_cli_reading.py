@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from frameledger.frames import LLMMessagesAppendFrame, LLMRunFrame, encode_frame
 from frameledger_services.cli import application
-from frameledger_services.cli.context_page import LAST, LONG
+from frameledger_services.cli.terminal.render_context import LAST, LONG
 from frameledger_services.projector import folding
 
 HOSTILE = "\x1b[2Jclear\u202e"

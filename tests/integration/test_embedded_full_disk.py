@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
 
-from frameledger_services.cli import doctor_embedded
+from frameledger_services.cli.doctor import servers
 from frameledger_services.embedded import directory, stack
 from frameledger_services.embedded import supervisor as supervision
 from frameledger_services.embedded.record import Phase, State, read_record
@@ -80,22 +80,20 @@ def test_the_supervisor_survives_and_writes_down_what_happened_when_there_is_roo
 @pytest.mark.parametrize(("bound", "state"), [(None, "ok"), ("LITTLE", "warn"), ("LEAST", "fail")])
 def test_doctor_looks_at_the_disk(tmp_path, monkeypatch, bound, state):
     if bound is not None:
-        monkeypatch.setattr(doctor_embedded, "LITTLE", 2**80)
+        monkeypatch.setattr(servers, "LITTLE", 2**80)
     if bound == "LEAST":
-        monkeypatch.setattr(doctor_embedded, "LEAST", 2**80)
-    [finding] = doctor_embedded.disk(Settings(data_dir=tmp_path))
+        monkeypatch.setattr(servers, "LEAST", 2**80)
+    [finding] = servers.disk(Settings(data_dir=tmp_path))
     assert (finding.check, finding.state, bool(finding.remedy)) == ("disk", state, state != "ok")
     assert str(tmp_path) in finding.found
 
 
 def test_doctor_says_nothing_of_a_disk_where_no_up_ever_ran(tmp_path):
-    assert list(doctor_embedded.disk(Settings(data_dir=tmp_path / "nothing"))) == []
+    assert list(servers.disk(Settings(data_dir=tmp_path / "nothing"))) == []
 
 
 def test_doctor_does_not_send_whoever_runs_up_to_start_it(tmp_path):
     settings = Settings(data_dir=tmp_path)
-    assert "Start it: `frameledger up`" in doctor_embedded.start_it(settings, "FRAMELEDGER_DATABASE_URL")
+    assert "Start it: `frameledger up`" in servers.start_it(settings, "FRAMELEDGER_DATABASE_URL")
     with directory.claimed(tmp_path):
-        assert "`frameledger status` says why" in doctor_embedded.start_it(
-            settings, "FRAMELEDGER_DATABASE_URL"
-        )
+        assert "`frameledger status` says why" in servers.start_it(settings, "FRAMELEDGER_DATABASE_URL")

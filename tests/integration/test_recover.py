@@ -32,7 +32,7 @@ from typer.testing import CliRunner
 from frameledger.partition import partition_for
 from frameledger.record import read
 from frameledger_services.cli import application
-from frameledger_services.cli import recover as recover_command
+from frameledger_services.cli.repair import recover as recover_command
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.projector import comparing, putting_back, recover

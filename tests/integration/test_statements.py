@@ -9,7 +9,7 @@ from tests.bounds import ON_SERVERS
 from tests.support.scene import INTERRUPTION, Scene
 
 from frameledger_services import claims
-from frameledger_services.cli import chat_sitting
+from frameledger_services.cli.chat import session
 from frameledger_services.client import reading
 from frameledger_services.functions import announced
 from frameledger_services.store import batch, offers, projections
@@ -90,23 +90,23 @@ def test_a_sitting_goes_on_while_a_run_or_a_call_is_open(database):
     scene = Scene(database)
 
     async def test(connection):
-        assert not await chat_sitting._goes_on(connection, "a")
+        assert not await session._goes_on(connection, "a")
         await scene.ask("a")
-        assert await chat_sitting._goes_on(connection, "a")
+        assert await session._goes_on(connection, "a")
         await scene.tell(("a", INTERRUPTION))
-        assert not await chat_sitting._goes_on(connection, "a")
+        assert not await session._goes_on(connection, "a")
         await scene.call("b", "look")
-        assert await chat_sitting._goes_on(connection, "b")
+        assert await session._goes_on(connection, "b")
 
     on(database, test)
 
 
 def test_a_sitting_knows_how_many_could_answer(database):
     async def test(connection):
-        assert await chat_sitting._alive(connection) == 0
+        assert await session._alive(connection) == 0
         await claims.register(connection, offer())
         await claims.register(connection, offer(kind="functions"))
-        assert await chat_sitting._alive(connection) == 1
+        assert await session._alive(connection) == 1
 
     on(database, test)
 

@@ -25,7 +25,7 @@ from tests.unit.rules.dsl import (
 from frameledger.frames.calls import Waiting
 from frameledger_services import claims
 from frameledger_services.claims import OpenWork, Untaken, untaken
-from frameledger_services.cli import doctor_work
+from frameledger_services.cli.doctor import work
 
 CTX = "desk"
 HOUR = 3_600
@@ -178,7 +178,7 @@ def test_calls_that_need_somebody_are_told_with_their_age_and_the_oldest_of_them
         assert await left(desk) == told, "c is run by somebody who claims nothing"
         await desk.dies("worker")
         assert await left(desk) == told | {"lost": (2, "a")}
-        findings = [found async for found in doctor_work.findings(desk.connection)]
+        findings = [found async for found in work.findings(desk.connection)]
         said = {found.found.partition(",")[0]: found for found in findings if found.state == "warn"}
         assert "2 calls had begun" in said
         assert "One call is ambiguous" in said

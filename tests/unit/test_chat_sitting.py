@@ -10,8 +10,8 @@ from tests.bounds import IN_PROCESS
 
 from frameledger.frames import InterruptionFrame, LLMFullResponseStartFrame, LLMTextFrame
 from frameledger.frames.codec import encode_frame
-from frameledger_services.cli.chat_page import CUT_SHORT, Page
-from frameledger_services.cli.chat_sitting import CtrlC, Event, Line, Sitting
+from frameledger_services.cli.chat.render import CUT_SHORT, Screen
+from frameledger_services.cli.chat.session import CtrlC, Event, Line, Session
 from frameledger_services.client.reading import StoredFrame
 
 
@@ -50,12 +50,12 @@ def test_words_that_arrive_behind_ctrl_c_are_not_printed_for_the_interruption_sa
         events: asyncio.Queue[Event] = asyncio.Queue()
         client = Published(events)
         shown = io.StringIO()
-        page = Page(Console(file=shown, width=100), "ctx")
+        page = Screen(Console(file=shown, width=100), "ctx")
         for one in (stored(LLMFullResponseStartFrame()), stored(LLMTextFrame(text="one")), CtrlC()):
             events.put_nowait(one)
         events.put_nowait(stored(LLMTextFrame(text=" two")))
         async with asyncio.timeout(IN_PROCESS):
-            await Sitting(NothingGoesOn(), client, "ctx", page, events, stale=False, answering=True).run()
+            await Session(NothingGoesOn(), client, "ctx", page, events, stale=False, answering=True).run()
         return client.frames, shown.getvalue()
 
     published, shown = asyncio.run(sit())

@@ -39,8 +39,9 @@ from frameledger.frames import (
 )
 from frameledger.record import MAX_VALUE_BYTES
 from frameledger_services.bench.talk import talking
-from frameledger_services.cli import application, context_page
-from frameledger_services.cli.output import WIDTH_OF_A_FILE
+from frameledger_services.cli import application
+from frameledger_services.cli.terminal import render_context
+from frameledger_services.cli.terminal.output import WIDTH_OF_A_FILE
 
 HI = LLMMessagesAppendFrame(id="f1", messages=[{"role": "user", "content": "Hi"}], run_llm=True)
 HO = LLMMessagesAppendFrame(id="f2", messages=[{"role": "user", "content": "Ho"}])
@@ -337,17 +338,17 @@ def test_of_a_long_text_the_beginning_is_shown(folded):
 
 
 def test_of_a_long_file_the_last_lines_and_messages_are_shown_unless_all_are_wanted(folded):
-    frames = [TranscriptionFrame(text=f"word-{n}") for n in range(context_page.LONG + 1)]
-    left_out = context_page.LONG + 1 - context_page.LAST
+    frames = [TranscriptionFrame(text=f"word-{n}") for n in range(render_context.LONG + 1)]
+    left_out = render_context.LONG + 1 - render_context.LAST
     short = folded(frames).output
     assert f"... {left_out} lines before these (--all shows them)" in short
     assert f"... {left_out} messages before these (--all shows them)" in short
-    assert short.count("TranscriptionFrame") == context_page.LAST
-    assert short.count("word-") == context_page.LAST
+    assert short.count("TranscriptionFrame") == render_context.LAST
+    assert short.count("word-") == render_context.LAST
     every = folded(frames, "--all").output
-    assert every.count("TranscriptionFrame") == every.count("word-") == context_page.LONG + 1
+    assert every.count("TranscriptionFrame") == every.count("word-") == render_context.LONG + 1
     assert "before these" not in every
-    assert folded(frames[:-1]).output.count("word-") == context_page.LONG
+    assert folded(frames[:-1]).output.count("word-") == render_context.LONG
 
 
 def test_a_file_gets_no_colours_and_a_constant_width(folded, monkeypatch):

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from frameledger_services import cli
 from frameledger_services.cli import COMMANDS, application
-from frameledger_services.cli.lazily import imported
+from frameledger_services.cli.terminal.lazily import imported
 
 LARGE = {
     "aiokafka",
@@ -46,7 +46,10 @@ def called(*arguments: str) -> set[str]:
 def test_version_and_help_import_no_command(argument):
     loaded = called(argument)
     assert loaded & LARGE == set()
-    assert {name for name in loaded if name.startswith(OURS)} == {OURS, f"{OURS}.cli", f"{OURS}.cli.lazily"}
+    assert {name for name in loaded if name.startswith(OURS)} == {
+        OURS,
+        *(f"{OURS}.cli{module}" for module in ("", ".terminal", ".terminal.lazily")),
+    }
 
 
 @pytest.mark.regression("journey 16")
@@ -81,7 +84,9 @@ def test_every_command_of_every_module_is_listed():
         app.add_typer(import_module(f"{OURS}.cli.{module}").commands)
         return set(typer.main.get_group(app).commands)
 
-    modules = {path.stem for path in Path(cli.__file__).parent.glob("*.py")} - {"__init__"}
+    top = Path(cli.__file__).parent
+    files = {path.relative_to(top).with_suffix("") for path in top.rglob("*.py")}
+    modules = {".".join(file.parts) for file in files if file.name != "__init__"}
     having = {m for m in modules if hasattr(import_module(f"{OURS}.cli.{m}"), "commands")}
     assert {name: lazily.module for name, lazily in COMMANDS.items()} == {
         name: module for module in having for name in names(module)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from frameledger_services.cli import doctor_checks, doctor_server
+from frameledger_services.cli.doctor import checks, servers
 from frameledger_services.event_log.topics import Found, PartitionState
 from frameledger_services.store.reading import Reach
 from frameledger_services.store.server import Server
@@ -32,7 +32,7 @@ def whole(number):
 
 
 def test_a_server_in_order_is_nothing_to_speak_of():
-    assert list(doctor_server.of(QUIET)) == []
+    assert list(servers.of(QUIET)) == []
 
 
 @pytest.mark.regression("trial C6", "fault 16")
@@ -52,7 +52,7 @@ def test_a_server_in_order_is_nothing_to_speak_of():
     ],
 )
 def test_what_a_server_says_is_told(change, state, said):
-    (finding,) = doctor_server.of(replace(QUIET, **change))
+    (finding,) = servers.of(replace(QUIET, **change))
     assert finding.state == state
     assert said in finding.found
 
@@ -60,29 +60,29 @@ def test_what_a_server_says_is_told(change, state, said):
 @pytest.mark.regression("trial C6")
 def test_partitions_below_their_copies_are_told():
     some_away = topic(PartitionState(1, 3, 3), PartitionState(2, 3, 2), **{"min.insync.replicas": "2"})
-    (finding,) = doctor_checks._copies(some_away)
+    (finding,) = checks._copies(some_away)
     assert (finding.state, "partition 1 of llm.frames" in finding.found) == ("warn", True)
     too_many_away = topic(PartitionState(1, 3, 1), PartitionState(None, 3, 0), **{"min.insync.replicas": "2"})
-    (finding,) = doctor_checks._copies(too_many_away)
+    (finding,) = checks._copies(too_many_away)
     assert finding.state == "fail"
     assert "partitions 0, 1" in finding.found
-    assert list(doctor_checks._copies(topic(*whole(2)))) == []
+    assert list(checks._copies(topic(*whole(2)))) == []
 
 
 @pytest.mark.regression("trial C6")
 def test_that_nobody_reads_is_said_with_what_could_not_be_asked():
-    said = doctor_checks._owners("llm.frames", [], topic(*whole(2)), pooled=False).found
+    said = checks._owners("llm.frames", [], topic(*whole(2)), pooled=False).found
     assert said == "The tables know of no projector that ever read llm.frames."
     for away in (None, topic(PartitionState(None, 3, 0), PartitionState(1, 3, 3))):
-        assert "may wait" in doctor_checks._owners("llm.frames", [], away, pooled=False).found
-    unknown = doctor_checks._owners("llm.frames", READ, None, pooled=False)
+        assert "may wait" in checks._owners("llm.frames", [], away, pooled=False).found
+    unknown = checks._owners("llm.frames", READ, None, pooled=False)
     assert unknown.state == "ok"
     assert "as far as the tables know" in unknown.found
 
 
 @pytest.mark.regression("trial C6")
 def test_sessions_behind_a_pooler_are_no_proof_of_projectors():
-    finding = doctor_checks._owners("llm.frames", READ, topic(*whole(2)), pooled=True)
+    finding = checks._owners("llm.frames", READ, topic(*whole(2)), pooled=True)
     assert finding.state == "warn"
     assert "a pooler keeps the sessions of those that ended" in finding.found
-    assert doctor_checks._owners("llm.frames", READ, topic(*whole(2)), pooled=False).state == "ok"
+    assert checks._owners("llm.frames", READ, topic(*whole(2)), pooled=False).state == "ok"

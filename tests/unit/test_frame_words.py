@@ -4,7 +4,7 @@ import pytest
 from tests.unit.frame_examples import EXAMPLES
 
 from frameledger.record import decode
-from frameledger_services.cli.frame_words import LONGEST, words
+from frameledger_services.cli.terminal.format_frame import LONGEST, words
 
 
 def said(value):

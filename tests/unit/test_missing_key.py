@@ -6,7 +6,8 @@ import pytest
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from frameledger_services.cli import application, doctor_checks
+from frameledger_services.cli import application
+from frameledger_services.cli.doctor import checks
 from frameledger_services.providers import plugins
 from frameledger_services.settings import Settings
 
@@ -45,7 +46,7 @@ def test_the_provider_that_an_option_names_is_the_one_that_is_looked_at(command)
 
 def model_finding(settings):
     async def first():
-        return await anext(doctor_checks.findings(settings))
+        return await anext(checks.findings(settings))
 
     return asyncio.run(first())
 

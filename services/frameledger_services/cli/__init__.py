@@ -5,7 +5,7 @@ stand under that name (`frameledger bench core`), without one at the top (`frame
 one of its commands is called, so each has a line in `COMMANDS` with the first paragraph of its help.
 
 Exit codes, of every command: 0 done, 1 the world said no (a file that is not there, a check that failed),
-2 the command was called wrongly. A command says no with `output.refuse`, its reason on standard error.
+2 the command was called wrongly. A command says no with `output.fail`, its reason on standard error.
 """
 
 import io
@@ -15,20 +15,26 @@ from typing import Annotated
 
 import typer
 
-from frameledger_services.cli.lazily import STYLE, Lazily, group_of
+from frameledger_services.cli.terminal.lazily import STYLE, Lazily, group_of
 
 COMMANDS = {
-    "demo": Lazily("demo", "Have a conversation on real servers, and show in SQL what becomes of it."),
-    "chat": Lazily("chat", "Talk with the model that answers a conversation."),
-    "fold": Lazily("fold", "Show the context after the frames of a file, and what became of each frame."),
+    "demo": Lazily(
+        "demo.command", "Have a conversation on real servers, and show in SQL what becomes of it."
+    ),
+    "chat": Lazily("chat.command", "Talk with the model that answers a conversation."),
+    "fold": Lazily(
+        "fold.command", "Show the context after the frames of a file, and what became of each frame."
+    ),
     "bench": Lazily(
         "bench",
         "How fast the parts are. Every figure has a yardstick, measured in the same run, and most have a goal.",
     ),
-    "up": Lazily("up", "Start Kafka, PostgreSQL and all services, and keep them running."),
-    "down": Lazily("up", "Stop everything that `up` started here, also what a killed `up` left behind."),
+    "up": Lazily("up.command", "Start Kafka, PostgreSQL and all services, and keep them running."),
+    "down": Lazily(
+        "up.command", "Stop everything that `up` started here, also what a killed `up` left behind."
+    ),
     "status": Lazily(
-        "up",
+        "up.command",
         "List every process with its pid, address, state and uptime, and how far each partition was read.",
     ),
     "run": Lazily("run", "Run one service in this process, until SIGTERM or Ctrl-C."),
@@ -50,17 +56,20 @@ COMMANDS = {
         "migrate", "Bring the database to the shape that this release needs; again changes nothing."
     ),
     "parked": Lazily(
-        "parked",
+        "repair.parked",
         "List the conversations that are parked: stored on, and not folded, since a frame that could not be.",
     ),
     "unpark": Lazily(
-        "parked", "Fold what is parked of a conversation, in its order, once the cause is mended."
+        "repair.parked", "Fold what is parked of a conversation, in its order, once the cause is mended."
     ),
-    "recover": Lazily("recover", "Go on with a log that changed under the tables."),
+    "recover": Lazily("repair.recover", "Go on with a log that changed under the tables."),
     "dlq": Lazily(
-        "dlq", "Dead letters: records that are no frame. They changed nothing, and nothing of them is lost."
+        "repair.dlq",
+        "Dead letters: records that are no frame. They changed nothing, and nothing of them is lost.",
     ),
-    "doctor": Lazily("doctor", "Look at everything, and say what is wrong, what it means and what to do."),
+    "doctor": Lazily(
+        "doctor.command", "Look at everything, and say what is wrong, what it means and what to do."
+    ),
     "config": Lazily(
         "config", "Show all settings with their source, and what each is for; secrets are hidden."
     ),

@@ -14,7 +14,7 @@ from frameledger.record import DecodeError
 from frameledger_services.bench import core as core_bench
 from frameledger_services.bench import report
 from frameledger_services.bench.report import Figure
-from frameledger_services.cli import output
+from frameledger_services.cli.terminal import output
 from frameledger_services.settings import SettingsError, load
 
 if TYPE_CHECKING:
@@ -65,14 +65,14 @@ def core(
     folder = RECORDED if histories is None else histories
     stream = core_bench.histories(folder)
     if not stream:
-        output.refuse(
+        output.fail(
             f"There are no histories (*.jsonl) in {folder}.",
             "Say where some are: frameledger bench core --histories DIR",
         )
     try:
         figures = core_bench.measure(stream, rounds)
     except DecodeError as error:
-        output.refuse(
+        output.fail(
             f"A line of the histories in {folder} is no frame: {error}",
             "`frameledger fold FILE.jsonl` shows which.",
         )
@@ -151,11 +151,11 @@ def _on_servers(
         with servers(load(os.environ, look_for_running=False).settings) as ours:
             figures = asyncio.run(measured())
     except EmbeddedError as error:
-        output.refuse(error.problem, error.remedy)
+        output.fail(error.problem, error.remedy)
     except SettingsError as error:
-        output.refuse(str(error), "`frameledger config` shows what is set.")
+        output.fail(str(error), "`frameledger config` shows what is set.")
     except BenchError as error:
-        output.refuse(str(error), "What it said is above.")
+        output.fail(str(error), "What it said is above.")
     # What so little says about speed is no reason to fail.
     _tell(figures, as_json, goals_count=not quick)
 

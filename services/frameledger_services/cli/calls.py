@@ -18,7 +18,7 @@ from psycopg.rows import class_row
 from frameledger import derived
 from frameledger.frames import FunctionCallResultFrame
 from frameledger.ids import ContextId, ToolCallId, Version
-from frameledger_services.cli import asking, failures, frame_words, output
+from frameledger_services.cli.terminal import backend, format_frame, output
 from frameledger_services.client import Client
 from frameledger_services.settings import Settings
 
@@ -70,8 +70,8 @@ def list_calls(
 
     Example: `frameledger calls list`
     """
-    with failures.said():
-        found = asyncio.run(asking.ask(failures.settings(), _listed, context))
+    with backend.exit_on_error():
+        found = asyncio.run(backend.query(backend.settings(), _listed, context))
     if as_json:
         for one in found:
             typer.echo(json.dumps(asdict(one), default=datetime.isoformat))
@@ -88,15 +88,15 @@ def list_calls(
 def _shown(call: ListedCall) -> Iterator[str]:
     """A call in a few lines. Its ids stand whole, each at the end of a line, and the command that settles it is whole
     too, but for the result."""
-    waits = f", for {frame_words.line(call.waiting_for)}" if call.waiting_for else ""
-    name = frame_words.printable(call.function_name)
+    waits = f", for {format_frame.line(call.waiting_for)}" if call.waiting_for else ""
+    name = format_frame.printable(call.function_name)
     yield f"{call.status:<10} {name}  since {call.since.astimezone(UTC):%Y-%m-%d %H:%MZ}{waits}"
-    yield f"  call             {frame_words.printable(call.tool_call_id)}"
-    yield f"  conversation     {frame_words.printable(call.context_id)}"
+    yield f"  call             {format_frame.printable(call.tool_call_id)}"
+    yield f"  conversation     {format_frame.printable(call.context_id)}"
     yield f"  idempotency key  {call.idempotency_key}"
     if call.status in _SETTLE:
         does, command = _SETTLE[call.status]
-        yield f"  {does:<16} {frame_words.settling(command, call.context_id, call.tool_call_id)}"
+        yield f"  {does:<16} {format_frame.settling(command, call.context_id, call.tool_call_id)}"
 
 
 _SETTLE: dict[str, tuple[str, Literal["answer", "resolve"]]] = {
@@ -132,22 +132,22 @@ def _settle(
         raise typer.BadParameter(
             f"{error}. Text stands in double quotes inside the shell's: '\"done\"'", param_hint="--result"
         ) from error
-    with failures.said():
-        outcome = asyncio.run(_published(failures.settings(), context, call, value, status))
+    with backend.exit_on_error():
+        outcome = asyncio.run(_published(backend.settings(), context, call, value, status))
     if outcome is None:
-        output.refuse(
+        output.fail(
             f"The context {context!r} has no {status} call {call!r}.",
             "`frameledger calls list` lists those that there are.",
         )
     if as_json:
         typer.echo(json.dumps({"context_id": context, "tool_call_id": call} | asdict(outcome)))
     if outcome.outcome == "parked":
-        output.refuse(
+        output.fail(
             f"It is on the log, but the context {context!r} is parked.",
             f"It counts once the cause is mended: `frameledger unpark {shlex.quote(context)}`.",
         )
     if outcome.outcome != "applied":
-        output.refuse(
+        output.fail(
             f"It came too late, and was ignored ({outcome.reason}): the call was settled meanwhile.",
             f"`frameledger transcript {shlex.quote(context)}` shows by what.",
         )
@@ -166,7 +166,7 @@ async def _published(
     settings: Settings, context: str, call: str, result: Any, status: Literal["waiting", "ambiguous"]
 ) -> _Outcome | None:
     """What became of the result; null if there is no such call."""
-    found = await asking.ask(settings, _found, context, call, status)
+    found = await backend.query(settings, _found, context, call, status)
     if found is None:
         return None
     name, requested_version = found
@@ -180,7 +180,7 @@ async def _published(
     )
     async with Client(settings, source=SOURCE) as client:
         await client.publish(context, frame, wait=True)
-    return await asking.ask(settings, _outcome, context, str(frame.id))
+    return await backend.query(settings, _outcome, context, str(frame.id))
 
 
 async def _listed(connection: AsyncConnection[Any], context: str | None) -> list[ListedCall]:

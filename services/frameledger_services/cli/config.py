@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from frameledger_services.cli import output
+from frameledger_services.cli.terminal import output
 from frameledger_services.settings import FILE, PREFIX, SECRETS, Settings, SettingsError, load, shown
 
 commands = typer.Typer()
@@ -32,7 +32,7 @@ def config(
     try:
         loaded = load(os.environ)
     except SettingsError as error:
-        output.refuse(str(error), "`frameledger config` without these variables lists all that there are.")
+        output.fail(str(error), "`frameledger config` without these variables lists all that there are.")
     fields = Settings.model_fields
     values = {name: shown(name, getattr(loaded.settings, name)) for name in fields}
     if as_json:

@@ -11,7 +11,7 @@ import typer
 from psycopg import AsyncConnection
 
 from frameledger.context import LLMContext
-from frameledger_services.cli import asking, failures, moment
+from frameledger_services.cli.terminal import backend, moment
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.out_of_band import OutOfBand
 from frameledger_services.providers.plugins import MissingKeyError, NoSuchProviderError, require_key
@@ -63,13 +63,13 @@ def infer(
     if context is None and at is not None:
         raise typer.BadParameter("it needs a conversation (--context)", param_hint="--at")
     given = None if context is not None else LLMContext() if text is not None else _read(sys.stdin.read())
-    with failures.said(ProviderError, NoSuchProviderError, MissingKeyError, ScriptError):
-        settings = failures.settings()
+    with backend.exit_on_error(ProviderError, NoSuchProviderError, MissingKeyError, ScriptError):
+        settings = backend.settings()
         if named := provider or settings.inference_provider:
             require_key(named, settings)
         if given is None:
             assert context is not None
-            given = asyncio.run(asking.ask(settings, _stored, context, at))
+            given = asyncio.run(backend.query(settings, _stored, context, at))
         if text is not None:
             given = given.add_message({"role": "user", "content": text})
         asked = OutOfBand(settings, provider=provider, over=LLMSettings(model=model))

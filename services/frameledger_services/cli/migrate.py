@@ -10,7 +10,7 @@ import psycopg
 import typer
 
 from frameledger_services import database, settings
-from frameledger_services.cli import output
+from frameledger_services.cli.terminal import output
 from frameledger_services.store import migrating, schema
 
 commands = typer.Typer()
@@ -38,11 +38,11 @@ def migrate(
         address = database.address(settings.load(os.environ).settings, "frameledger migrate")
         done = migrating.migrate(address, partial(typer.echo, err=True))
     except settings.SettingsError as error:
-        output.refuse("\n".join(error.problems), "`frameledger config` shows what is set.")
+        output.fail("\n".join(error.problems), "`frameledger config` shows what is set.")
     except schema.TooNewError as error:
-        output.refuse(str(error), "Nothing was changed.")
+        output.fail(str(error), "Nothing was changed.")
     except psycopg.Error as error:
-        output.refuse(_said(error), "Nothing was changed.")
+        output.fail(_said(error), "Nothing was changed.")
     if done.before == done.after:
         typer.echo(f"The database has revision {done.after} already.")
     else:

@@ -17,7 +17,7 @@ import typer
 
 from frameledger.frames import AnyFrame
 from frameledger.record import MAX_VALUE_BYTES, DecodeError, decode
-from frameledger_services.cli import failures, output
+from frameledger_services.cli.terminal import backend, output
 from frameledger_services.client import Client, MisspelledWarning, Published, completed
 
 AT_ONCE = 1_000
@@ -78,14 +78,14 @@ def publish(
     if frames and "-" in frames and len(frames) > 1:
         raise typer.BadParameter("standard input cannot be mixed with other frames", param_hint="FRAME")
     given = _batches_of_standard_input() if not frames or frames == ["-"] else _batches(frames)
-    with failures.said(), _warnings_in_our_words():
+    with backend.exit_on_error(), _warnings_in_our_words():
         asyncio.run(_publish(context, given, wait, source, within, as_json))
 
 
 async def _publish(
     context: str, batches: Iterator[list[AnyFrame]], wait: bool, source: str, within: float, as_json: bool
 ) -> None:
-    async with Client(failures.settings(), source=source) as client:
+    async with Client(backend.settings(), source=source) as client:
         count, outcomes = 0, Counter[str | None]()
         last: Published | None = None
         # In a thread: standard input may have nothing for a while, and acknowledgements come meanwhile.
@@ -93,7 +93,7 @@ async def _publish(
             try:
                 published = await client.publish(context, *frames, wait=wait, within=within)
             except ValueError as error:
-                output.refuse(str(error), f"{count} frames were published before.")
+                output.fail(str(error), f"{count} frames were published before.")
             count, last = count + len(published), published[-1]
             outcomes.update(one.outcome for one in published)
             if as_json:
@@ -180,7 +180,7 @@ def _given(argument: str) -> Iterator[_Given]:
     try:
         content = Path(argument).read_bytes()
     except OSError as error:
-        output.refuse(
+        output.fail(
             f"Cannot read {argument}: {error.strerror}.",
             "Give a frame as JSON, the path of a file with frames, or - for standard input.",
         )
@@ -215,4 +215,4 @@ def _frame(given: _Given) -> AnyFrame:
     try:
         return completed(decode(given.value))
     except DecodeError as error:
-        output.refuse(f"{given.where} is no frame: {error}", "It was not published, nor is what follows it.")
+        output.fail(f"{given.where} is no frame: {error}", "It was not published, nor is what follows it.")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from frameledger_services.cli import asking, failures, output
+from frameledger_services.cli.terminal import backend, output
 
 commands = typer.Typer()
 
@@ -36,9 +36,9 @@ def request(
     from frameledger_services.providers import plugins
     from frameledger_services.providers.errors import ProviderError
 
-    with failures.said(rendering.NoRequestError, plugins.NoSuchProviderError, ProviderError):
-        settings = failures.settings()
-        asked = asyncio.run(asking.ask(settings, rendering.asked, context, run, attempt))
+    with backend.exit_on_error(rendering.NoRequestError, plugins.NoSuchProviderError, ProviderError):
+        settings = backend.settings()
+        asked = asyncio.run(backend.query(settings, rendering.asked, context, run, attempt))
         made = rendering.rendered(
             asked, lambda provider: plugins.create(provider, plugins.unspoken(settings))
         )
@@ -47,7 +47,7 @@ def request(
     else:
         typer.echo(json.dumps(made.body, indent=2, ensure_ascii=False))
     if made.sha256 != asked.start.request_sha256:
-        output.refuse(
+        output.fail(
             f"This is not what was sent: its hash is {made.sha256}, and the start frame of attempt "
             f"{asked.start.attempt or 1} says {asked.start.request_sha256}.",
             "The service was set up otherwise then, or another release of it made the request.",

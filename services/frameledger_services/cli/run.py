@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from frameledger_services import life
-from frameledger_services.cli import failures, output
+from frameledger_services.cli.terminal import backend, output
 
 commands = typer.Typer(
     name="run", no_args_is_help=True, help="Run one service in this process, until SIGTERM or Ctrl-C."
@@ -25,8 +25,8 @@ def projector() -> None:
     """
     from frameledger_services.projector import service
 
-    with failures.said():
-        settings = failures.settings()
+    with backend.exit_on_error():
+        settings = backend.settings()
         life.live(lambda stopping: service.serve(settings, stopping))
 
 
@@ -41,8 +41,8 @@ def timekeeper() -> None:
     """
     from frameledger_services.timekeeper import service
 
-    with failures.said():
-        settings = failures.settings()
+    with backend.exit_on_error():
+        settings = backend.settings()
         life.live(lambda stopping: service.serve(settings, stopping))
 
 
@@ -91,13 +91,15 @@ def inference(
         "inference_service": service,
         "inference_script": script,
     }
-    with failures.said(plugins.NoSuchProviderError, plugins.MissingKeyError, ProviderError, ScriptError):
-        settings = failures.settings()
+    with backend.exit_on_error(
+        plugins.NoSuchProviderError, plugins.MissingKeyError, ProviderError, ScriptError
+    ):
+        settings = backend.settings()
         settings = settings.model_copy(
             update={name: word for name, word in given.items() if word is not None}
         )
         if settings.inference_provider is None:
-            output.refuse(
+            output.fail(
                 "It is not said who answers.",
                 f"Set FRAMELEDGER_INFERENCE_PROVIDER or --provider to one of: {', '.join(plugins.known())}.",
             )
@@ -139,8 +141,8 @@ def functions(
     from frameledger_services.providers import plugins
     from frameledger_services.providers.errors import ProviderError
 
-    with failures.said(ModuleError, plugins.NoSuchProviderError, ProviderError):
-        settings = failures.settings()
+    with backend.exit_on_error(ModuleError, plugins.NoSuchProviderError, ProviderError):
+        settings = backend.settings()
         found = loaded(module)
         provider = settings.inference_provider
         running = FunctionService(

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from psycopg import AsyncConnection
 
-from frameledger_services.cli import asking, context_page, failures, fold_words, moment, output
+from frameledger_services.cli.terminal import backend, format_fold, moment, output, render_context
 from frameledger_services.store import reading
 from frameledger_services.store.reading import ContextAt, Moment
 
@@ -33,15 +33,15 @@ def show(
 
     Example: `frameledger show ctx-1 --at 12`
     """
-    with failures.said():
-        found, shown = asyncio.run(asking.ask(failures.settings(), _read, context, at))
+    with backend.exit_on_error():
+        found, shown = asyncio.run(backend.query(backend.settings(), _read, context, at))
     if as_json:
         typer.echo(json.dumps(_as_json(found, shown)))
         return
-    title = context_page.title(found.context_id, found.version, len(shown.messages))
+    title = render_context.title(found.context_id, found.version, len(shown.messages))
     if found.logged_at is not None:
         title += f", as of {found.logged_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    context_page.show(
+    render_context.show(
         title,
         list(zip(shown.positions, shown.messages, strict=True)),
         _details(found, shown),
@@ -59,7 +59,7 @@ async def _read(
 
 
 def _details(found: Moment, shown: ContextAt) -> Iterator[tuple[str, str]]:
-    yield from fold_words.request_terms(shown.tools, shown.tool_choice, shown.settings)
+    yield from format_fold.request_terms(shown.tools, shown.tool_choice, shown.settings)
     if found.version < found.newest:
         yield "later", f"{found.newest - found.version:,} more frames, up to version {found.newest}"
         return

@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
 from frameledger_services import access, settings
-from frameledger_services.cli import failures, output
+from frameledger_services.cli.terminal import backend, output
 
 SECRET = {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 """What must not be seen in a list of processes."""
@@ -32,7 +32,7 @@ def sql(context: typer.Context) -> None:
 
     Example: `frameledger sql -c "SELECT * FROM transcript WHERE context_id = 'ctx-1'"`
     """
-    with failures.said():
+    with backend.exit_on_error():
         loaded = settings.load(os.environ)
         address = access.database_address(loaded.settings)
     program = _psql(is_embedded=loaded.sources["database_url"] == settings.RUNNING)
@@ -51,7 +51,7 @@ def _psql(*, is_embedded: bool) -> str:
     packaged, own = _packaged(), shutil.which("psql")
     found = (packaged or own) if is_embedded else (own or packaged)
     if found is None:
-        output.refuse(
+        output.fail(
             "There is no psql on PATH, and none was packaged for this platform.",
             "Install PostgreSQL's client, or connect with another one: `frameledger config` shows the address.",
         )
@@ -81,7 +81,7 @@ def _environment(address: Mapping[str, object]) -> tuple[dict[str, str], list[st
         if variable:
             variables[variable.decode()] = str(value)
         elif name in SECRET:
-            output.refuse(
+            output.fail(
                 f"The database address has {name}, which psql takes from no variable.",
                 "Put it into a service file (PGSERVICEFILE) and name that in the address: service=NAME.",
             )

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from frameledger.record import DecodeError, Record, decode, read
-from frameledger_services.cli import failures, frame_words, output
+from frameledger_services.cli.terminal import backend, format_frame, output
 from frameledger_services.client import Client, StoredFrame
 from frameledger_services.event_log.browse import last_records
 from frameledger_services.event_log.topics import Topics
@@ -46,8 +46,8 @@ def tail(
 
     Example: frameledger tail ctx-1 --follow
     """
-    with failures.said(), suppress(KeyboardInterrupt):
-        settings = failures.settings()
+    with backend.exit_on_error(), suppress(KeyboardInterrupt):
+        settings = backend.settings()
         if context is None:
             asyncio.run(_log(settings, lines, follow, as_json))
         else:
@@ -59,7 +59,7 @@ async def _conversation(settings: Settings, context: str, lines: int, follow: bo
     async with Client(settings) as client:
         newest = await client.newest_version(context)
         if not newest and not follow:
-            output.refuse(
+            output.fail(
                 f"There is no context {context} in the database.",
                 "`frameledger tail` shows what is on the log.",
             )
@@ -88,17 +88,17 @@ async def _log(settings: Settings, lines: int, follow: bool, as_json: bool) -> N
 def _print_frame(console: Console, frame: StoredFrame) -> None:
     outcome = frame.outcome if frame.reason is None else frame.reason
     head = f"{frame.version:>6}  {frame.logged_at.astimezone(UTC):%H:%M:%SZ}  {_short(frame.type):<26}  {outcome:<10}"
-    _print(console, head, frame_words.words(frame.frame), _COLOURS.get(frame.outcome, ""))
+    _print(console, head, format_frame.words(frame.frame), _COLOURS.get(frame.outcome, ""))
 
 
 def _print_record(console: Console, record: Record) -> None:
     at = datetime.fromtimestamp((record.timestamp_ms or 0) / 1000, UTC)
     try:
         logged = read(record)
-        kind, words, colour = _short(logged.frame.type), frame_words.words(logged.frame), ""
+        kind, words, colour = _short(logged.frame.type), format_frame.words(logged.frame), ""
     except DecodeError as error:
         kind, words, colour = "no frame", str(error), "red"
-    key = frame_words.line("-" if record.key is None else record.key.decode(errors="replace"))
+    key = format_frame.line("-" if record.key is None else record.key.decode(errors="replace"))
     head = f"{at:%H:%M:%SZ}  {record.partition:>3}:{record.offset:<8}  {key[:20]:<20}  {kind:<26}"
     _print(console, head, words, colour)
 
@@ -112,7 +112,7 @@ def _print(console: Console, head: str, words: str, colour: str) -> None:
 
 
 def _short(frame_type: str) -> str:
-    name = frame_words.line(frame_type.removesuffix("Frame"))
+    name = format_frame.line(frame_type.removesuffix("Frame"))
     return name if len(name) <= 26 else name[:25] + "…"
 
 

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from frameledger_services import database
-from frameledger_services.cli import failures, output
+from frameledger_services.cli.terminal import backend, output
 from frameledger_services.event_log import identity
 from frameledger_services.event_log.broker import connect
 from frameledger_services.event_log.topics import Found, Wanted, problems, wanted
@@ -32,8 +32,8 @@ def topics(
 
     Example: `FRAMELEDGER_TOPIC_PREFIX=staging. frameledger topics --create`
     """
-    with failures.said():
-        settings = failures.settings()
+    with backend.exit_on_error():
+        settings = backend.settings()
         ours = wanted(settings)
         found, made = asyncio.run(_look(settings, ours, create))
         wrong = problems(ours, found) + _changed(settings, found.get(ours[0].name))

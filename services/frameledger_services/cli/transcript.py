@@ -12,8 +12,8 @@ import typer
 from psycopg import AsyncConnection
 from rich.table import Table
 
-from frameledger_services.cli import asking, context_page, failures, moment, output
-from frameledger_services.cli.context_page import LAST, LONG
+from frameledger_services.cli.terminal import backend, moment, output, render_context
+from frameledger_services.cli.terminal.render_context import LAST, LONG
 from frameledger_services.store import reading
 from frameledger_services.store.reading import Moment, Said
 
@@ -40,8 +40,8 @@ def transcript(
 
     Example: `frameledger transcript ctx-1 --at 2026-05-01T12:00:00Z`
     """
-    with failures.said():
-        found, lines = asyncio.run(asking.ask(failures.settings(), _read, context, at))
+    with backend.exit_on_error():
+        found, lines = asyncio.run(backend.query(backend.settings(), _read, context, at))
     if as_json:
         for line in lines:
             typer.echo(json.dumps(_as_json(line)))
@@ -58,9 +58,11 @@ async def _read(
 
 def _print(found: Moment, lines: Sequence[Said], everything: bool) -> None:
     console = output.console()
-    console.print(context_page.text(context_page.title(found.context_id, found.version, len(lines)), "bold"))
+    console.print(
+        render_context.text(render_context.title(found.context_id, found.version, len(lines)), "bold")
+    )
     if len(lines) > LONG and not everything:
-        console.print(context_page.not_shown(len(lines) - LAST, "messages"))
+        console.print(render_context.not_shown(len(lines) - LAST, "messages"))
         lines = lines[-LAST:]
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True, style="dim")
@@ -71,13 +73,13 @@ def _print(found: Moment, lines: Sequence[Said], everything: bool) -> None:
         who = line.who or ""
         table.add_row(
             f"{line.logged_at.astimezone(UTC):%H:%M:%SZ}",
-            context_page.text(who, _COLOURS.get(who, "")),
+            render_context.text(who, _COLOURS.get(who, "")),
             "*" if line.new else " ",
-            context_page.text(line.text or ""),
+            render_context.text(line.text or ""),
         )
     console.print(table)
     if found.version == found.newest and found.parked_version is not None:
-        console.print(context_page.text(f"Parked since version {found.parked_version}.", "red"))
+        console.print(render_context.text(f"Parked since version {found.parked_version}.", "red"))
 
 
 def _as_json(line: Said) -> dict[str, Any]:

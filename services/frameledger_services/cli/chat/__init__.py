@@ -1,0 +1,1 @@
+"""`frameledger chat`: a conversation in a terminal."""

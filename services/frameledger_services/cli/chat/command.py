@@ -1,0 +1,107 @@
+"""`frameledger chat`: talk with whoever answers a conversation, in a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, aclosing
+from typing import Annotated, Any
+
+import typer
+
+from frameledger.frames import (
+    AnyFrame,
+    LLMSetToolsFrame,
+    LLMUpdateSettingsFrame,
+)
+from frameledger_services.cli.chat import render
+from frameledger_services.cli.chat.session import CtrlC, Event, Line, Session
+from frameledger_services.cli.terminal import backend, output, stdin
+from frameledger_services.client import Client
+from frameledger_services.client.connections import Connections
+from frameledger_services.settings import Settings
+from frameledger_services.store.offers import tools_on_offer
+
+SOURCE = "frameledger/chat"
+
+commands = typer.Typer()
+
+
+@commands.command()
+def chat(
+    context: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CONTEXT]", help="The conversation. Not given: a new one.", show_default=False
+        ),
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What the model is told first: its system instruction.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="MODEL", help="Who shall answer from now on.")] = None,
+    tools: Annotated[
+        bool, typer.Option(help="Whether a new conversation has the functions that live workers offer.")
+    ] = True,
+) -> None:
+    """Talk with the model that answers a conversation.
+
+    Each line that you type is a turn of the user; the answer is printed as it comes, and functions that are called
+    in a dim line each. Ctrl-C during an answer cuts it short: the context keeps what was printed. Ctrl-C or Ctrl-D
+    at the prompt ends the chat, not the conversation. Standard input may also be a file or a pipe.
+
+    Example: `frameledger chat --system "You are a lighthouse keeper."`
+    """
+    with backend.exit_on_error():
+        settings = backend.settings()
+        context_id = context or f"chat-{secrets.token_hex(4)}"
+        asyncio.run(_chat(settings, context_id, system, model, tools))
+
+
+async def _chat(
+    settings: Settings, context_id: str, system: str | None, model: str | None, tools: bool
+) -> None:
+    page = render.Screen(output.console(), context_id)
+    events: asyncio.Queue[Event] = asyncio.Queue()
+    connections = Connections(settings)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(connections.close)
+        client = await stack.enter_async_context(Client(settings, source=SOURCE))
+        before = await client.newest_version(context_id)
+        offered = await connections.read(tools_on_offer) if tools and not before else {}
+        opening = _opening(system, model, list(offered.values()))
+        if opening:
+            await client.publish(context_id, *opening, wait=True)
+        page.say(
+            f"{context_id}{'' if before else ', a new conversation'}. Ctrl-C cuts an answer short, Ctrl-D ends."
+        )
+        if offered:
+            page.say(f"Functions on offer: {', '.join(offered)}.")
+
+        async def watch() -> None:
+            after = await client.newest_version(context_id)
+            async with aclosing(client.follow(context_id, after)) as frames:
+                async for frame in frames:
+                    events.put_nowait(frame)
+
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(watch())
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, events.put_nowait, CtrlC())
+            stdin.read_lines(sys.stdin.fileno(), lambda line: events.put_nowait(Line(line)))
+            await Session(connections, client, context_id, page, events).run()
+            watching.cancel()
+        page.say(f"It goes on with: frameledger chat {context_id}")
+
+
+def _opening(system: str | None, model: str | None, tools: Sequence[dict[str, Any]]) -> list[AnyFrame]:
+    settings = {
+        name: word for name, word in (("system_instruction", system), ("model", model)) if word is not None
+    }
+    frames: list[AnyFrame] = []
+    if settings:
+        frames.append(LLMUpdateSettingsFrame(settings=settings))
+    if tools:
+        frames.append(LLMSetToolsFrame(tools=tuple(tools)))
+    return frames

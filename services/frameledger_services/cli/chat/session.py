@@ -1,0 +1,198 @@
+"""One sitting of `frameledger chat`: what is typed becomes turns, what comes is shown, Ctrl-C cuts in."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger.frames import (
+    InterruptionFrame,
+    LLMFullResponseStartFrame,
+    LLMTextFrame,
+    TextFrame,
+    TranscriptionFrame,
+    UserStartedSpeakingFrame,
+    UserStoppedSpeakingFrame,
+)
+from frameledger_services.cli.chat.render import Screen
+from frameledger_services.client import Client, StoredFrame
+from frameledger_services.client.connections import Connections
+
+NOBODY_SECONDS = 6.0
+"""How long nobody may begin to answer before that is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Something was typed; null at the end of it all."""
+
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CtrlC:
+    pass
+
+
+Event = Line | CtrlC | StoredFrame
+
+
+@dataclass
+class Session:
+    """One sitting. It ends with the input, or with Ctrl-C where nobody answers."""
+
+    connections: Connections
+    client: Client
+    context_id: str
+    page: Screen
+    events: asyncio.Queue[Event]
+    answering: bool = False
+    """Whether an answer is awaited, or comes."""
+
+    unanswered: bool = False
+    """Whether nobody has begun to answer yet, and it was not said."""
+
+    stale: bool = True
+    """Whether something happened since it was found out whether the answer is over."""
+
+    ended: bool = False
+    cutting: bool = False
+    """Whether Ctrl-C has cut in and the interruption is not among the frames that came: what stands before it on the
+    log was said, but the interruption tells that it was not heard, so it is not printed either."""
+
+    lines: deque[str] = field(default_factory=deque)
+    """What was typed while an answer came."""
+
+    shown: bool = field(default_factory=sys.stdin.isatty)
+    """Whether the terminal shows what is typed."""
+
+    async def run(self) -> None:
+        self._ask()
+        while not (self.ended and not self.answering):
+            try:
+                async with asyncio.timeout(NOBODY_SECONDS if self.unanswered else None):
+                    event = await self.events.get()
+            except TimeoutError:
+                self.unanswered = False
+                self.page.say(await self._why_nobody(), "yellow")
+                continue
+            match event:
+                case Line(text=None):
+                    self.ended = True
+                case Line(text=str(line)):
+                    await self._entered(line)
+                case CtrlC():
+                    if not self.answering:
+                        return
+                    await self._cut_in()
+                case StoredFrame():
+                    self._took(event)
+            if self.stale and self.events.empty():
+                await self._look()
+
+    async def _entered(self, line: str) -> None:
+        if self.shown:
+            self.page.entered()
+        if self.answering:
+            self.lines.extend([line] if line.strip() else [])
+        elif line.strip():
+            await self._turn(line)
+        else:
+            self._ask()
+
+    async def _turn(self, line: str) -> None:
+        if not self.shown:
+            self.page.typed(line)
+        self.answering = self.unanswered = True
+        await self.client.publish(
+            self.context_id,
+            UserStartedSpeakingFrame(),
+            TranscriptionFrame(text=line),
+            UserStoppedSpeakingFrame(),
+            wait=True,
+        )
+
+    async def _cut_in(self) -> None:
+        self.unanswered = False
+        self.cutting = True
+        heard = self.page.heard.strip() or None
+        await self.client.publish(self.context_id, InterruptionFrame(heard_text=heard), wait=True)
+
+    def _took(self, stored: StoredFrame) -> None:
+        frame = stored.frame
+        if isinstance(frame, InterruptionFrame):
+            self.cutting = False
+        if self.cutting and isinstance(frame, TextFrame):
+            return
+        if stored.outcome != "applied":
+            return
+        if isinstance(frame, LLMFullResponseStartFrame):
+            # Also one that nobody here asked for: a function that went on in the background has reported.
+            self.answering, self.unanswered = True, False
+        if isinstance(frame, UserStartedSpeakingFrame):
+            self.page.heard = ""
+        self.page.show(frame)
+        self.stale = self.stale or not isinstance(frame, LLMTextFrame)
+
+    async def _look(self) -> None:
+        """Find out whether the answer is over, and go on with what was typed meanwhile."""
+        self.stale = False
+        was, self.answering = (
+            self.answering,
+            await self.connections.read(_goes_on, self.context_id),
+        )
+        if self.answering:
+            return
+        if was:
+            self.unanswered = False
+            if self.lines:
+                await self._turn(self.lines.popleft())
+                return
+        # Also after a line about what goes on in the background, which stands where the prompt was.
+        if not (self.ended or self.page.prompted):
+            self._ask()
+
+    def _ask(self) -> None:
+        if self.shown:
+            self.page.prompt()
+
+    async def _why_nobody(self) -> str:
+        alive = await self.connections.read(_alive)
+        model = (await self.client.context(self.context_id)).context.to_wire()["settings"].get("model")
+        still = "It is waited for; Ctrl-C gives up."
+        if not alive:
+            return f"Nobody answers: no inference service is alive. See `frameledger status`. {still}"
+        of = f", or none of them serves the model {model}" if model else ""
+        return (
+            f"Nobody has begun to answer for {NOBODY_SECONDS:.0f} s. The inference workers that are alive, {alive} of "
+            f"them, are busy{of}: frameledger sql -c 'SELECT * FROM services'. {still}"
+        )
+
+
+async def _goes_on(connection: AsyncConnection[Any], context_id: str) -> bool:
+    """Whether a run is open, or a call that the conversation waits for."""
+    [(goes_on,)] = await (await connection.execute(_GOES_ON, {"id": context_id})).fetchall()
+    return bool(goes_on)
+
+
+async def _alive(connection: AsyncConnection[Any]) -> int:
+    """How many inference workers live."""
+    cursor = await connection.execute("SELECT count(*) FROM live_workers() WHERE kind = 'inference'")
+    [(alive,)] = await cursor.fetchall()
+    return int(alive)
+
+
+_GOES_ON = """
+    SELECT
+        EXISTS (SELECT FROM runs WHERE context_id = %(id)s AND status IN ('requested', 'open'))
+        OR EXISTS (
+            SELECT FROM tool_calls
+            WHERE context_id = %(id)s AND status IN ('announced', 'dispatched', 'running')
+                AND synchronous IS NOT FALSE
+        )
+"""

@@ -1,0 +1,1 @@
+"""`frameledger demo`: what the recorded conversation of `frameledger_services.demo` looks like."""

@@ -1,0 +1,250 @@
+"""`frameledger demo`: a conversation with a model and its functions on the real servers, watched in SQL as it grows."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shlex
+import sys
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import psycopg
+import typer
+from psycopg import AsyncConnection
+from rich.console import Console
+from rich.text import Text
+
+from frameledger.ids import ContextId
+from frameledger_services import life
+from frameledger_services.cli.demo import closing, render
+from frameledger_services.cli.terminal import backend, output
+from frameledger_services.cli.up.command import SERVICES as SERVICES_OF_UP
+from frameledger_services.cli.up.command import SETUP, DataDir
+from frameledger_services.client import Client
+from frameledger_services.client.connections import connect
+from frameledger_services.demo import playing, proof, recording
+from frameledger_services.demo.harbour import FILE, Harbour
+from frameledger_services.demo.playing import Played
+from frameledger_services.demo.recording import Stage
+from frameledger_services.demo.talk import NotSeenError
+from frameledger_services.demo.times import Times
+from frameledger_services.settings import PREFIX, Settings, load
+from frameledger_services.store.offers import tools_on_offer
+
+# The embedded servers are for Linux and macOS and imported inside the command: the command line is for all.
+if TYPE_CHECKING:
+    from frameledger_services.demo.servers import Servers
+    from frameledger_services.embedded.record import Process
+
+_T = TypeVar("_T")
+
+TOOLS = "frameledger_services.demo.tools"
+
+Provider = Literal["scripted", "openai", "anthropic"]
+
+commands = typer.Typer()
+
+
+@dataclass(frozen=True, slots=True)
+class _Demo:
+    """One demo: its names are its own, so that no other service answers it, and it answers nobody else."""
+
+    settings: Settings
+    provider: Provider
+    wanted_model: str | None
+    speed: float
+    name: str
+
+    @property
+    def context_id(self) -> ContextId:
+        return ContextId(f"demo-{self.name}")
+
+    @property
+    def model(self) -> str:
+        """A real model has the name that it has; the scripted one answers to any."""
+        if self.wanted_model is not None:
+            return self.wanted_model
+        return f"night-owl-{self.name}" if self.provider == "scripted" else _default_model(self.provider)
+
+    @property
+    def workers(self) -> dict[str, tuple[str, ...]]:
+        """Who answers: the command of each service."""
+        inference, functions = f"{self.context_id}.inference", f"{self.context_id}.functions"
+        script = ("--script", str(recording.SCRIPT)) if self.provider == "scripted" else ()
+        model = ("--model", self.model, "--models", self.model)
+        return {
+            inference: (
+                *("run", "inference", "--service", inference),
+                *("--provider", self.provider, *model, *script),
+            ),
+            functions: ("run", "functions", "--service", functions, "--module", TOOLS),
+        }
+
+
+@commands.command()
+def demo(
+    data_dir: DataDir = None,
+    provider: Annotated[
+        Provider,
+        typer.Option(help="Who answers: a script of ours, or a real model, whose API key is set."),
+    ] = "scripted",
+    model: Annotated[str | None, typer.Option(metavar="MODEL", help="The provider's model.")] = None,
+    speed: Annotated[
+        float, typer.Option(min=0.1, max=1000, metavar="N", help="How many times as fast the people are.")
+    ] = 1.0,
+) -> None:
+    """Have a conversation on real servers, and show in SQL what becomes of it.
+
+    Starts Kafka, PostgreSQL and the services, or uses those of a running `frameledger up`, and in any case a model
+    and functions of its own, which answer a recorded user. Ends with exit code 0 only if `context_at` gives, at every
+    version, what the frames on Kafka fold to, nothing is left open, and what was ordered was ordered once. What it
+    started is stopped at the end; the data stays.
+
+    Example: `frameledger demo --provider anthropic`
+    """
+    from frameledger_services.embedded.program import EmbeddedError
+
+    times, console = Times(), output.console()
+    expected = (*backend.EXPECTED, EmbeddedError, NotSeenError, psycopg.Error)
+    with backend.exit_on_error():
+        settings = load(os.environ, look_for_running=False).settings
+    if data_dir is not None:
+        settings = settings.model_copy(update={"data_dir": data_dir})
+    _check_key(settings, provider)
+    this = _Demo(settings, provider, model, speed, secrets.token_hex(3))
+    logs = settings.data_dir / "logs"
+    try:
+        right = asyncio.run(_until_signal(_demo(this, console, times)))
+    except asyncio.CancelledError:
+        output.fail(
+            "Stopped before its end; nothing that it started runs any more.", f"Where the time went: {times}."
+        )
+    except (*expected, ExceptionGroup) as error:
+        output.fail(str(backend.first(error, expected)), f"Where the time went: {times}. Logs are in {logs}.")
+    if not right:
+        output.fail("The proof failed: see above.", f"Where the time went: {times}. Logs are in {logs}.")
+
+
+def _check_key(settings: Settings, provider: Provider) -> None:
+    from frameledger_services.providers import plugins
+
+    try:
+        plugins.require_key(provider, settings)
+    except plugins.MissingKeyError as error:
+        output.fail(error.problem, "Set it, or leave --provider out: then a script of ours answers.")
+
+
+def _default_model(provider: Provider) -> str:
+    from frameledger_services.providers import plugins
+
+    found = plugins.create(provider, Settings()).default_model
+    assert found is not None
+    return found
+
+
+async def _demo(this: _Demo, console: Console, times: Times) -> bool:
+    """The whole demo; whether all is as it should be."""
+    from frameledger_services.demo.servers import answering, servers
+    from frameledger_services.embedded.stack import Command
+
+    if not console.is_terminal:
+        console.print("Starting the servers ...")
+    async with AsyncExitStack() as running:
+        with console.status("Starting the servers ...") as status, times.of("servers"):
+
+            def show(processes: Sequence[Process]) -> None:
+                status.update(Text(render.starting(processes)))
+
+            used = await running.enter_async_context(
+                servers(
+                    this.settings,
+                    setup=[Command(words[0], words) for words in SETUP],
+                    services=[Command(words[-1], words) for words in SERVICES_OF_UP],
+                    on_change=show,
+                )
+            )
+            harbour = Harbour(used.settings.data_dir.resolve() / FILE)
+            harbour.prepare()
+            connection = await running.enter_async_context(await connect(used.settings))
+            await running.enter_async_context(answering(used, this.workers, connection, show))
+        played, right = await _shown(this, used, connection, harbour, console, times)
+        with console.status("Stopping the servers ..."), times.of("stopping"):
+            await running.aclose()
+    _print_next(console, this, used, played)
+    return right
+
+
+async def _shown(
+    this: _Demo,
+    used: Servers,
+    connection: AsyncConnection[Any],
+    harbour: Harbour,
+    console: Console,
+    times: Times,
+) -> tuple[Played, bool]:
+    """Have the conversation, look back in it, and prove what came of it."""
+    since = f"started in {times['servers']:.1f} s" if used.ours else "of the running `frameledger up`"
+    console.print(f"{render.addresses(used.record)}: {since}", style="dim", markup=False)
+    who = "A scripted model answers" if this.provider == "scripted" else f"{this.model} answers"
+    console.print(
+        Text.assemble(
+            "A phone call. ", who, ", with real functions. What SQL has of ", (this.context_id, "bold"), ":"
+        )
+    )
+    console.print()
+    functions = next(service for service in this.workers if service.endswith(".functions"))
+    stage = Stage(this.model, await tools_on_offer(connection, [functions]))
+    async with Client(used.settings) as client:
+        lines = recording.lines()
+        with times.of("conversation"), render.Conversation(console, len(lines)) as page:
+            played = await playing.play(
+                used.settings,
+                client,
+                connection,
+                this.context_id,
+                lines,
+                stage,
+                speed=this.speed,
+                show=page.show,
+            )
+    await closing.look_back(console, connection, this.context_id, played)
+    with times.of("proof"):
+        found = await proof.proved(connection, this.context_id, played, harbour)
+    closing.print_verdict(console, played, found)
+    return played, found.right
+
+
+def _print_next(console: Console, this: _Demo, used: Servers, played: Played) -> None:
+    program = _program()
+    console.print()
+    settings = this.settings
+    if used.ours and settings.database_url is None:
+        console.print(
+            f"Nothing runs any more, and the data stays in {settings.data_dir}. To look around in it:",
+            markup=False,
+        )
+        if settings.data_dir != Settings().data_dir and not os.environ.get(f"{PREFIX}DATA_DIR"):
+            console.print(f"  export {PREFIX}DATA_DIR={shlex.quote(str(settings.data_dir))}", markup=False)
+        console.print(f"  {program} up --detach", style="bold", markup=False)
+    else:
+        console.print("To look around:")
+    console.print(f"  {program} sql", style="bold", markup=False)
+    for sql in closing.to_try(this.context_id, played):
+        closing.print_sql(console, sql)
+
+
+def _program() -> str:
+    """This command line as a person here would call it."""
+    path = Path(sys.argv[0])
+    return str(path) if path.name == "frameledger" and not path.is_absolute() else "frameledger"
+
+
+async def _until_signal(work: Coroutine[Any, Any, _T]) -> _T:
+    """Do the work; the first Ctrl-C, SIGTERM or SIGHUP cancels it, a second one does not disturb its stopping."""
+    life.cancel_on_signals()
+    return await work

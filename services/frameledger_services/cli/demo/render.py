@@ -1,0 +1,242 @@
+"""What `frameledger demo` shows: a conversation while it grows in SQL, and answers of SQL that fit on a screen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from frameledger.frames import (
+    AnyFrame,
+    ErrorFrame,
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    FunctionCallResultProperties,
+    FunctionCallsStartedFrame,
+    LLMFullResponseStartFrame,
+    Waiting,
+)
+from frameledger_services.cli.terminal import format_fold, format_frame
+from frameledger_services.demo.playing import Seen, Written
+from frameledger_services.embedded.record import Process, Record, State
+
+WHO = {"user": "bold cyan", "assistant": "green", "tool": "yellow", "thought": "magenta"}
+"""Colours of what is said; all else is dim."""
+
+OUTCOMES = {"ignored": "yellow", "unknown": "magenta", "parked": "red"}
+SAYING = {
+    "InterimTranscriptionFrame": "user",
+    "TranscriptionFrame": "user",
+    "LLMThoughtTextFrame": "thought",
+    "LLMTextFrame": "assistant",
+    "TextFrame": "assistant",
+    "VisionTextFrame": "assistant",
+}
+"""Frames that carry what is being said, and by whom."""
+
+RECORDED = "frameledger/demo/"
+"""The beginning of the sources of those who are not services."""
+
+INDENT = 17
+"""Columns before what is said: the version, and who says it."""
+
+
+class Conversation:
+    """A conversation on the console: what its context gets is printed, what is being said changes below it.
+
+    Below it there is something only on a terminal; into a file or a pipe goes what is printed.
+    """
+
+    def __init__(self, console: Console, total: int) -> None:
+        """`total`: how many lines its recording has."""
+        self._console = console
+        self._bar = ProgressBar(total=total, completed=0, width=24)
+        self._saying = ("", "")
+        self._calls: dict[str, str] = {}
+        self._live = Live(console=console, transient=True, refresh_per_second=15)
+
+    def __enter__(self) -> Conversation:
+        if self._console.is_terminal and not self._console.is_dumb_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, seen: Seen) -> None:
+        """Show a frame that SQL has, and what it wrote."""
+        stored, frame = seen.frame, seen.frame.frame
+        if isinstance(frame, FunctionCallInProgressFrame):
+            self._calls[frame.tool_call_id] = frame.function_name
+        for note in filter(None, (seen.note, _remark(frame))):
+            self._print(Text(f"{'──':>9} "), Text(note, "italic dim"))
+        if isinstance(frame, ErrorFrame):
+            self._row(stored.version, "error", Text(format_frame.error(frame)), "red")
+        if stored.outcome != "applied":
+            self._row(stored.version, stored.outcome, Text(_refused(seen), "dim"), OUTCOMES[stored.outcome])
+        for written in seen.written:
+            self._message(stored.version, written)
+        self._listen(frame, applied=stored.outcome == "applied", wrote=bool(seen.written))
+        if (stored.source or "").startswith(RECORDED):
+            self._bar.update((self._bar.completed or 0) + 1)
+        if self._live.is_started:
+            self._live.update(self._below(seen))
+
+    def _message(self, version: int, written: Written) -> None:
+        who, text = format_fold.said(written.message)
+        if "role" not in written.message:
+            who, text = "thought", text.removeprefix("thought: ")
+        text = _report(written.message.get("content")) or text
+        for call, name in self._calls.items():
+            # Ids that nobody else has are long, and each of these functions is called once.
+            text = text.replace(f"{call} = ", "").replace(call, name)
+        said = Text(text if who in ("user", "assistant", "thought") else format_frame.line(text))
+        if written.rewritten:
+            said.append("  was IN_PROGRESS", "dim")
+        if who not in WHO or text.endswith(": IN_PROGRESS"):
+            said.stylize("dim")
+        self._row(version, who, said, WHO.get(who, "dim"))
+
+    def _row(self, version: int, who: str, said: Text, style: str) -> None:
+        if who not in ("user", "assistant", "thought"):
+            # Much of it is JSON: the beginning will do.
+            said.truncate(max(20, self._console.width - INDENT), overflow="ellipsis")
+        self._print(Text.assemble((f"{version:>4}  ", "dim"), (f"{who:<11}", style)), said)
+
+    def _print(self, head: Text, said: Text) -> None:
+        """Print it with all its lines beside the head, and nothing at their ends."""
+        indent = len(head)
+        for line in said.wrap(self._console, max(20, self._console.width - indent)):
+            line.rstrip()
+            self._console.print(Text.assemble(head, line))
+            head = Text(" " * indent)
+
+    def _listen(self, frame: AnyFrame, *, applied: bool, wrote: bool) -> None:
+        """Follow what is being said from the frames that carry it."""
+        who = SAYING.get(frame.type)
+        if wrote:
+            self._saying = ("", "")
+        elif who is not None and applied:
+            before = self._saying[1] if self._saying[0] == who and who != "user" else ""
+            self._saying = (who, before + str(getattr(frame, "text", "")))
+
+    def _below(self, seen: Seen) -> RenderableType:
+        who, words = self._saying
+        words = format_frame.line(words)
+        room = max(20, self._console.width - INDENT - 1)
+        # The end of what is being said, since it is there that it grows.
+        while cell_len(words) > room:
+            words = words[1:]
+        saying = Text.assemble(
+            (f"{who:>{INDENT - 2}}  ", "dim"), (f"{words}▌" if who else "", WHO.get(who, ""))
+        )
+        line = Table.grid(padding=(0, 1))
+        line.add_column(width=24)
+        line.add_column(no_wrap=True, overflow="ellipsis")
+        line.add_row(
+            self._bar,
+            Text.assemble(
+                (f" version {seen.frame.version}", "bold"),
+                f"  {seen.messages} messages, {seen.tools} tools  ",
+                (f"{seen.frame.type} in SQL after {1000 * seen.delay:.0f} ms", "dim"),
+            ),
+        )
+        return Group("", saying, line)
+
+
+def starting(processes: Sequence[Process]) -> str:
+    """What the servers are doing while they start, on one line."""
+    doing = [
+        f"{process.name} {process.word or process.state}"
+        for process in processes
+        if process.state not in (State.WAITING, State.DONE)
+    ]
+    return f"Starting the servers: {', '.join(doing)}" if doing else "Starting the servers ..."
+
+
+def addresses(record: Record) -> str:
+    """Where the servers listen."""
+    return ", ".join(f"{process.name} {process.address}" for process in record.processes if process.address)
+
+
+def answer(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> RenderableType:
+    """What SQL answered: a single JSON object entry by entry, anything else as a table. What is too long ends in …"""
+    if len(rows) == 1 and isinstance(rows[0][0], dict):
+        return Text("\n").join(_cut(line, width) for line in _lines(rows[0][0]))
+    table = Table(box=None, padding=(0, 0, 0, 2))
+    for name in names:
+        table.add_column(name, no_wrap=True, overflow="ellipsis", header_style="dim")
+    for row in rows:
+        table.add_row(*(Text("" if value is None else format_frame.line(str(value))) for value in row))
+    return table
+
+
+def _report(content: Any) -> str | None:
+    """What a message of the async-tool protocol says; None for all others."""
+    try:
+        said = json.loads(content)
+    except (TypeError, ValueError):
+        return None
+    if not isinstance(said, dict) or said.get("type") != "async_tool":
+        return None
+    result = f": {said['result']}" if "result" in said else ", and the conversation goes on"
+    return f"{said['tool_call_id']} {said['status']}{result}"
+
+
+def _remark(frame: AnyFrame) -> str:
+    """What there is to say about a frame of a service, for those who do not know what it means."""
+    match frame:
+        case LLMFullResponseStartFrame(attempt=int(attempt)) if attempt > 1:
+            return f"The line to the model was lost. Attempt {attempt} begins anew; what was said before is gone."
+        case FunctionCallsStartedFrame(function_calls=calls) if len(calls) > 1:
+            return "Two functions at once." if len(calls) == 2 else f"{len(calls)} functions at once."
+        case FunctionCallInProgressFrame(waiting=Waiting(for_=whom)):
+            return f"{frame.function_name} waits for a person: {whom}. No process needs to live for that."
+        case FunctionCallResultFrame(settled_as="failed"):
+            return (
+                f"{frame.function_name} failed. The model is told only that; an ErrorFrame has the details."
+            )
+        case FunctionCallResultFrame(properties=FunctionCallResultProperties(is_final=False)):
+            return f"{frame.function_name} goes on in the background, and reports."
+        case _:
+            return ""
+
+
+def _refused(seen: Seen) -> str:
+    """What a frame that was not applied said, and why it was not."""
+    words = format_frame.words(seen.frame.frame)
+    what = f'{seen.frame.type} "{words}"' if words else seen.frame.type
+    return f"{what}: {seen.frame.reason or 'kept as it is, and nothing changed'}"
+
+
+def _lines(value: dict[str, Any]) -> Iterator[str]:
+    """The object as JSON text, with a line for each entry, and for each element of an entry that is a list."""
+    yield "  {"
+    for number, (name, one) in enumerate(value.items(), start=1):
+        comma = "," if number < len(value) else ""
+        if isinstance(one, list) and one:
+            yield f'    "{name}": ['
+            for place, element in enumerate(one, start=1):
+                yield f"      {_json(element)}{',' if place < len(one) else ''}"
+            yield f"    ]{comma}"
+        else:
+            yield f'    "{name}": {_json(one)}{comma}'
+    yield "  }"
+
+
+def _cut(line: str, width: int) -> Text:
+    text = Text(line)
+    text.highlight_regex(r'"(role|llm|content|tool_calls|message)":', "cyan")
+    text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""`frameledger doctor`: checks, each with what it found and what to do about it."""

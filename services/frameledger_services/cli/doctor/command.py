@@ -1,0 +1,75 @@
+"""`frameledger doctor`: is everything as it should be, and if not, what is to be done?"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from frameledger_services.cli.doctor import checks
+from frameledger_services.cli.doctor.finding import Finding
+from frameledger_services.cli.terminal import output, render_context
+from frameledger_services.settings import Settings, SettingsError, load
+
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+commands = typer.Typer()
+
+
+@commands.command()
+def doctor(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each finding, on a line of its own.")
+    ] = False,
+) -> None:
+    """Look at everything, and say what is wrong, what it means and what to do.
+
+    Looked at are the settings, the key of the provider that is to answer, the disk, the broker and its topics, the
+    database and its tables, whether projectors read every partition and get on, what is parked or was set aside,
+    whether somebody takes the runs and calls that are open and ends what is overdue, and how clients partition. It
+    changes nothing. Ends with exit code 1 if anything fails; a warning is no failure.
+
+    Example: `frameledger doctor --json`
+    """
+    # It says itself what aiokafka would log about a broker that is away.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    try:
+        settings = load(os.environ).settings
+    except SettingsError as error:
+        remedy = "`frameledger config --help` says more."
+        found = [Finding("settings", "fail", problem, remedy) for problem in error.problems]
+    else:
+        found = [Finding("settings", "ok", "They can be read."), *asyncio.run(_findings(settings))]
+    if as_json:
+        for finding in found:
+            typer.echo(json.dumps(asdict(finding)))
+    else:
+        _print(found, output.console())
+    if any(finding.state == "fail" for finding in found):
+        raise typer.Exit(1)
+
+
+async def _findings(settings: Settings) -> list[Finding]:
+    return [finding async for finding in checks.findings(settings)]
+
+
+def _print(found: Iterable[Finding], console: Console) -> None:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in found:
+        said = render_context.text(finding.found)
+        if finding.remedy and finding.state != "ok":
+            said.append(f"\n{finding.remedy}", "dim")
+        table.add_row(Text(finding.state, _COLOURS[finding.state]), finding.check, said)
+    console.print(table)

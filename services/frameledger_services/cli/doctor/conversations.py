@@ -1,0 +1,75 @@
+"""What `doctor` says of conversations: frames of unknown types, and contexts that a provider refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger_services.cli.doctor.finding import Finding
+from frameledger_services.cli.terminal.format_frame import line
+from frameledger_services.client.misspelled import meant_type
+from frameledger_services.store import reading
+
+Connection = AsyncConnection[Any]
+
+LOOKED_AT = 1_000
+"""So many refused runs are looked at, the newest first."""
+
+NAMED = 3
+
+# A later run that was not refused says that the context was put right.
+_REFUSED = """
+    SELECT refused.context_id, refused.error
+    FROM (
+        SELECT context_id, requested_version, closed_at, error FROM runs
+        WHERE error_code IN ('context_refused', 'unmappable') ORDER BY closed_at DESC LIMIT %(looked_at)s
+    ) AS refused
+    WHERE NOT EXISTS (
+        SELECT FROM runs AS later
+        WHERE later.context_id = refused.context_id AND later.requested_version > refused.requested_version
+            AND later.status <> 'dropped'
+    )
+    ORDER BY refused.closed_at DESC
+"""
+
+
+async def unknown_types(connection: Connection) -> Finding:
+    """Whether frames of the last days have types that this release does not know."""
+    found = await reading.unknown_frames(connection)
+    since = f"the last {reading.UNKNOWN_DAYS} days"
+    if found is None:
+        return Finding("types", "ok", f"All frames of {since} have types that are known.")
+    count = f"{found.count:,}" if found.count < reading.COUNTED else f"At least {found.count:,}"
+    newest = f"newest {found.newest_type} from {found.newest_source or 'nobody who said so'}"
+    meant = meant_type(found.newest_type)
+    guess = "" if meant is None else f" Was {meant} meant?"
+    what = "1 frame of an unknown type" if found.count == 1 else f"{count} frames of unknown types"
+    return Finding(
+        "types",
+        "warn",
+        f"{what} in {since}, {newest}.{guess}",
+        "They are stored and change nothing. Publish anew what is misspelled; a newer release folds what it knows.",
+    )
+
+
+async def refused(connection: Connection) -> Finding:
+    """How many conversations had their latest run refused for what is in them, and what was said of the newest."""
+    rows = await (await connection.execute(_REFUSED, {"looked_at": LOOKED_AT})).fetchall()
+    if not rows:
+        return Finding("requests", "ok", "No provider refuses what is in a conversation.")
+    what = (
+        "One conversation is not answered"
+        if len(rows) == 1
+        else f"{len(rows):,} conversations are not answered"
+    )
+    named = "; ".join(
+        f"{context_id}: {line(error or 'no reason was given')}" for context_id, error in rows[:NAMED]
+    )
+    return Finding(
+        "requests",
+        "warn",
+        f"{what}, since the provider refuses what is in it as it is. {named}{'; ...' if len(rows) > NAMED else ''}",
+        "`frameledger show CONTEXT` shows its messages; what a client put there wrongly (a role that nobody knows, a "
+        "part without a form) is replaced with an LLMMessagesUpdateFrame.",
+    )

@@ -1,0 +1,1 @@
+"""`frameledger fold`: a file of frames, folded without any server."""

@@ -1,0 +1,87 @@
+"""`frameledger fold`: what the frames of a file make of a context, without any server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from frameledger.fold import Conversation, Folding
+from frameledger.record import MAX_KEY_BYTES
+from frameledger_services.cli.fold import render, to_json
+from frameledger_services.cli.terminal import output
+from frameledger_services.frame_file import fold_lines
+
+commands = typer.Typer()
+
+
+def _context_key(key: str | None) -> str | None:
+    if key is not None and not 1 <= len(key.encode(errors="replace")) <= MAX_KEY_BYTES:
+        raise typer.BadParameter(f"a context's key has 1 to {MAX_KEY_BYTES} bytes")
+    return key
+
+
+@commands.command()
+def fold(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE.jsonl", help="One frame as JSON on each line; - is standard input."),
+    ],
+    at: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Stop after the first N frames.", show_default=False),
+    ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            callback=_context_key,
+            help="The context's key, from which the ids of its runs follow. The file's name without .jsonl.",
+        ),
+    ] = None,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Show every line and message of a long file, not only the last ones."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Show the context after the frames of a file, and what became of each frame.
+
+    All frames are of one conversation. A line that is no frame is shown as rejected and counts for nothing, as on the
+    log, where it would be set aside; a frame whose id came before is shown as duplicate. Neither is an error.
+
+    Example: frameledger fold tests/histories/barge-in.jsonl --at 12
+    """
+    folding = Folding(Conversation.new(context or _name(file)))
+    with _opened(file) as lines:
+        folded = fold_lines(lines, folding, at)
+        if as_json:
+            typer.echo(to_json.to_json(folded, folding))
+        else:
+            render.show(folded, folding, output.console(), everything=everything)
+
+
+def _name(file: Path) -> str:
+    """The context's key where none is given. A name may have bytes that are no text; a key has none."""
+    stem = "stdin" if str(file) == "-" else file.stem
+    return stem.encode(errors="replace").decode()
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[BinaryIO]:
+    if str(file) == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        lines = file.open("rb")
+    except OSError as error:
+        output.fail(
+            f"Cannot read {file}: {error.strerror}.",
+            "Give the path of a file with one frame as JSON on each line, or - for standard input.",
+        )
+    with lines:
+        yield lines

@@ -1,0 +1,1 @@
+"""Commands that repair: `recover`, `parked`, `unpark` and `dlq`."""

@@ -1,0 +1,278 @@
+"""`frameledger dlq`: what was set aside because it is no frame, to be looked at and published again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Annotated, Any, NoReturn
+
+import psycopg
+import typer
+from rich.table import Table
+
+from frameledger.record import FIRST_GENERATION, Outgoing, Place
+from frameledger_services import database
+from frameledger_services.cli.repair import render_rejected
+from frameledger_services.cli.terminal import backend, output, render_context
+from frameledger_services.client import DatabaseError
+from frameledger_services.event_log.producer import Producer, PublishError
+from frameledger_services.event_log.topics import Topics
+from frameledger_services.settings import Settings
+from frameledger_services.store import reading, retrying, schema
+from frameledger_services.store.batch import headers_from_json
+from frameledger_services.store.reading import Rejected
+
+_WHERE = re.compile(r"(?:(\d{1,10}):)?(\d{1,10}):(\d{1,19})", re.ASCII)
+
+commands = typer.Typer(name="dlq", no_args_is_help=True)
+
+
+@commands.callback()
+def about() -> None:
+    """Dead letters: records that are no frame. They changed nothing, and nothing of them is lost."""
+
+
+Where = Annotated[
+    str, typer.Argument(metavar="PARTITION:OFFSET", help="Where the record lies, as `dlq list` says it.")
+]
+
+
+@commands.command("list")
+def list_(
+    limit: Annotated[int, typer.Option("--lines", "-n", min=1, metavar="N", help="How many at most.")] = 50,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each, on a line of its own.")
+    ] = False,
+) -> None:
+    """List them, the newest first.
+
+    Example: `frameledger dlq list --json`
+    """
+    with backend.exit_on_error():
+        settings = backend.settings()
+        found = asyncio.run(backend.query(settings, reading.rejected, _topic(settings), limit))
+    if as_json:
+        for one in found:
+            typer.echo(json.dumps(_summary(one)))
+        return
+    if not found:
+        typer.echo("There are none.")
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("where", no_wrap=True)
+    table.add_column("set aside (UTC)", no_wrap=True)
+    table.add_column("context", overflow="fold", max_width=24)
+    table.add_column("bytes", justify="right", no_wrap=True)
+    table.add_column("retried", no_wrap=True)
+    table.add_column("error", overflow="fold")
+    for one in found:
+        table.add_row(
+            _where(one),
+            f"{one.recorded_at.astimezone(UTC):%m-%d %H:%M:%SZ}",
+            render_context.text(one.context_id or "-"),
+            "-" if one.value is None else str(len(one.value)),
+            "" if one.retried_at is None else f"{one.retried_at.astimezone(UTC):%m-%d %H:%MZ}",
+            render_context.text(f"{one.code}: {one.error}"),
+        )
+    output.console().print(table)
+
+
+@commands.command()
+def show(
+    where: Where,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Write the value and nothing else, byte for byte.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+) -> None:
+    """Show one of them with its key, value and headers, in a form that is safe on a terminal.
+
+    Example: `frameledger dlq show 3:118 --raw > value.json`
+    """
+    with backend.exit_on_error():
+        settings = backend.settings()
+        place = _place(settings, where)
+        found = asyncio.run(backend.query(settings, reading.rejected_at, [place]))
+    if not found:
+        _refuse_missing(place)
+    (one,) = found
+    if raw:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(one.value or b"")
+        sys.stdout.buffer.flush()
+    elif as_json:
+        typer.echo(json.dumps(_whole(one)))
+    else:
+        for line in render_rejected.lines(one):
+            typer.echo(line)
+
+
+@commands.command()
+def retry(
+    where: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PARTITION:OFFSET]...", help="Where they lie.", show_default=False),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All that were not published again yet, the oldest first.")
+    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also those that were retried before.")] = False,
+) -> None:
+    """Publish them again as they are, after what stood in their way was mended.
+
+    Nothing about them is changed: what is no JSON stays no JSON and is set aside once more. A frame without an id that
+    is published twice counts twice, so what was retried is not retried again unless you say so.
+
+    Example: `frameledger dlq retry 3:118`
+    """
+    if bool(where) == everything:
+        raise typer.BadParameter("name records, or all of them with --all", param_hint="PARTITION:OFFSET")
+    with backend.exit_on_error():
+        settings = backend.settings()
+        places = [_place(settings, one) for one in where or ()]
+        try:
+            done = asyncio.run(_retry(settings, places, again=again))
+        except psycopg.Error as error:
+            raise DatabaseError(f"The database does not do it: {str(error).strip()}") from error
+    for one, place in done.published:
+        typer.echo(f"{_where(one)} is published again at {place.partition}:{place.offset}.")
+    for one, why in done.left:
+        typer.echo(f"{_where(one)} is not: {why}", err=True)
+    if not done.published and not done.left:
+        typer.echo("There is nothing to retry.")
+    if done.left:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Retried:
+    published: Sequence[tuple[Rejected, Place]]
+    left: Sequence[tuple[Rejected, str]]
+
+
+async def _retry(settings: Settings, places: Sequence[Place], *, again: bool) -> _Retried:
+    async with (
+        await database.connect(settings, "frameledger dlq") as connection,
+        Producer(settings, name="frameledger-dlq") as producer,
+    ):
+        await schema.check(connection)
+        if places:
+            found = await reading.rejected_at(connection, places)
+            for place in places:
+                if place not in map(_place_of, found):
+                    _refuse_missing(place)
+        else:
+            found = await reading.rejected_not_retried(connection, _topic(settings))
+        published, left = [], []
+        for one in found:
+            why = _why_not(one, again=again)
+            if why is None:
+                try:
+                    (place,) = await producer.publish(one.topic, [_outgoing(one)])
+                except PublishError as error:
+                    why = str(error)
+                else:
+                    # Noted after it is on the log: who dies in between has it there twice, and nobody loses it.
+                    await retrying.note_retried(connection, _place_of(one))
+                    published.append((one, place))
+            if why is not None:
+                left.append((one, why))
+        return _Retried(published, left)
+
+
+def _why_not(one: Rejected, *, again: bool) -> str | None:
+    if one.key is None or not one.key:
+        return "it has no key, and so belongs to no context. Publish its value with `frameledger publish`."
+    if one.value is None:
+        return "it has no value."
+    if one.retried_at is not None and not again:
+        return f"it was published again at {one.retried_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC; --again insists."
+    return None
+
+
+def _outgoing(one: Rejected) -> Outgoing:
+    assert one.key is not None
+    assert one.value is not None
+    return Outgoing(one.key, one.value, headers_from_json(one.headers))
+
+
+def _topic(settings: Settings) -> str:
+    return Topics(settings.topic_prefix).frames
+
+
+def _place(settings: Settings, written: str) -> Place:
+    """A place as `_where` writes it."""
+    match = _WHERE.fullmatch(written)
+    if match is None:
+        raise typer.BadParameter(
+            f"{written!r} is not PARTITION:OFFSET, like 3:118, nor GENERATION:PARTITION:OFFSET, like 2:3:118",
+            param_hint="PARTITION:OFFSET",
+        )
+    generation, partition, offset = (int(number or FIRST_GENERATION) for number in match.groups())
+    if max(generation, partition) >= 2**31 or offset >= 2**63:
+        raise typer.BadParameter(f"{written!r} is no place on a topic", param_hint="PARTITION:OFFSET")
+    return Place(_topic(settings), partition, offset, generation)
+
+
+def _where(place: Place | Rejected) -> str:
+    """Where a record lies, for people; with the topic's generation if it is not the first."""
+    where = f"{place.partition}:{place.offset}"
+    return where if place.generation == FIRST_GENERATION else f"{place.generation}:{where}"
+
+
+def _place_of(one: Rejected) -> Place:
+    return Place(one.topic, one.partition, one.offset, one.generation)
+
+
+def _refuse_missing(place: Place) -> NoReturn:
+    output.fail(
+        f"No dead letter lies at {_where(place)} of {place.topic}.",
+        "`frameledger dlq list` lists them.",
+    )
+
+
+def _summary(one: Rejected) -> dict[str, Any]:
+    return {
+        "where": _where(one),
+        "topic": one.topic,
+        "partition": one.partition,
+        "generation": one.generation,
+        "offset": one.offset,
+        "context_id": one.context_id,
+        "logged_at": None if one.logged_at is None else one.logged_at.isoformat(),
+        "recorded_at": one.recorded_at.isoformat(),
+        "retried_at": None if one.retried_at is None else one.retried_at.isoformat(),
+        "code": one.code,
+        "error": one.error,
+        "bytes": None if one.value is None else len(one.value),
+    }
+
+
+def _whole(one: Rejected) -> dict[str, Any]:
+    """The same with all bytes, in base64; text beside it where it is text."""
+    headers = [
+        {"name": name, "value_base64": _base64(value)} for name, value in headers_from_json(one.headers)
+    ]
+    return _summary(one) | {
+        "key_base64": _base64(one.key),
+        "value_base64": _base64(one.value),
+        "value": _text(one.value),
+        "headers": headers,
+    }
+
+
+def _base64(value: bytes | None) -> str | None:
+    return None if value is None else b64encode(value).decode("ascii")
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,142 @@
+"""`frameledger parked` and `unpark`: conversations that stopped at a frame, and how they go on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from datetime import UTC
+from typing import Annotated
+
+import psycopg
+import typer
+from psycopg import errors
+from rich.table import Table
+
+from frameledger.stored import StoredStateError
+from frameledger_services import database
+from frameledger_services.cli.terminal import backend, output, render_context
+from frameledger_services.client import DatabaseError
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.topics import Topics
+from frameledger_services.projector.relay import sending
+from frameledger_services.projector.unpark import ContradictoryHeadError, NotParkedError, Unparked
+from frameledger_services.projector.unpark import unpark as unpark_context
+from frameledger_services.settings import Settings
+from frameledger_services.store import copying, reading, schema
+
+LOCK_TIMEOUT = "10s"
+
+commands = typer.Typer()
+
+
+@commands.command()
+def parked(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each conversation, on a line of its own.")
+    ] = False,
+) -> None:
+    """List the conversations that are parked: stored on, and not folded, since a frame that could not be.
+
+    Example: `frameledger parked --json`
+    """
+    with backend.exit_on_error():
+        found = asyncio.run(backend.query(backend.settings(), reading.parked))
+    if as_json:
+        for one in found:
+            listed = {"context_id": one.context_id, "since": one.since, "waiting": one.waiting}
+            typer.echo(json.dumps(listed | {"parked_at": one.parked_at.isoformat(), "error": one.error}))
+        return
+    if not found:
+        typer.echo("No conversation is parked.")
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("context", overflow="fold")
+    table.add_column("since version", justify="right", no_wrap=True)
+    table.add_column("frames", justify="right", no_wrap=True)
+    table.add_column("parked at (UTC)", no_wrap=True)
+    table.add_column("error", overflow="fold")
+    for one in found:
+        at = f"{one.parked_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"
+        table.add_row(
+            render_context.text(one.context_id),
+            str(one.since),
+            str(one.waiting),
+            at,
+            render_context.text(one.error),
+        )
+    console = output.console()
+    console.print(table)
+    for one in found:
+        context = shlex.quote(render_context.text(one.context_id).plain)
+        typer.echo(f"When the cause is mended: frameledger unpark {context}")
+
+
+@commands.command()
+def unpark(
+    context: Annotated[str, typer.Argument(metavar="CONTEXT", help="The conversation.")],
+    why: Annotated[
+        str, typer.Option(metavar="TEXT", help="What was mended; kept with every frame.")
+    ] = "unparked",
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+) -> None:
+    """Fold what is parked of a conversation, in its order, once the cause is mended.
+
+    Projectors may go on meanwhile. What the frames ask for is asked for if it is younger than five minutes, and closed
+    otherwise. If a frame still cannot be folded, the conversation stays parked from there on, with the new error, and
+    the exit code is 1.
+
+    Example: `frameledger unpark ctx-1 --why "upgraded to 0.2"`
+    """
+    if not why.strip() or "\x00" in why:
+        raise typer.BadParameter("say something", param_hint="--why")
+    if not context or "\x00" in context:
+        raise typer.BadParameter("a context's key has at least one byte and no NUL", param_hint="CONTEXT")
+    with backend.exit_on_error():
+        done = _unparked(context, why)
+    if as_json:
+        said = {"context_id": context, "folded": done.folded, "parked_since": done.parked_version}
+        typer.echo(json.dumps(said | {"error": done.error, "published": done.asked, "unsent": done.unsent}))
+    elif done.folded:
+        frames = f"{done.folded:,} frame{'' if done.folded == 1 else 's'}"
+        typer.echo(f"Folded {frames} of {context}; {done.asked} records follow from that.")
+    if done.unsent is not None:
+        typer.echo(
+            f"They are in the outbox and not on Kafka: {done.unsent}\n"
+            "The partition's next owner publishes them; restart the projector once Kafka is back.",
+            err=True,
+        )
+    if done.error is not None:
+        output.fail(
+            f"Version {done.parked_version} of {context} still cannot be folded: {done.error}",
+            "The conversation stays parked from there on.",
+        )
+
+
+def _unparked(context: str, why: str) -> Unparked:
+    settings = backend.settings()
+    try:
+        return asyncio.run(_unpark(settings, context, why))
+    except NotParkedError:
+        output.fail(f"The context {context!r} is not parked.", "`frameledger parked` lists those that are.")
+    except (ContradictoryHeadError, StoredStateError) as error:
+        output.fail(str(error), "Nothing was changed.")
+    except errors.LockNotAvailable:
+        output.fail(
+            f"A projector held the conversation's partition for more than {LOCK_TIMEOUT}.",
+            "Try again; `frameledger doctor` says whether projectors get on.",
+        )
+    except psycopg.Error as error:
+        raise DatabaseError(f"The database does not do it: {str(error).strip()}") from error
+
+
+async def _unpark(settings: Settings, context: str, why: str) -> Unparked:
+    session = {"lock_timeout": LOCK_TIMEOUT}
+    async with (
+        await database.connect(settings, "frameledger unpark", session) as connection,
+        Producer(settings, name="frameledger-unpark") as producer,
+    ):
+        await schema.check(connection)
+        copying.prepare(connection)
+        names = Topics(settings.topic_prefix)
+        return await unpark_context(connection, names, context, why, sending(producer))

@@ -1,0 +1,128 @@
+"""`frameledger recover`: what became of a log that changed, and how it is gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Annotated, Any
+
+import psycopg
+import typer
+from psycopg import AsyncConnection
+from rich.console import Console
+
+from frameledger_services import database
+from frameledger_services.cli.repair import render_recovery
+from frameledger_services.cli.terminal import backend, output
+from frameledger_services.client import DatabaseError
+from frameledger_services.event_log.producer import Producer, PublishError
+from frameledger_services.projector import putting_back
+from frameledger_services.projector import recover as recovering
+from frameledger_services.projector.putting_back import PutBack
+from frameledger_services.projector.recover import Examined, MovedError
+from frameledger_services.settings import Settings
+from frameledger_services.store import schema
+
+commands = typer.Typer()
+
+
+@commands.command()
+def recover(
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; otherwise it only looks.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --apply: do not ask first.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+) -> None:
+    """Go on with a log that changed under the tables.
+
+    It lost its newest records in a power cut, records expired before they were stored, or the topic was deleted and
+    made again. Without --apply it compares, says what it would do, and ends with exit code 1 if that is anything. What
+    is stored stays. With --apply the topic's next generation begins, in which each partition is read on where log and
+    tables part, and frames that the log lost are put back onto it; their copies change nothing. Projectors may run
+    meanwhile. If it is cut short, run it again. Frames that the topic no longer takes because of their size are told,
+    with exit code 1, and all others are put back.
+
+    Example: `frameledger recover --apply`
+    """
+    if yes and not apply:
+        raise typer.BadParameter("it only looks without --apply", param_hint="--yes")
+    with backend.exit_on_error(MovedError, PublishError, TimeoutError):
+        try:
+            _recover(backend.settings(), apply=apply, yes=yes, as_json=as_json)
+        except psycopg.Error as error:
+            raise DatabaseError(f"The database does not do it: {str(error).strip()}") from error
+
+
+def _recover(settings: Settings, *, apply: bool, yes: bool, as_json: bool) -> None:
+    console = Console(stderr=True, highlight=False)
+    with console.status("Comparing the log with the tables ..."):
+        examined = asyncio.run(_with_connection(settings, recovering.examine))
+    if not as_json:
+        render_recovery.show(examined)
+    if examined.is_fine or not apply:
+        if as_json:
+            typer.echo(json.dumps(render_recovery.as_json(examined), indent=2))
+        if not examined.is_fine:
+            raise typer.Exit(1)
+        return
+    if not yes:
+        _ask()
+    generation, done = asyncio.run(_apply(settings, examined, console))
+    if as_json:
+        applied = {"generation": generation} | render_recovery.done_as_json(done)
+        typer.echo(json.dumps(render_recovery.as_json(examined) | {"applied": applied}, indent=2))
+    else:
+        render_recovery.show_done(examined, generation, done)
+    if done.too_large:
+        output.fail(*render_recovery.too_large(examined, done))
+
+
+def _ask() -> None:
+    if not can_ask():
+        output.fail("Nothing was changed: nobody is there to be asked.", "Say --yes if it is meant.")
+    if not typer.confirm("Do that?", err=True):
+        output.fail("Nothing was changed.", "`frameledger recover` looks again.")
+
+
+def can_ask() -> bool:
+    """Whether a person sits there."""
+    return sys.stdin.isatty()
+
+
+async def _with_connection(settings: Settings, function: Callable[..., Any]) -> Any:
+    # Frames that are put back are read at the pace of the broker.
+    session = {"idle_in_transaction_session_timeout": "0"}
+    async with await database.connect(settings, "frameledger recover", session) as connection:
+        await schema.check(connection)
+        return await function(settings, connection)
+
+
+async def _apply(settings: Settings, examined: Examined, console: Console) -> tuple[int | None, PutBack]:
+    topic = examined.topic.name
+
+    async def work(_: Settings, connection: AsyncConnection[Any]) -> tuple[int | None, PutBack]:
+        generation = examined.generation
+        if examined.needs_generation:
+            generation = await recovering.begin(connection, examined)
+        expected = sum(examined.to_put_back.values())
+        async with Producer(settings, name="frameledger-recover") as producer:
+            with _progress(console, expected) as told:
+                done = await putting_back.put_back(connection, topic, partial(producer.publish, topic), told)
+        return generation, done
+
+    found: tuple[int | None, PutBack] = await _with_connection(settings, work)
+    return found
+
+
+@contextmanager
+def _progress(console: Console, expected: int) -> Iterator[Callable[[int], None]]:
+    """Says on a terminal how many frames are put back by now."""
+    with console.status(_so_far(0, expected)) as status:
+        yield lambda count: status.update(_so_far(count, expected))
+
+
+def _so_far(count: int, expected: int) -> str:
+    return f"Putting frames back onto the log: {count:,} of {expected:,} ..."

@@ -1,0 +1,174 @@
+"""What `frameledger recover` found and did, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from rich.table import Table
+
+from frameledger_services.cli.terminal import output
+from frameledger_services.event_log.topics import MAX_RECORD_BYTES, ROOM
+from frameledger_services.projector.changed_log import Finding
+from frameledger_services.projector.putting_back import PutBack
+from frameledger_services.projector.recover import Examined
+
+
+def show(examined: Examined) -> None:
+    topic = examined.topic.name
+    if examined.generation is None:
+        typer.echo(f"Nothing of {topic} was ever read into this database: there is nothing to recover.")
+        return
+    if examined.is_fine:
+        typer.echo(
+            f"The log is the one that was stored: all {examined.topic.partitions} partitions of {topic}."
+        )
+        return
+    if examined.is_same_topic is False:
+        typer.echo(f"{topic} was deleted and made again: it is another topic by the same name.")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("partition", justify="right", no_wrap=True)
+    table.add_column("stored up to", justify="right", no_wrap=True)
+    table.add_column("on the log", justify="right", no_wrap=True)
+    table.add_column("what happened", overflow="fold")
+    table.add_column("what --apply does", overflow="fold")
+    for one in _listed(examined):
+        table.add_row(
+            str(one.stored.partition),
+            str(one.stored.next_offset),
+            f"{one.log.first} to {one.log.end}",
+            _happened(one),
+            _remedy(one, examined),
+        )
+    if table.row_count:
+        output.console().print(table)
+    else:
+        typer.echo(
+            "It has all that is stored of the old one: --apply goes on with it where each partition stands."
+        )
+
+
+def _listed(examined: Examined) -> Sequence[Finding]:
+    """The partitions of which something is to be said."""
+    return [
+        one
+        for one in examined.findings
+        if one.happened != "fine" or examined.to_put_back.get(one.stored.partition)
+    ]
+
+
+def _happened(one: Finding) -> str:
+    match one.happened:
+        case "lost_tail":
+            return f"Kafka lost what was stored from {one.begins_at} on{_since(one)}."
+        case "expired":
+            gone = f"{one.stored.next_offset} to {one.log.first - 1}"
+            return f"What lay at {gone} expired before it was stored."
+        case "another_log":
+            return f"It is another log{_same_until(one)}."
+        case "fine":
+            return "An earlier recovery did not put everything back."
+
+
+def _since(one: Finding) -> str:
+    return f"; other records lie there now, up to {one.log.end - 1}" if one.log.end > one.begins_at else ""
+
+
+def _same_until(one: Finding) -> str:
+    return f", the same up to {one.begins_at}" if one.begins_at > one.log.first else ""
+
+
+def _remedy(one: Finding, examined: Examined) -> str:
+    frames = _frames(examined.to_put_back.get(one.stored.partition, 0))
+    match one.happened:
+        case "lost_tail":
+            return f"reads on at {one.begins_at}, and puts {frames} back onto the log"
+        case "expired":
+            return f"reads on at {one.begins_at}; what is missing stays missing"
+        case "another_log":
+            return f"reads the new log from {one.begins_at} on; what is stored stays"
+        case "fine":
+            return f"puts {frames} back onto the log"
+
+
+def show_done(examined: Examined, generation: int | None, done: PutBack) -> None:
+    topic = examined.topic.name
+    if examined.needs_generation:
+        typer.echo(f"Generation {generation} of {topic} has begun; projectors go on in it by themselves.")
+    if done.frames:
+        typer.echo(f"Put back onto the log: {_frames(done.frames)}.")
+    missing = sum(one.missing for one in examined.findings)
+    if missing:
+        typer.echo(f"Offsets that are missing for good: {missing:,}. The table `recoveries` keeps which.")
+    if done.left:
+        typer.echo(
+            f"Not put back, since this release cannot read their bytes: {_frames(done.left)}.", err=True
+        )
+
+
+def too_large(examined: Examined, done: PutBack) -> tuple[str, str]:
+    """What is wrong, and what can be done about it, if the topic does not take some frames."""
+    topic = examined.topic.name
+    lines = [
+        f"{topic} does not take {_frames(done.too_large)} that it took before; all others were put back."
+    ]
+    lines += [
+        f"  {one.context_id!r}: frame {one.frame_id}, {one.bytes:,} bytes, which lay at "
+        f"{one.partition}:{one.offset} of generation {one.generation}"
+        for one in done.named
+    ]
+    if more := done.too_large - len(done.named):
+        lines.append(f"  and {more:,} more")
+    needed = max(MAX_RECORD_BYTES, *(one.bytes + ROOM for one in done.named))
+    return "\n".join(lines), (
+        "Nothing is lost: they are stored, and projectors go on. Have the topic take more, with Kafka's own tool, and "
+        f"run this again: kafka-configs --alter --topic {topic} --add-config max.message.bytes={needed}"
+    )
+
+
+def _frames(count: int) -> str:
+    return f"{count:,} frame{'' if count == 1 else 's'}"
+
+
+def as_json(examined: Examined) -> dict[str, Any]:
+    """For programs: fields are added, never renamed."""
+    return {
+        "topic": examined.topic.name,
+        "fine": examined.is_fine,
+        "generation": examined.generation,
+        "same_topic": examined.is_same_topic,
+        "partitions": [
+            {
+                "partition": one.stored.partition,
+                "happened": one.happened,
+                "stored_up_to": one.stored.next_offset,
+                "first_offset": one.log.first,
+                "end_offset": one.log.end,
+                "begins_at": one.begins_at,
+                "missing": one.missing,
+                "to_put_back": examined.to_put_back.get(one.stored.partition, 0),
+            }
+            for one in examined.findings
+        ],
+    }
+
+
+def done_as_json(done: PutBack) -> dict[str, Any]:
+    """What was put back, for programs: fields are added, never renamed."""
+    return {
+        "put_back": done.frames,
+        "left": done.left,
+        "too_large": done.too_large,
+        "not_put_back": [
+            {
+                "context_id": one.context_id,
+                "frame_id": str(one.frame_id),
+                "partition": one.partition,
+                "generation": one.generation,
+                "offset": one.offset,
+                "bytes": one.bytes,
+            }
+            for one in done.named
+        ],
+    }

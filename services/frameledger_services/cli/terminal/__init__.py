@@ -1,0 +1,1 @@
+"""What commands share: output, exit on error, queries, options, and text for people."""

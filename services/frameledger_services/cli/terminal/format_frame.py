@@ -1,0 +1,87 @@
+"""What a frame says, in a few words of one line for people."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from frameledger.frames import AnyFrame, ErrorFrame, encode_frame
+from frameledger.media import without_media
+from frameledger_services.cli.terminal.format_fold import said
+
+LONGEST = 200
+
+
+def words(frame: AnyFrame) -> str:
+    """The text, the last message, the call and its result ...; empty for a frame whose type says it all."""
+    # As JSON, since a frame of an unknown type has anything under any name.
+    return line(_words(json.loads(encode_frame(frame))))
+
+
+def error(frame: ErrorFrame) -> str:
+    """What went wrong, in one line: the last one, since a traceback ends with it."""
+    lines = (frame.message or frame.code or "").strip().splitlines()
+    return line(lines[-1]) if lines else "an error without a word"
+
+
+def settling(command: Literal["answer", "resolve"], context_id: str, tool_call_id: str) -> str:
+    """The whole command that settles a call, to be copied; the result is left to be written."""
+    words = shlex.join(printable(one) for one in (context_id, tool_call_id))
+    return f"frameledger calls {command} {words} --result JSON"
+
+
+def printable(text: str) -> str:
+    """Text without anything that a terminal would obey, as long as it is."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def line(text: str) -> str:
+    """Text as the beginning of one line, without anything that a terminal would obey."""
+    one = " ".join(text[: 4 * LONGEST].split())
+    safe = printable(one)
+    return safe if len(safe) <= LONGEST else safe[: LONGEST - 1] + "…"
+
+
+def _words(fields: Mapping[str, Any]) -> str:
+    match fields:
+        case {"text": str(text)}:
+            return text
+        case {"context": {"messages": [*messages]}} | {"messages": [*messages]}:
+            return _history(messages)
+        case {"function_calls": [*calls]}:
+            return ", ".join(str(call.get("function_name")) for call in calls if isinstance(call, dict))
+        case {"function_name": name, "result": result}:
+            return f"{name}: {_json(result)}"
+        case {"function_name": name, "arguments": arguments}:
+            return f"{name} {_json(arguments)}"
+        case {"function_name": name}:
+            return str(name)
+        case {"tools": [*tools]}:
+            return f"{len(tools)} tools"
+        case {"settings": settings}:
+            return _json(settings)
+        case {"tool_choice": choice}:
+            return _json(choice)
+        case {"message": str(message)} | {"error": str(message)}:
+            return message
+        case {"heard_text": str(heard)}:
+            return f"heard: {heard}"
+        case {"finish_reason": str(reason)}:
+            return reason
+        case _:
+            return ""
+
+
+def _history(messages: Sequence[Any]) -> str:
+    if not messages:
+        return "no messages"
+    last = messages[-1]
+    who, what = said(last) if isinstance(last, Mapping) else ("", str(last))
+    more = f" (and {len(messages) - 1} before it)" if len(messages) > 1 else ""
+    return f"{who}: {what}{more}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(without_media(value), ensure_ascii=False)

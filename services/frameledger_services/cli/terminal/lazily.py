@@ -1,0 +1,51 @@
+"""Commands that are imported when they are called: until then a command is its name, one line, and where it is.
+
+Each module of commands brings what it works with, and `frameledger --version` needs none of that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
+
+STYLE: dict[str, Any] = {"rich_markup_mode": "markdown", "pretty_exceptions_show_locals": False}
+"""How every command prints. A traceback with local variables would print conversations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lazily:
+    """A command that is not imported yet."""
+
+    module: str
+    """The module of `cli` whose Typer app `commands` has it."""
+
+    line: str
+    """The first paragraph of its help."""
+
+
+def group_of(table: dict[str, Lazily]) -> type[TyperGroup]:
+    """A class of groups, as Typer wants one, with the commands of a table in their order."""
+
+    class Group(TyperGroup):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self.commands = {name: TyperCommand(name, help=lazily.line) for name, lazily in table.items()}
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+            # Who only lists the commands, for help or for a shell that completes, does not come by here.
+            name, command, rest = super().resolve_command(ctx, args)
+            return name, command and imported(name or "", table), rest
+
+    return Group
+
+
+def imported(name: str, table: dict[str, Lazily]) -> Any:
+    """The command itself."""
+    app = typer.Typer(**STYLE)
+    app.add_typer(import_module(f"frameledger_services.cli.{table[name].module}").commands)
+    return get_group(app).commands[name]

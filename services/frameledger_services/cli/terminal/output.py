@@ -1,0 +1,27 @@
+"""What commands print: tables and pages for people on standard output, and one error on standard error."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+
+WIDTH_OF_A_FILE = 100
+"""Columns where no terminal says how wide it is."""
+
+
+def console() -> Console:
+    """Standard output as it is now, for people: in colour on a terminal, unless `NO_COLOR` is set.
+
+    Into a file or a pipe it writes plain text of a constant width, so that what is printed twice is the same.
+    """
+    width = None if sys.stdout.isatty() else WIDTH_OF_A_FILE
+    return Console(width=width, highlight=False, emoji=False)
+
+
+def fail(problem: str, remedy: str) -> NoReturn:
+    """End the command with exit code 1, saying what is wrong and what can be done about it."""
+    typer.echo(f"{problem}\n{remedy}", err=True)
+    raise typer.Exit(1)

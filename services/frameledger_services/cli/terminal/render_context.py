@@ -1,0 +1,80 @@
+"""A context as people read it on a terminal: its messages by position, and what else there is to say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from frameledger.evolve.changes import Message
+from frameledger_services.cli.terminal import format_fold
+
+LONG = 200
+"""More messages, or more lines of any kind, than this are not all shown..."""
+
+LAST = 40
+"""...but so many of the last."""
+
+MUCH = 600
+"""Characters of one text that are shown."""
+
+# What would move the cursor, change colours or turn the direction of writing on a terminal.
+_CONTROLS = dict.fromkeys(
+    {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)} - {ord("\n")},
+    "\N{REPLACEMENT CHARACTER}",
+) | {ord("\t"): " "}
+
+
+def show(
+    title: str,
+    rows: Sequence[tuple[int, Message]],
+    details: Iterable[tuple[str, str]],
+    console: Console,
+    *,
+    everything: bool = False,
+) -> None:
+    """Print the title, the messages (of many only the last ones, unless `everything`), and a line for each detail,
+    which is a name and a text."""
+    console.print(text(title, "bold"))
+    if len(rows) > LONG and not everything:
+        console.print(not_shown(len(rows) - LAST, "messages"))
+        rows = rows[-LAST:]
+    console.print(_grid(_lines(rows, details)))
+
+
+def title(context_id: str, version: int, count: int) -> str:
+    """What stands above a context of so many messages."""
+    return f"{context_id} at version {version}: {count:,} message{'' if count == 1 else 's'}"
+
+
+def not_shown(count: int, what: str) -> Text:
+    return Text(f"... {count:,} {what} before these (--all shows them)", "dim")
+
+
+def text(written: str, style: str = "") -> Text:
+    """The text as it may be shown: cut if very long, and unable to control the terminal."""
+    if len(written) > MUCH:
+        written = f"{written[:MUCH]}... ({len(written) - MUCH:,} characters more)"
+    return Text(written.translate(_CONTROLS), style)
+
+
+def _lines(
+    rows: Iterable[tuple[int, Message]], details: Iterable[tuple[str, str]]
+) -> Iterator[tuple[str, str, str]]:
+    for position, message in rows:
+        yield str(position), *format_fold.said(message)
+    for name, detail in details:
+        yield "", name, detail
+
+
+def _grid(lines: Iterable[tuple[str, str, str]]) -> Table:
+    """A line for each position or none, who or what it is about, and the text."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(justify="right", no_wrap=True, min_width=4)
+    grid.add_column(max_width=16, overflow="fold", style="cyan")
+    grid.add_column(overflow="fold")
+    for position, name, written in lines:
+        grid.add_row(position, text(name), text(written))
+    return grid

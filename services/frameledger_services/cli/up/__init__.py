@@ -1,0 +1,1 @@
+"""`frameledger up`, `down` and `status`: the embedded servers and the services, as one thing."""
