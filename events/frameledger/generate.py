@@ -178,7 +178,8 @@ def _entry(frame_type: type[Frame]) -> Iterator[str]:
     yield ""
     yield f"Says: {says.rstrip('.')} · Published by: {publisher.rstrip('.')} · Effect: {effect}"
     yield ""
-    yield f"Class: {_kind(frame_type)}."
+    said_by = f"; shows activity of the {frame_type.said_by}" if frame_type.said_by else ""
+    yield f"Class: {_kind(frame_type)}{said_by}."
     shown = _new_fields(frame_type, OfRun if issubclass(frame_type, OfRun) else Frame)
     if shown:
         yield ""

@@ -2,8 +2,9 @@
 
 import inspect
 import json
+from collections.abc import Iterator
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
@@ -34,6 +35,7 @@ from frameledger.frames import (
     LLMThoughtStartFrame,
     LLMThoughtTextFrame,
     OfRun,
+    Speaker,
     SystemFrame,
     TextFrame,
     TranscriptionFrame,
@@ -43,6 +45,7 @@ from frameledger.frames import (
     encode_frame,
     frame_from_object,
     parse_frame,
+    types_said_by,
 )
 
 
@@ -353,6 +356,38 @@ def test_frames_of_a_response_have_a_run_and_an_attempt() -> None:
     for frame_type in FRAME_TYPES.values():
         if frame_type.__module__ == "frameledger.frames.response":
             assert issubclass(frame_type, OfRun)
+
+
+def test_every_class_of_a_frame_is_listed_in_its_module() -> None:
+    def below(parent: type[Frame]) -> Iterator[type[Frame]]:
+        for child in parent.__subclasses__():
+            yield child
+            yield from below(child)
+
+    of_ours = {
+        frame_type
+        for frame_type in below(Frame)
+        if frame_type.__module__ in {listed.__module__ for listed in FRAME_TYPES.values()}
+        and "type" in vars(frame_type).get("__annotations__", {})
+    }
+    assert of_ours == set(FRAME_TYPES.values())
+    assert set(FRAME_TYPES) <= set(frames.__all__)
+
+
+def test_every_frame_says_whose_activity_it_shows() -> None:
+    assert {frame_type.said_by for frame_type in FRAME_TYPES.values()} == {None, *get_args(Speaker)}
+    of_nobody = {
+        name for name, kind in FRAME_TYPES.items() if issubclass(kind, OfRun) and kind.said_by is None
+    }
+    assert of_nobody == {"ErrorFrame"}, "of what an inference publishes nothing else may count as silence"
+    assert types_said_by("user") == (
+        "UserStartedSpeakingFrame",
+        "UserStoppedSpeakingFrame",
+        "TranscriptionFrame",
+        "InterimTranscriptionFrame",
+        "TranslationFrame",
+    )
+    assert types_said_by("voice") == ("BotStartedSpeakingFrame", "BotStoppedSpeakingFrame")
 
 
 @pytest.mark.parametrize("frame_type", [*FRAME_TYPES.values(), FunctionCallFromLLM, UnknownFrame])

@@ -12,20 +12,12 @@ from frameledger.evolve.text import trimmed
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import (
     FRAME_TYPES,
-    BotStartedSpeakingFrame,
-    BotStoppedSpeakingFrame,
     Frame,
-    FunctionCallCancelFrame,
-    FunctionCallInProgressFrame,
-    FunctionCallResultFrame,
-    HeardFrame,
     KnownFrame,
     LLMContextFrame,
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
     OfRun,
-    UserStartedSpeakingFrame,
-    UserStoppedSpeakingFrame,
 )
 from frameledger.ids import ContextId
 
@@ -117,10 +109,8 @@ def known_frame(frame: object) -> KnownFrame | None:
 
 def side_of(frame: KnownFrame) -> Role | None:
     """Which side a frame comes from; None for what concerns both: interruptions, and what clients say."""
-    if isinstance(frame, UserStartedSpeakingFrame | UserStoppedSpeakingFrame | HeardFrame):
+    if frame.said_by == "user":
         return "user"
-    if isinstance(frame, OfRun | BotStartedSpeakingFrame | BotStoppedSpeakingFrame):
-        return "assistant"
-    if isinstance(frame, FunctionCallInProgressFrame | FunctionCallResultFrame | FunctionCallCancelFrame):
+    if frame.said_by is not None or isinstance(frame, OfRun):
         return "assistant"
     return None

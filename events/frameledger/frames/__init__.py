@@ -14,19 +14,12 @@ from frameledger.frames.base import (
     DataFrame,
     Frame,
     OfRun,
+    Speaker,
     SystemFrame,
     UninterruptibleFrame,
     Value,
 )
-from frameledger.frames.calls import (
-    FunctionCallCancelFrame,
-    FunctionCallFromLLM,
-    FunctionCallInProgressFrame,
-    FunctionCallResultFrame,
-    FunctionCallResultProperties,
-    FunctionCallsStartedFrame,
-    Waiting,
-)
+from frameledger.frames.calls import FunctionCallFromLLM, FunctionCallResultProperties, Waiting
 from frameledger.frames.codec import (
     FRAME_TYPES,
     AnyFrame,
@@ -34,123 +27,59 @@ from frameledger.frames.codec import (
     encode_frame,
     frame_from_object,
     parse_frame,
+    types_said_by,
     wire_object,
 )
-from frameledger.frames.context import (
-    ContextSnapshot,
-    LLMConfigureOutputFrame,
-    LLMContextFrame,
-    LLMEnablePromptCachingFrame,
-    LLMMessagesAppendFrame,
-    LLMMessagesUpdateFrame,
-    LLMRunFrame,
-    LLMSetToolChoiceFrame,
-    LLMSetToolsFrame,
-    LLMUpdateSettingsFrame,
-)
-from frameledger.frames.life import CancelFrame, EndFrame, LLMServiceMetadataFrame, StartFrame
-from frameledger.frames.response import (
-    ErrorFrame,
-    FinishReason,
-    LLMAssistantPushAggregationFrame,
-    LLMContextAssistantTimestampFrame,
-    LLMFullResponseEndFrame,
-    LLMFullResponseStartFrame,
-    LLMTextFrame,
-    LLMThoughtEndFrame,
-    LLMThoughtStartFrame,
-    LLMThoughtTextFrame,
-    TextFrame,
-    Usage,
-    VisionFullResponseEndFrame,
-    VisionFullResponseStartFrame,
-    VisionTextFrame,
-)
-from frameledger.frames.turn import (
-    BotStartedSpeakingFrame,
-    BotStoppedSpeakingFrame,
-    HeardFrame,
-    InterimTranscriptionFrame,
-    InterruptionFrame,
-    TranscriptionFrame,
-    TranslationFrame,
-    UserStartedSpeakingFrame,
-    UserStoppedSpeakingFrame,
-)
+from frameledger.frames.context import ContextSnapshot
+from frameledger.frames.response import FinishReason, Usage
+from frameledger.frames.turn import HeardFrame
 from frameledger.frames.unknown import UnknownFrame
 
 __all__ = [
     "FRAME_TYPES",
     "AnyFrame",
-    "BotStartedSpeakingFrame",
-    "BotStoppedSpeakingFrame",
-    "CancelFrame",
     "ContextSnapshot",
     "ControlFrame",
     "DataFrame",
-    "EndFrame",
-    "ErrorFrame",
     "FinishReason",
     "Frame",
-    "FunctionCallCancelFrame",
     "FunctionCallFromLLM",
-    "FunctionCallInProgressFrame",
-    "FunctionCallResultFrame",
     "FunctionCallResultProperties",
-    "FunctionCallsStartedFrame",
     "HeardFrame",
-    "InterimTranscriptionFrame",
-    "InterruptionFrame",
     "KnownFrame",
-    "LLMAssistantPushAggregationFrame",
-    "LLMConfigureOutputFrame",
-    "LLMContextAssistantTimestampFrame",
-    "LLMContextFrame",
-    "LLMEnablePromptCachingFrame",
-    "LLMFullResponseEndFrame",
-    "LLMFullResponseStartFrame",
-    "LLMMessagesAppendFrame",
-    "LLMMessagesUpdateFrame",
-    "LLMRunFrame",
-    "LLMServiceMetadataFrame",
-    "LLMSetToolChoiceFrame",
-    "LLMSetToolsFrame",
-    "LLMTextFrame",
-    "LLMThoughtEndFrame",
-    "LLMThoughtStartFrame",
-    "LLMThoughtTextFrame",
-    "LLMUpdateSettingsFrame",
     "OfRun",
-    "StartFrame",
+    "Speaker",
     "SystemFrame",
-    "TextFrame",
-    "TranscriptionFrame",
-    "TranslationFrame",
     "UninterruptibleFrame",
     "UnknownFrame",
     "Usage",
-    "UserStartedSpeakingFrame",
-    "UserStoppedSpeakingFrame",
     "Value",
-    "VisionFullResponseEndFrame",
-    "VisionFullResponseStartFrame",
-    "VisionTextFrame",
     "Waiting",
     "encode_frame",
     "frame_from_object",
     "parse_frame",
+    "types_said_by",
     "wire_object",
 ]
-
+# The frames themselves: the type checker reads them off their modules, at run time they are what the union lists.
+if TYPE_CHECKING:
+    from frameledger.frames.calls import *
+    from frameledger.frames.context import *
+    from frameledger.frames.life import *
+    from frameledger.frames.response import *
+    from frameledger.frames.turn import *
+else:
+    globals().update((frame_type.__name__, frame_type) for frame_type in FRAME_TYPES.values())
+    __all__ += FRAME_TYPES
 
 _OLD_NAMES = {
     "LLMMessagesFrame": (old_names.LLMMessagesFrame, "LLMMessagesUpdateFrame with run_llm=True"),
     "OpenAILLMContextFrame": (old_names.OpenAILLMContextFrame, "LLMContextFrame with run_llm=True"),
     "OpenAILLMContextAssistantTimestampFrame": (
-        LLMContextAssistantTimestampFrame,
+        FRAME_TYPES["LLMContextAssistantTimestampFrame"],
         "LLMContextAssistantTimestampFrame",
     ),
-    "StartInterruptionFrame": (InterruptionFrame, "InterruptionFrame"),
+    "StartInterruptionFrame": (FRAME_TYPES["InterruptionFrame"], "InterruptionFrame"),
 }
 
 # Hidden from the type checker, for which a module with `__getattr__` has every name there is.

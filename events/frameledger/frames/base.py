@@ -6,7 +6,7 @@ change.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -35,6 +35,9 @@ ClaimToken = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 AttemptNumber = Annotated[int, Field(ge=1, le=2**31 - 1)]
 VersionNumber = Annotated[int, Field(ge=0, le=INT64_MAX)]
 TokenCount = Annotated[int, Field(ge=0, le=INT64_MAX)]
+
+Speaker = Literal["user", "model", "voice", "function"]
+"""Whose activity a frame shows: the user's turn, a model's answer, the voice that speaks answers, a function call."""
 
 
 def wire_form(value: Any) -> Any:
@@ -97,6 +100,10 @@ class Frame(Value):
     carries_json: ClassVar[bool] = True
     """Whether a field beside `metadata` holds free JSON. False lets the decoder skip a check."""
 
+    said_by: ClassVar[Speaker | None]
+    """Whose activity this frame shows; None if nobody's, as of what clients say about the context. No default: a frame
+    of the model that counted for nobody would be taken for silence."""
+
     id_fields: ClassVar[tuple[str, ...]] = ("id",)
 
     type: str
@@ -146,6 +153,7 @@ class UninterruptibleFrame:
 class OfRun(Frame):
     """A frame that an inference publishes."""
 
+    said_by: ClassVar[Speaker | None] = "model"
     id_fields: ClassVar[tuple[str, ...]] = ("id", "run_id")
 
     run_id: Id | None = None

@@ -99,6 +99,8 @@ class FunctionCallInProgressFrame(ControlFrame, UninterruptibleFrame):
     call of a sequence start.
     """
 
+    said_by = "function"
+
     type: Literal["FunctionCallInProgressFrame"] = "FunctionCallInProgressFrame"
     id_fields: ClassVar[tuple[str, ...]] = ("id", "tool_call_id", "group_id", "worker")
     # The function that registers a tool has another default, so a reader should not have to know either.
@@ -167,6 +169,8 @@ class FunctionCallResultFrame(DataFrame, UninterruptibleFrame):
     and asks at once.
     """
 
+    said_by = "function"
+
     type: Literal["FunctionCallResultFrame"] = "FunctionCallResultFrame"
     id_fields: ClassVar[tuple[str, ...]] = ("id", "tool_call_id")
 
@@ -213,6 +217,7 @@ class FunctionCallCancelFrame(SystemFrame):
     final message that does; an announced call writes nothing. Workers are told to stop.
     """
 
+    said_by = "function"
     carries_json = False
     id_fields: ClassVar[tuple[str, ...]] = ("id", "tool_call_id")
 
@@ -235,3 +240,11 @@ class FunctionCallCancelFrame(SystemFrame):
 
     opened_version: VersionNumber | None = None
     """The version that opened the call which this shall settle. Ignored once that call is over."""
+
+
+CallFrames = (
+    FunctionCallsStartedFrame
+    | FunctionCallInProgressFrame
+    | FunctionCallResultFrame
+    | FunctionCallCancelFrame
+)

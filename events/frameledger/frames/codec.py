@@ -7,93 +7,17 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, Field, TypeAdapter
 
-from frameledger.frames.base import FROM_THE_WIRE, Frame, Value
-from frameledger.frames.calls import (
-    FunctionCallCancelFrame,
-    FunctionCallInProgressFrame,
-    FunctionCallResultFrame,
-    FunctionCallsStartedFrame,
-)
-from frameledger.frames.context import (
-    LLMConfigureOutputFrame,
-    LLMContextFrame,
-    LLMEnablePromptCachingFrame,
-    LLMMessagesAppendFrame,
-    LLMMessagesUpdateFrame,
-    LLMRunFrame,
-    LLMSetToolChoiceFrame,
-    LLMSetToolsFrame,
-    LLMUpdateSettingsFrame,
-)
-from frameledger.frames.life import CancelFrame, EndFrame, LLMServiceMetadataFrame, StartFrame
-from frameledger.frames.response import (
-    ErrorFrame,
-    LLMAssistantPushAggregationFrame,
-    LLMContextAssistantTimestampFrame,
-    LLMFullResponseEndFrame,
-    LLMFullResponseStartFrame,
-    LLMTextFrame,
-    LLMThoughtEndFrame,
-    LLMThoughtStartFrame,
-    LLMThoughtTextFrame,
-    TextFrame,
-    VisionFullResponseEndFrame,
-    VisionFullResponseStartFrame,
-    VisionTextFrame,
-)
-from frameledger.frames.turn import (
-    BotStartedSpeakingFrame,
-    BotStoppedSpeakingFrame,
-    InterimTranscriptionFrame,
-    InterruptionFrame,
-    TranscriptionFrame,
-    TranslationFrame,
-    UserStartedSpeakingFrame,
-    UserStoppedSpeakingFrame,
-)
+from frameledger.frames.base import FROM_THE_WIRE, Frame, Speaker, Value
+from frameledger.frames.calls import CallFrames
+from frameledger.frames.context import ContextFrames
+from frameledger.frames.life import LifeFrames
+from frameledger.frames.response import ResponseFrames
+from frameledger.frames.turn import TurnFrames
 from frameledger.frames.unknown import UnknownFrame
 
-KnownFrame = (
-    LLMMessagesAppendFrame
-    | LLMMessagesUpdateFrame
-    | LLMSetToolsFrame
-    | LLMSetToolChoiceFrame
-    | LLMUpdateSettingsFrame
-    | LLMEnablePromptCachingFrame
-    | LLMConfigureOutputFrame
-    | LLMRunFrame
-    | LLMContextFrame
-    | LLMFullResponseStartFrame
-    | LLMTextFrame
-    | TextFrame
-    | LLMFullResponseEndFrame
-    | VisionFullResponseStartFrame
-    | VisionTextFrame
-    | VisionFullResponseEndFrame
-    | LLMThoughtStartFrame
-    | LLMThoughtTextFrame
-    | LLMThoughtEndFrame
-    | LLMContextAssistantTimestampFrame
-    | LLMAssistantPushAggregationFrame
-    | ErrorFrame
-    | UserStartedSpeakingFrame
-    | UserStoppedSpeakingFrame
-    | TranscriptionFrame
-    | InterimTranscriptionFrame
-    | TranslationFrame
-    | InterruptionFrame
-    | BotStartedSpeakingFrame
-    | BotStoppedSpeakingFrame
-    | FunctionCallsStartedFrame
-    | FunctionCallInProgressFrame
-    | FunctionCallResultFrame
-    | FunctionCallCancelFrame
-    | StartFrame
-    | EndFrame
-    | CancelFrame
-    | LLMServiceMetadataFrame
-)
-"""A frame that this release can read. `match frame.type` over it ends with `assert_never`."""
+KnownFrame = ContextFrames | ResponseFrames | TurnFrames | CallFrames | LifeFrames
+"""A frame that this release can read: what the modules of frames list at their end. `match frame.type` over it ends
+with `assert_never`."""
 
 AnyFrame = KnownFrame | UnknownFrame
 
@@ -101,6 +25,12 @@ FRAME_TYPES: dict[str, type[Frame]] = {
     frame_type.model_fields["type"].default: frame_type for frame_type in get_args(KnownFrame)
 }
 """The class of each type, in the order of the frame reference."""
+
+
+def types_said_by(*speakers: Speaker) -> tuple[str, ...]:
+    """The types of the frames that show the activity of one of these, in the order of `FRAME_TYPES`."""
+    return tuple(name for name, frame_type in FRAME_TYPES.items() if frame_type.said_by in speakers)
+
 
 _adapter: TypeAdapter[KnownFrame] = TypeAdapter(Annotated[KnownFrame, Field(discriminator="type")])
 # Bound here, since the adapter's own method of this name costs a quarter of a microsecond more for each frame.

@@ -41,6 +41,8 @@ class LLMMessagesAppendFrame(DataFrame):
     run at once if `run_llm` is true.
     """
 
+    said_by = None
+
     type: Literal["LLMMessagesAppendFrame"] = "LLMMessagesAppendFrame"
 
     messages: JsonObjects
@@ -61,6 +63,8 @@ class LLMMessagesUpdateFrame(DataFrame):
     is true.
     """
 
+    said_by = None
+
     type: Literal["LLMMessagesUpdateFrame"] = "LLMMessagesUpdateFrame"
 
     messages: JsonObjects
@@ -79,6 +83,8 @@ class LLMSetToolsFrame(DataFrame):
     names the difference only if the setting `add_tool_change_messages` is on.
     """
 
+    said_by = None
+
     type: Literal["LLMSetToolsFrame"] = "LLMSetToolsFrame"
 
     tools: _Tools | None
@@ -92,6 +98,8 @@ class LLMSetToolChoiceFrame(DataFrame):
     Published by: clients.
     Effect: stores the choice as given; asks for no run.
     """
+
+    said_by = None
 
     type: Literal["LLMSetToolChoiceFrame"] = "LLMSetToolChoiceFrame"
 
@@ -108,6 +116,8 @@ class LLMUpdateSettingsFrame(ControlFrame):
     counts again; asks for no run.
     """
 
+    said_by = None
+
     type: Literal["LLMUpdateSettingsFrame"] = "LLMUpdateSettingsFrame"
 
     settings: JsonObject
@@ -122,6 +132,7 @@ class LLMEnablePromptCachingFrame(DataFrame):
     Effect: stored in the state; a provider without caching takes no notice; asks for no run.
     """
 
+    said_by = None
     carries_json = False
 
     type: Literal["LLMEnablePromptCachingFrame"] = "LLMEnablePromptCachingFrame"
@@ -139,6 +150,7 @@ class LLMConfigureOutputFrame(DataFrame):
     reaches the context either way; asks for no run.
     """
 
+    said_by = None
     carries_json = False
 
     type: Literal["LLMConfigureOutputFrame"] = "LLMConfigureOutputFrame"
@@ -155,6 +167,7 @@ class LLMRunFrame(DataFrame):
     Effect: asks for one run at once; while another run is open, the wish is remembered once.
     """
 
+    said_by = None
     carries_json = False
 
     type: Literal["LLMRunFrame"] = "LLMRunFrame"
@@ -254,6 +267,8 @@ class LLMContextFrame(Frame):
     `run_llm` is true; with `react` false the context becomes a recording.
     """
 
+    said_by = None
+
     type: Literal["LLMContextFrame"] = "LLMContextFrame"
 
     # In memory this also takes what has a `to_wire()`, as `frameledger.context.LLMContext` does.
@@ -266,3 +281,16 @@ class LLMContextFrame(Frame):
     react: bool = True
     """False makes the context a recording: everything is folded and nothing is run or called, until a later
     context frame says otherwise."""
+
+
+ContextFrames = (
+    LLMMessagesAppendFrame
+    | LLMMessagesUpdateFrame
+    | LLMSetToolsFrame
+    | LLMSetToolChoiceFrame
+    | LLMUpdateSettingsFrame
+    | LLMEnablePromptCachingFrame
+    | LLMConfigureOutputFrame
+    | LLMRunFrame
+    | LLMContextFrame
+)

@@ -13,6 +13,7 @@ class StartFrame(SystemFrame):
     Effect: stored; changes nothing. A context opens with its first frame.
     """
 
+    said_by = None
     carries_json = False
 
     type: Literal["StartFrame"] = "StartFrame"
@@ -28,6 +29,7 @@ class EndFrame(ControlFrame, UninterruptibleFrame):
     the context again.
     """
 
+    said_by = None
     carries_json = False
 
     type: Literal["EndFrame"] = "EndFrame"
@@ -41,6 +43,7 @@ class CancelFrame(SystemFrame):
     Effect: as `EndFrame`.
     """
 
+    said_by = None
     carries_json = False
 
     type: Literal["CancelFrame"] = "CancelFrame"
@@ -54,6 +57,8 @@ class LLMServiceMetadataFrame(SystemFrame):
     Effect: stored; changes nothing.
     """
 
+    said_by = None
+
     type: Literal["LLMServiceMetadataFrame"] = "LLMServiceMetadataFrame"
 
     is_realtime_service: bool = False
@@ -61,3 +66,6 @@ class LLMServiceMetadataFrame(SystemFrame):
 
     user_turn_strategies: Any = None
     """How the service wants the user's turns to begin and end."""
+
+
+LifeFrames = StartFrame | EndFrame | CancelFrame | LLMServiceMetadataFrame

@@ -266,6 +266,7 @@ class ErrorFrame(SystemFrame, OfRun):
     closes it; any other is recorded only.
     """
 
+    said_by = None
     carries_json = False
 
     type: Literal["ErrorFrame"] = "ErrorFrame"
@@ -278,3 +279,20 @@ class ErrorFrame(SystemFrame, OfRun):
 
     code: str | None = None
     """What happened, for programs."""
+
+
+ResponseFrames = (
+    LLMFullResponseStartFrame
+    | LLMTextFrame
+    | TextFrame
+    | LLMFullResponseEndFrame
+    | VisionFullResponseStartFrame
+    | VisionTextFrame
+    | VisionFullResponseEndFrame
+    | LLMThoughtStartFrame
+    | LLMThoughtTextFrame
+    | LLMThoughtEndFrame
+    | LLMContextAssistantTimestampFrame
+    | LLMAssistantPushAggregationFrame
+    | ErrorFrame
+)

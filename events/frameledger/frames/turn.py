@@ -14,6 +14,7 @@ class UserStartedSpeakingFrame(SystemFrame):
     Effect: opens a turn; a turn that still waited for its words is closed with those it has.
     """
 
+    said_by = "user"
     carries_json = False
 
     type: Literal["UserStartedSpeakingFrame"] = "UserStartedSpeakingFrame"
@@ -28,6 +29,7 @@ class UserStoppedSpeakingFrame(SystemFrame):
     pending the turn waits for the final one, or for a second stop.
     """
 
+    said_by = "user"
     carries_json = False
 
     type: Literal["UserStoppedSpeakingFrame"] = "UserStoppedSpeakingFrame"
@@ -42,6 +44,8 @@ class HeardFrame(TextFrame):
     A `TextFrame` by class, so that whoever handles text takes it too. What it inherits for answers has no
     effect here: a user's words belong to no run and always reach the context.
     """
+
+    said_by = "user"
 
     append_to_context: bool = True
     """Inherited from `TextFrame`; no rule reads it here."""
@@ -108,6 +112,7 @@ class InterruptionFrame(SystemFrame):
     cancels the calls that were started with `cancel_on_interruption`. The user's words stay.
     """
 
+    said_by = None
     carries_json = False
 
     type: Literal["InterruptionFrame"] = "InterruptionFrame"
@@ -125,6 +130,7 @@ class BotStartedSpeakingFrame(SystemFrame):
     Effect: a run that a result asks for from now on is owed to the bot's stop.
     """
 
+    said_by = "voice"
     carries_json = False
 
     type: Literal["BotStartedSpeakingFrame"] = "BotStartedSpeakingFrame"
@@ -138,9 +144,22 @@ class BotStoppedSpeakingFrame(SystemFrame):
     Effect: a run that was owed is asked for, once; if the user is speaking, it moves to the end of that turn.
     """
 
+    said_by = "voice"
     carries_json = False
 
     type: Literal["BotStoppedSpeakingFrame"] = "BotStoppedSpeakingFrame"
 
     opened_version: VersionNumber | None = None
     """The version at which the speech began that this shall end. Ignored once that speech is over."""
+
+
+TurnFrames = (
+    UserStartedSpeakingFrame
+    | UserStoppedSpeakingFrame
+    | TranscriptionFrame
+    | InterimTranscriptionFrame
+    | TranslationFrame
+    | InterruptionFrame
+    | BotStartedSpeakingFrame
+    | BotStoppedSpeakingFrame
+)

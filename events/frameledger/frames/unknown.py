@@ -14,6 +14,8 @@ class UnknownFrame(Frame):
     Only `type`, `id` and `v` are checked. Everything else may have any shape and is kept.
     """
 
+    said_by = None
+
     type: Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
     """The name as given: 1 to 255 characters without NUL."""
 

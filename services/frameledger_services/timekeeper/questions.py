@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
+from frameledger.frames import types_said_by
 from frameledger_services.claims import rules
 from frameledger_services.store.projections import PROJECTION
 from frameledger_services.timekeeper.overdue import Call, Run, Speech, Turn, WaitingCall
@@ -33,30 +34,9 @@ WINDOW = 10_000
 LIVES = "head.parked_version IS NULL AND NOT head.recording AND NOT head.ended"
 """Of a context `head`: it may be judged."""
 
-OF_THE_USER = (
-    "UserStartedSpeakingFrame",
-    "UserStoppedSpeakingFrame",
-    "TranscriptionFrame",
-    "InterimTranscriptionFrame",
-    "TranslationFrame",
-)
-
-OF_AN_ANSWER = (
-    "LLMFullResponseStartFrame",
-    "LLMTextFrame",
-    "TextFrame",
-    "LLMFullResponseEndFrame",
-    "VisionFullResponseStartFrame",
-    "VisionTextFrame",
-    "VisionFullResponseEndFrame",
-    "LLMThoughtStartFrame",
-    "LLMThoughtTextFrame",
-    "LLMThoughtEndFrame",
-    "LLMAssistantPushAggregationFrame",
-    "FunctionCallsStartedFrame",
-)
-
-OF_THE_BOT = ("BotStartedSpeakingFrame", *OF_AN_ANSWER)
+OF_THE_USER = list(types_said_by("user"))
+OF_AN_ANSWER = list(types_said_by("model"))
+OF_THE_BOT = list(types_said_by("model", "voice"))
 
 
 async def may_judge(connection: Connection, worker_id: str) -> bool:
@@ -145,7 +125,7 @@ async def runs_silent(connection: Connection, limit: float, current: Sequence[in
         """,
         limit=limit,
         current=list(current),
-        of_an_answer=list(OF_AN_ANSWER),
+        of_an_answer=OF_AN_ANSWER,
     )
 
 
@@ -302,7 +282,7 @@ async def turns_overdue(
         silent=silent,
         final_words=final_words,
         current=list(current),
-        of_the_user=list(OF_THE_USER),
+        of_the_user=OF_THE_USER,
     )
 
 
@@ -322,7 +302,7 @@ async def bots_overdue(connection: Connection, limit: float, current: Sequence[i
         """,
         limit=limit,
         current=list(current),
-        of_the_bot=list(OF_THE_BOT),
+        of_the_bot=OF_THE_BOT,
     )
 
 
