@@ -10,9 +10,9 @@ from tests.bounds import ON_SERVERS, PROGRAM, scaled
 from tests.support.two_brokers import two_brokers
 
 from frameledger.record import Outgoing
-from frameledger_services.event_log import broker, kafka_log, producer, sender, unanswered
+from frameledger_services.event_log import broker, failover, log_rate_limit, producer, sender
 from frameledger_services.event_log.producer import Producer, PublishError
-from frameledger_services.event_log.topics import Wanted, problems
+from frameledger_services.event_log.topics import TopicSpec, problems
 from frameledger_services.settings import Settings
 
 _names = count(1)
@@ -39,7 +39,7 @@ def topic(cluster):
             async with broker.connect(settings) as ask, asyncio.timeout(ON_SERVERS):
                 while len(ask._client.cluster.brokers()) < 2:
                     await ask._client.force_metadata_update()
-                wanted = Wanted(f"test-{next(_names)}", partitions, copies, config)
+                wanted = TopicSpec(f"test-{next(_names)}", partitions, copies, config)
                 await ask.create_missing([wanted])
                 return wanted
 
@@ -131,7 +131,7 @@ def frozen(cluster):
 @pytest.mark.regression("trial C4")
 def test_records_go_to_the_new_leader_while_the_one_before_it_is_frozen(topic, frozen, monkeypatch):
     monkeypatch.setattr(sender, "REQUEST_SECONDS", NEVER)
-    monkeypatch.setattr(unanswered, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(failover, "SLOW_SECONDS", 0.1)
     settings, wanted = topic(4, 2, {})
 
     async def scenario():
@@ -152,7 +152,7 @@ def test_records_go_to_the_new_leader_while_the_one_before_it_is_frozen(topic, f
 @pytest.mark.regression("trial C4")
 def test_who_leads_what_is_learned_though_a_broker_is_frozen(topic, frozen, monkeypatch):
     monkeypatch.setattr(broker, "REQUEST_SECONDS", NEVER)
-    monkeypatch.setattr(unanswered, "NEXT_SECONDS", 0.1)
+    monkeypatch.setattr(failover, "NEXT_SECONDS", 0.1)
     settings, _ = topic(1, 2, {})
 
     async def scenario():
@@ -173,7 +173,7 @@ def test_a_client_begins_with_a_broker_that_answers_though_the_one_named_first_i
     cluster, topic, frozen, monkeypatch
 ):
     monkeypatch.setattr(broker, "REQUEST_SECONDS", NEVER)
-    monkeypatch.setattr(unanswered, "CONNECT_SECONDS", scaled(1))
+    monkeypatch.setattr(failover, "CONNECT_SECONDS", scaled(1))
     settings, wanted = topic(1, 2, {})
     addresses = ",".join(reversed(cluster.bootstrap_servers.split(",")))
     settings = settings.model_copy(update={"kafka_bootstrap_servers": addresses})
@@ -189,7 +189,7 @@ def test_a_client_begins_with_a_broker_that_answers_though_the_one_named_first_i
 @pytest.mark.regression("journey 15", "trial C10")
 def test_a_broker_that_is_away_is_told_in_one_line(cluster, topic, monkeypatch, caplog):
     """While it is away aiokafka says so some thirty times a second."""
-    monkeypatch.setattr(kafka_log, "_once_a_minute", kafka_log.OnceAMinute())
+    monkeypatch.setattr(log_rate_limit, "_once_a_minute", log_rate_limit.OnceAMinute())
     seen: list[str] = []
     many = asyncio.Event()
 

@@ -28,7 +28,7 @@ from frameledger_services.claims import untaken
 from frameledger_services.cli import application
 from frameledger_services.cli.doctor import checks, servers
 from frameledger_services.event_log.producer import Producer
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector import folding
 
 HI = encode_frame(LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Hi"}]))
@@ -57,7 +57,7 @@ def states(result, exit_code=0):
 async def publish(settings, *values, key=b"ctx"):  # noqa: F811
     async with Producer(settings) as producer:
         return await producer.publish(
-            Topics(settings.topic_prefix).frames, [Outgoing(key, value, ()) for value in values]
+            TopicNames(settings.topic_prefix).frames, [Outgoing(key, value, ()) for value in values]
         )
 
 
@@ -90,7 +90,7 @@ def test_doctor_says_what_is_set_aside_forwarded_and_not_read(settings, command,
             await until_projected(settings, await publish(settings, HI, b"no frame"))
         await publish(settings, HI)
         async with AIOKafkaProducer(bootstrap_servers=settings.kafka_bootstrap_servers) as other:
-            await other.send_and_wait(Topics(settings.topic_prefix).frames, HI, key=foreign, partition=0)
+            await other.send_and_wait(TopicNames(settings.topic_prefix).frames, HI, key=foreign, partition=0)
 
     asyncio.run(run())
     result = command("doctor", "--json")
@@ -163,7 +163,7 @@ def test_doctor_says_what_nobody_takes_and_how_to_have_it_taken(settings, comman
 
 @pytest.mark.regression("journey 6")
 def test_doctor_warns_of_frames_whose_type_nobody_knows(settings, command):  # noqa: F811
-    topic = Topics(settings.topic_prefix).frames
+    topic = TopicNames(settings.topic_prefix).frames
 
     async def run():
         await make_topics(settings)
@@ -250,7 +250,7 @@ def test_status_says_how_far_each_partition_was_read_and_by_whom(settings, comma
 
 
 def test_a_retried_dead_letter_is_folded_once_it_can_be(settings, command):  # noqa: F811
-    topic = Topics(settings.topic_prefix).frames
+    topic = TopicNames(settings.topic_prefix).frames
 
     async def run():
         await make_topics(settings)

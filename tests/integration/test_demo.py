@@ -29,7 +29,7 @@ from frameledger_services.client import Client
 from frameledger_services.client.connections import connect
 from frameledger_services.demo import proof
 from frameledger_services.demo.harbour import Harbour
-from frameledger_services.event_log import browse
+from frameledger_services.event_log import reader
 from frameledger_services.settings import Settings
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -158,7 +158,7 @@ async def find_differences(settings):
             for text in ("Are we late?", "And now?")
         ]
         await client.publish("demo-a", *turn[0], *turn[1], InterruptionFrame(), EndFrame(), wait=True)
-        log = [one for one in await browse.records_from(settings, first) if one.key == b"demo-a"]
+        log = [one for one in await reader.records_from(settings, first) if one.key == b"demo-a"]
         stored = [frame async for frame in client.frames("demo-a")]
         assert len(log) == len(stored) == 9
 

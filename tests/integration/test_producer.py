@@ -18,9 +18,9 @@ from frameledger.partition import librdkafka_default, partition_for
 from frameledger.record import MAX_VALUE_BYTES, Outgoing, Place
 from frameledger_services.event_log import broker, producer, sender
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.browse import last_records
 from frameledger_services.event_log.producer import Producer, PublishError, RefusedError, TooLargeError
-from frameledger_services.event_log.topics import Found, Wanted
+from frameledger_services.event_log.reader import last_records
+from frameledger_services.event_log.topics import TopicDescription, TopicSpec
 from frameledger_services.settings import Settings
 
 KEYS = ["ctx-1", "Zürich ☂", "a", "x" * 255, *(f"conversation/{number}" for number in range(60))]
@@ -119,7 +119,7 @@ def test_more_than_may_be_under_way_at_once_is_published_all_the_same(log):
 
 async def make_topic(settings, name, largest):
     async with broker.connect(settings) as connection:
-        await connection.create_missing([Wanted(name, 1, 1, {"max.message.bytes": str(largest)})])
+        await connection.create_missing([TopicSpec(name, 1, 1, {"max.message.bytes": str(largest)})])
 
 
 @pytest.mark.regression("fault 11")
@@ -170,7 +170,7 @@ def test_what_stands_behind_a_record_that_the_broker_refuses_is_not_published(lo
     """A producer that is new to a partition could begin there with any record; and aiokafka alone would refuse
     everything that follows in it. Here it is not known what the topic takes, as without the right to ask."""
     topic = f"{log_settings.topic_prefix}small"
-    monkeypatch.setattr(Found, "max_message_bytes", None)
+    monkeypatch.setattr(TopicDescription, "max_message_bytes", None)
 
     async def scenario():
         await make_topic(log_settings, topic, 1_048_588)

@@ -14,7 +14,7 @@ from tests.support.road import die
 from frameledger.record import Outgoing
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.producer import Producer
-from frameledger_services.event_log.topics import Topics, wanted
+from frameledger_services.event_log.topics import TopicNames, topic_specs
 from frameledger_services.projector import crashes, service
 from frameledger_services.projector.changed_log import LogChangedError
 from frameledger_services.settings import Settings
@@ -36,7 +36,7 @@ def settings(kafka, database):
 
 async def make_topics(settings):
     async with broker.connect(settings) as brokers:
-        await brokers.create_missing(wanted(settings))
+        await brokers.create_missing(topic_specs(settings))
 
 
 @asynccontextmanager
@@ -79,7 +79,7 @@ def test_every_history_that_is_published_reads_back_as_it_folds(settings):
         await make_topics(settings)
         records = [Outgoing(key.encode(), value, ()) for key, value in histories_in_turn()]
         async with Producer(settings) as producer, projecting(settings):
-            places = await producer.publish(Topics(settings.topic_prefix).frames, records)
+            places = await producer.publish(TopicNames(settings.topic_prefix).frames, records)
             await until_projected(settings, places)
 
     asyncio.run(run())
@@ -93,7 +93,7 @@ def test_every_history_that_is_published_reads_back_as_it_folds(settings):
 def test_a_projector_that_starts_again_goes_on_where_it_stopped(settings):
     async def run():
         await make_topics(settings)
-        topic = Topics(settings.topic_prefix).frames
+        topic = TopicNames(settings.topic_prefix).frames
         records = [Outgoing(key.encode(), value, ()) for key, value in histories_in_turn()]
         async with Producer(settings) as producer:
             for some in (records[:100], records[100:101], records[101:]):
@@ -119,7 +119,7 @@ def test_a_record_over_which_projectors_die_again_and_again_is_parked(settings):
 
     async def run():
         await make_topics(settings)
-        topic = Topics(settings.topic_prefix).frames
+        topic = TopicNames(settings.topic_prefix).frames
         async with Producer(settings) as producer:
             values = [b'{"type":"LLMRunFrame","id":"%d"}' % number for number in range(3)]
             places = await producer.publish(topic, [Outgoing(key, value, ()) for value in values])
@@ -139,7 +139,7 @@ def test_a_record_over_which_projectors_die_again_and_again_is_parked(settings):
 def test_a_log_that_is_not_the_one_that_was_projected_stops_the_projector_and_is_named(settings):
     async def run():
         await make_topics(settings)
-        topic = Topics(settings.topic_prefix).frames
+        topic = TopicNames(settings.topic_prefix).frames
         async with Producer(settings) as producer:
             places = await producer.publish(topic, [Outgoing(b"ctx", b'{"type":"LLMRunFrame"}', ())])
             async with projecting(settings):

@@ -26,7 +26,7 @@ from frameledger_services.client import Client
 from frameledger_services.embedded import kafka as embedded_kafka
 from frameledger_services.embedded import ports
 from frameledger_services.event_log import broker
-from frameledger_services.event_log.topics import wanted
+from frameledger_services.event_log.topics import topic_specs
 from frameledger_services.settings import Settings
 
 PASSWORD = "open sesame"
@@ -103,7 +103,7 @@ def test_what_is_published_comes_into_the_tables(secured, database, way):
     async def publish_and_read():
         async with asyncio.timeout(ON_SERVERS):
             async with broker.connect(settings) as brokers:
-                await brokers.create_missing(wanted(settings))
+                await brokers.create_missing(topic_specs(settings))
             with projector(settings) as running:
                 async with Client(settings) as client:
                     message = {"role": "user", "content": "Is anybody there?"}

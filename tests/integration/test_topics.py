@@ -15,7 +15,7 @@ from frameledger_services.cli import application
 from frameledger_services.event_log import broker, identity
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.identity import TopicChangedError
-from frameledger_services.event_log.topics import problems, wanted
+from frameledger_services.event_log.topics import problems, topic_specs
 from frameledger_services.settings import Settings
 
 
@@ -30,19 +30,19 @@ def ask(settings, question):
 
 
 def make(settings):
-    return ask(settings, lambda connection: connection.create_missing(wanted(settings)))
+    return ask(settings, lambda connection: connection.create_missing(topic_specs(settings)))
 
 
 def describe(settings):
-    names = [topic.name for topic in wanted(settings)]
+    names = [topic.name for topic in topic_specs(settings)]
     return ask(settings, lambda connection: connection.describe(names, configs=True))
 
 
 def test_topics_are_made_as_the_settings_ask_and_are_right_then(log_settings):
     made = make(log_settings)
-    assert made == [topic.name for topic in wanted(log_settings)]
+    assert made == [topic.name for topic in topic_specs(log_settings)]
     found = describe(log_settings)
-    assert problems(wanted(log_settings), found) == []
+    assert problems(topic_specs(log_settings), found) == []
     assert {one.partitions for one in found.values()} == {log_settings.topic_partitions}
     assert len({one.topic_id for one in found.values()} - {None}) == len(made)
 
@@ -57,11 +57,11 @@ def test_two_who_make_them_at_once_make_each_once(log_settings):
     async def both():
         async with broker.connect(log_settings) as one, broker.connect(log_settings) as other:
             return await asyncio.gather(
-                one.create_missing(wanted(log_settings)), other.create_missing(wanted(log_settings))
+                one.create_missing(topic_specs(log_settings)), other.create_missing(topic_specs(log_settings))
             )
 
     made = asyncio.run(both())
-    assert sorted(made[0] + made[1]) == sorted(topic.name for topic in wanted(log_settings))
+    assert sorted(made[0] + made[1]) == sorted(topic.name for topic in topic_specs(log_settings))
 
 
 def test_to_ask_for_a_topic_does_not_make_it(log_settings):
@@ -70,7 +70,7 @@ def test_to_ask_for_a_topic_does_not_make_it(log_settings):
 
 
 def test_a_topic_made_otherwise_is_a_problem(log_settings):
-    frames, *_ = wanted(log_settings)
+    frames, *_ = topic_specs(log_settings)
     by_hand = replace(frames, config={"cleanup.policy": "compact", "retention.ms": "1000"})
     ask(log_settings, lambda connection: connection.create_missing([by_hand]))
     sentences = problems([frames], describe(log_settings))
@@ -100,7 +100,7 @@ def hold(database, found):
 
 
 def test_a_topic_that_stays_the_same_may_be_read_again_and_again(log, database):
-    frames = describe(log)[wanted(log)[0].name]
+    frames = describe(log)[topic_specs(log)[0].name]
     hold(database, frames)
     hold(database, frames)
     with psycopg.connect(database) as connection:
@@ -109,7 +109,7 @@ def test_a_topic_that_stays_the_same_may_be_read_again_and_again(log, database):
 
 
 def test_a_topic_with_more_partitions_than_before_is_refused(log, database):
-    name = wanted(log)[0].name
+    name = topic_specs(log)[0].name
     hold(database, describe(log)[name])
     asyncio.run(grow(log, name, 5))
     with pytest.raises(TopicChangedError, match=r"had 4 partitions .* and has 5 now"):
@@ -130,14 +130,14 @@ async def grow(settings, name, partitions):
 
 
 def test_a_topic_that_was_deleted_and_made_again_is_refused(log, database):
-    frames = describe(log)[wanted(log)[0].name]
+    frames = describe(log)[topic_specs(log)[0].name]
     hold(database, frames)
     with pytest.raises(TopicChangedError, match="deleted and made again"):
         hold(database, replace(frames, topic_id=uuid4()))
 
 
 def test_a_broker_without_ids_is_held_to_the_number_of_partitions(log, database):
-    frames = describe(log)[wanted(log)[0].name]
+    frames = describe(log)[topic_specs(log)[0].name]
     hold(database, frames)
     hold(database, replace(frames, topic_id=None))
     with pytest.raises(TopicChangedError):
@@ -173,7 +173,7 @@ def test_the_command_makes_topics_and_says_so(run, log_settings):
 
 
 def test_the_command_says_that_the_database_was_filled_from_another_topic(run, log, database):
-    frames = describe(log)[wanted(log)[0].name]
+    frames = describe(log)[topic_specs(log)[0].name]
     hold(database, replace(frames, topic_id=uuid4()))
     result = run("topics")
     assert result.exit_code == 1

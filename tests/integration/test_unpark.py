@@ -35,14 +35,14 @@ from frameledger.ids import ContextId, Version
 from frameledger.record import Record, decode
 from frameledger.values import replace
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector import folding, loading
 from frameledger_services.projector import unpark as unparking
 from frameledger_services.projector.batches import FencedError
 from frameledger_services.projector.unpark import NotParkedError, unpark
 from frameledger_services.store import copying
 
-NAMES = Topics("llm.")
+NAMES = TopicNames("llm.")
 HI = LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Hi"}])
 
 

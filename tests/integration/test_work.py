@@ -21,7 +21,7 @@ from frameledger.record import Outgoing
 from frameledger_services.claims import missed
 from frameledger_services.event_log.consumer import TopicPartition, consumer
 from frameledger_services.event_log.producer import Producer
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.work import CALLS, RUNS, LeaseLostError, Worker, heart, intake
 from frameledger_services.work.cancellations import Cancelled, follow
 
@@ -48,7 +48,7 @@ def office(log_settings, database):
 class Office:
     def __init__(self, settings, address):
         self.settings = settings
-        self.names = Topics(settings.topic_prefix)
+        self.names = TopicNames(settings.topic_prefix)
         self.scene = Scene(address)
         self.address = address
 
@@ -652,7 +652,7 @@ def test_a_claim_whose_answer_was_lost_is_given_back_and_done_as_the_next_attemp
 
 def test_cancellations_are_followed_as_soon_as_their_topic_is_there(log_settings):
     async def scenario():
-        topic = Topics(log_settings.topic_prefix).cancellations
+        topic = TopicNames(log_settings.topic_prefix).cancellations
         following = asyncio.Event()
         heard: asyncio.Queue[Cancel] = asyncio.Queue()
         async with asyncio.timeout(ON_SERVERS), asyncio.TaskGroup() as tasks:

@@ -8,7 +8,7 @@ from itertools import islice
 from aiokafka import TopicPartition
 
 from frameledger.record import Record
-from frameledger_services.event_log.topics import Found
+from frameledger_services.event_log.topics import TopicDescription
 
 
 class Group:
@@ -54,10 +54,10 @@ class Feed:
     def follows(self, followed: Followed) -> bool:
         return self._followed.get(followed.partition) is followed
 
-    async def topic(self, partition: int) -> Found:
+    async def topic(self, partition: int) -> TopicDescription:
         """What the topic is now: always the one."""
         name = self._records[0].topic if self._records else "none"
-        return Found(name, max(partition, *(one.partition for one in self._records)) + 1, 1, None)
+        return TopicDescription(name, max(partition, *(one.partition for one in self._records)) + 1, 1, None)
 
     def answer(self) -> list[Fetched]:
         """What a broker would answer now."""

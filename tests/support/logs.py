@@ -16,7 +16,7 @@ from frameledger.record import Record
 from frameledger_services.embedded.kafka import KafkaServer
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.consumer import consumer, to_record
-from frameledger_services.event_log.topics import Topics, wanted
+from frameledger_services.event_log.topics import TopicNames, topic_specs
 from frameledger_services.settings import Settings
 
 PARTITIONS = 4
@@ -41,13 +41,13 @@ def log(log_settings: Settings) -> Settings:
 
 
 def frames_topic(settings: Settings) -> str:
-    return Topics(settings.topic_prefix).frames
+    return TopicNames(settings.topic_prefix).frames
 
 
 async def make(settings: Settings) -> None:
     """Make all topics."""
     async with broker.connect(settings) as connection:
-        await connection.create_missing(wanted(settings))
+        await connection.create_missing(topic_specs(settings))
 
 
 @asynccontextmanager

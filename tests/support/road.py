@@ -33,7 +33,7 @@ from frameledger.react import react
 from frameledger.record import DecodeError, LoggedFrame, Record, read
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.consumer import consumer, to_record
-from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, Topics, wanted
+from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, TopicNames, topic_specs
 from frameledger_services.projector.batches import Batches, Owned
 from frameledger_services.projector.batches import Topics as ProjectorTopics
 from frameledger_services.projector.cache import HeadCache
@@ -89,7 +89,7 @@ class Road:
 
     def __init__(self, settings: Settings, another_database: Any) -> None:
         self.settings = settings
-        self.names = Topics(settings.topic_prefix)
+        self.names = TopicNames(settings.topic_prefix)
         self.address: str = settings.database_url.get_secret_value()
         self._another_database = another_database
         self._watermarks = confluent_kafka.Consumer(
@@ -102,7 +102,7 @@ class Road:
     def make_topics(self) -> None:
         async def make():
             async with broker.connect(self.settings) as brokers:
-                await brokers.create_missing(wanted(self.settings))
+                await brokers.create_missing(topic_specs(self.settings))
 
         asyncio.run(make())
 
@@ -426,7 +426,7 @@ def _logged(record: Record) -> LoggedFrame | None:
         return None
 
 
-def _effect_topics(names: Topics) -> list[tuple[str, str]]:
+def _effect_topics(names: TopicNames) -> list[tuple[str, str]]:
     return [
         ("run_inference", names.inference),
         ("call_function", names.function_calls),

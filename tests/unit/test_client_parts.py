@@ -17,29 +17,30 @@ from tests.bounds import IN_PROCESS
 from frameledger.context import LLMContext
 from frameledger.frames import LLMRunFrame, LLMTextFrame, UnknownFrame
 from frameledger.record import decode
-from frameledger_services.client import Client, MisspelledWarning, SyncClient, completed
+from frameledger_services import client
+from frameledger_services.client import Client, MisspelledWarning, SyncClient, with_defaults
 from frameledger_services.client.given import Taking
 from frameledger_services.client.misspelled import is_one_edit, warn_of_misspelled
-from frameledger_services.event_log import completing
+from frameledger_services.event_log import frame_defaults
 from frameledger_services.settings import Settings
 from frameledger_services.store.contexts import loads
 
 
 def test_a_frame_without_id_and_time_gets_both():
     before = datetime.now(UTC)
-    frame = completed(LLMTextFrame(text="hello"))
+    frame = with_defaults(LLMTextFrame(text="hello"))
     assert UUID(frame.id).version == 4
     assert abs(datetime.fromisoformat(frame.produced_at) - before).total_seconds() < 5
     assert frame == LLMTextFrame(text="hello", id=frame.id, produced_at=frame.produced_at)
 
 
 def test_two_frames_never_get_the_same_id():
-    assert completed(LLMRunFrame()).id != completed(LLMRunFrame()).id
+    assert with_defaults(LLMRunFrame()).id != with_defaults(LLMRunFrame()).id
 
 
 def test_what_a_frame_has_it_keeps():
     frame = LLMRunFrame(id="mine", produced_at="long ago")
-    assert completed(frame) == frame
+    assert with_defaults(frame) == frame
 
 
 @pytest.mark.parametrize(
@@ -61,13 +62,22 @@ def test_json_from_the_database_reads_as_the_standard_library_reads_it(text, val
 
 
 @pytest.mark.regression("trial C10", "journey 1")
+@pytest.mark.filterwarnings("always::DeprecationWarning")
+def test_the_old_name_of_with_defaults_still_works_and_says_until_when():
+    old, other = "completed", "other"
+    with pytest.warns(DeprecationWarning, match="goes with 1.0"):
+        assert getattr(client, old) is with_defaults
+    with pytest.raises(AttributeError, match="no attribute 'other'"):
+        getattr(client, other)
+
+
 def test_a_frame_object_is_completed_once():
     frame = LLMTextFrame(text="hello")
-    assert completed(frame) is completed(frame)
+    assert with_defaults(frame) is with_defaults(frame)
     halves = LLMRunFrame(id="mine"), LLMRunFrame(produced_at="2026-01-01T00:00:00Z")
     for half in halves:
-        assert completed(half) == completed(half)
-    assert completed(completed(frame)) == completed(frame)
+        assert with_defaults(half) == with_defaults(half)
+    assert with_defaults(with_defaults(frame)) == with_defaults(frame)
 
 
 @pytest.mark.regression("trial C10", "journey 1")
@@ -75,25 +85,25 @@ def test_a_copy_of_a_frame_object_and_an_equal_one_are_other_frames():
     frame = LLMTextFrame(text="hello")
     same = [frame.model_copy(), copy.copy(frame), copy.deepcopy(frame), LLMTextFrame(text="hello")]
     assert [one == frame for one in same] == [True] * 4
-    assert len({completed(one).id for one in (frame, *same)}) == 5
+    assert len({with_defaults(one).id for one in (frame, *same)}) == 5
 
 
 def test_what_a_frame_object_was_completed_to_is_forgotten_with_the_object():
-    before = len(completing._known)
+    before = len(frame_defaults._known)
     frames = [LLMTextFrame(text="hello") for _ in range(1_000)]
-    ids = {completed(frame).id for frame in frames}
-    assert len(completing._known) == before + 1_000
+    ids = {with_defaults(frame).id for frame in frames}
+    assert len(frame_defaults._known) == before + 1_000
     del frames
     gc.collect()
-    assert len(completing._known) <= before
-    assert ids.isdisjoint({completed(LLMTextFrame(text="hello")).id for _ in range(1_000)})
+    assert len(frame_defaults._known) <= before
+    assert ids.isdisjoint({with_defaults(LLMTextFrame(text="hello")).id for _ in range(1_000)})
 
 
 def test_threads_that_complete_one_object_get_one_frame():
     for _ in range(200):
         frame = LLMTextFrame(text="hello")
         with ThreadPoolExecutor(4) as pool:
-            assert len({one.id for one in pool.map(completed, [frame] * 8)}) == 1
+            assert len({one.id for one in pool.map(with_defaults, [frame] * 8)}) == 1
 
 
 RUN = {"type": "LLMRunFrame"}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from frameledger_services.cli.doctor import checks, servers
-from frameledger_services.event_log.topics import Found, PartitionState
+from frameledger_services.event_log.topics import PartitionState, TopicDescription
 from frameledger_services.store.reading import Reach
 from frameledger_services.store.server import Server
 
@@ -24,7 +24,7 @@ READ = [Reach(number, 5, 0, 0.0, "here/1", True) for number in range(2)]
 
 
 def topic(*states, **config):
-    return Found("llm.frames", len(states), 3, None, config, dict(enumerate(states)))
+    return TopicDescription("llm.frames", len(states), 3, None, config, dict(enumerate(states)))
 
 
 def whole(number):

@@ -6,14 +6,22 @@ from uuid import uuid4
 import pytest
 
 from frameledger.record import MAX_VALUE_BYTES
-from frameledger_services.event_log.topics import DEFAULT_PARTITIONS, Found, Topics, problems, wanted
+from frameledger_services.event_log.topics import (
+    DEFAULT_PARTITIONS,
+    TopicDescription,
+    TopicNames,
+    problems,
+    topic_specs,
+)
 from frameledger_services.settings import Settings
 
 
 def as_wanted(topics):
     """A broker that has all that is asked for."""
     return {
-        topic.name: Found(topic.name, topic.partitions, topic.replication or 1, uuid4(), dict(topic.config))
+        topic.name: TopicDescription(
+            topic.name, topic.partitions, topic.replication or 1, uuid4(), dict(topic.config)
+        )
         for topic in topics
     }
 
@@ -23,7 +31,7 @@ def with_config(found, name, value):
 
 
 def test_every_name_begins_with_the_prefix():
-    names = Topics("staging.")
+    names = TopicNames("staging.")
     assert [names.frames, names.inference, names.function_calls, names.cancellations, names.dead_letters] == [
         "staging.frames",
         "staging.inference",
@@ -34,7 +42,7 @@ def test_every_name_begins_with_the_prefix():
 
 
 def test_frames_are_kept_for_ever_and_never_compacted_unless_the_settings_say_so():
-    frames, *_ = wanted(Settings())
+    frames, *_ = topic_specs(Settings())
     assert frames.name == "llm.frames"
     assert frames.partitions == DEFAULT_PARTITIONS
     assert frames.replication is None
@@ -48,7 +56,7 @@ def test_settings_reach_the_topics():
     settings = Settings(
         topic_partitions=3, topic_replication=3, topic_min_insync_replicas=2, frames_retention_days=2
     )
-    frames, *others = wanted(settings)
+    frames, *others = topic_specs(settings)
     assert frames.config["retention.ms"] == str(2 * 86_400_000)
     assert {topic.partitions for topic in (frames, *others)} == {3}
     assert {topic.replication for topic in (frames, *others)} == {3}
@@ -57,19 +65,19 @@ def test_settings_reach_the_topics():
 
 
 def test_a_dead_letter_may_be_larger_than_what_was_refused():
-    *_, dead_letters = wanted(Settings())
-    sizes = {int(topic.config["max.message.bytes"]) for topic in wanted(Settings())}
+    *_, dead_letters = topic_specs(Settings())
+    sizes = {int(topic.config["max.message.bytes"]) for topic in topic_specs(Settings())}
     assert min(sizes) > MAX_VALUE_BYTES
     assert int(dead_letters.config["max.message.bytes"]) == max(sizes) > min(sizes)
 
 
 def test_topics_as_they_have_to_be_are_no_problem():
-    topics = wanted(Settings(topic_replication=2, topic_min_insync_replicas=2))
+    topics = topic_specs(Settings(topic_replication=2, topic_min_insync_replicas=2))
     assert problems(topics, as_wanted(topics)) == []
 
 
 def test_a_topic_that_is_not_there_is_a_problem_with_its_remedy():
-    topics = wanted(Settings())
+    topics = topic_specs(Settings())
     assert problems(topics[:1], {}) == [
         "The topic llm.frames is not there: make it with `frameledger topics --create`."
     ]
@@ -87,7 +95,7 @@ def test_a_topic_that_is_not_there_is_a_problem_with_its_remedy():
     ],
 )
 def test_a_setting_that_would_lose_frames_is_a_problem_with_its_remedy(name, value):
-    (frames, *_) = wanted(Settings())
+    (frames, *_) = topic_specs(Settings())
     found = as_wanted([frames])
     found[frames.name] = with_config(found[frames.name], name, value)
     (sentence,) = problems([frames], found)
@@ -105,27 +113,27 @@ def test_a_setting_that_would_lose_frames_is_a_problem_with_its_remedy(name, val
     ],
 )
 def test_more_than_is_needed_is_no_problem(settings, name, value):
-    (frames, *_) = wanted(settings)
+    (frames, *_) = topic_specs(settings)
     found = as_wanted([frames])
     found[frames.name] = with_config(found[frames.name], name, value)
     assert problems([frames], found) == []
 
 
 def test_another_number_of_partitions_than_a_new_topic_would_get_is_no_problem():
-    (frames, *_) = wanted(Settings())
+    (frames, *_) = topic_specs(Settings())
     found = {frames.name: replace(as_wanted([frames])[frames.name], partitions=7)}
     assert problems([frames], found) == []
 
 
 def test_too_few_copies_are_a_problem():
-    (frames, *_) = wanted(Settings(topic_replication=3))
+    (frames, *_) = topic_specs(Settings(topic_replication=3))
     found = {frames.name: replace(as_wanted([frames])[frames.name], replication=1)}
     (sentence,) = problems([frames], found)
     assert sentence.startswith("llm.frames has 1 copies of each partition, and FRAMELEDGER_TOPIC_REPLICATION")
 
 
 def test_more_copies_in_sync_than_there_are_copies_are_a_problem():
-    (frames, *_) = wanted(Settings())
+    (frames, *_) = topic_specs(Settings())
     found = {frames.name: with_config(as_wanted([frames])[frames.name], "min.insync.replicas", "2")}
     (sentence,) = problems([frames], found)
     assert "nothing can be published" in sentence

@@ -18,7 +18,7 @@ import typer
 from frameledger.frames import AnyFrame
 from frameledger.record import MAX_VALUE_BYTES, DecodeError, decode
 from frameledger_services.cli.terminal import backend, output
-from frameledger_services.client import Client, MisspelledWarning, Published, completed
+from frameledger_services.client import Client, MisspelledWarning, Published, with_defaults
 
 AT_ONCE = 1_000
 
@@ -213,6 +213,6 @@ def _lines_of_standard_input() -> Iterator[list[_Given]]:
 
 def _frame(given: _Given) -> AnyFrame:
     try:
-        return completed(decode(given.value))
+        return with_defaults(decode(given.value))
     except DecodeError as error:
         output.fail(f"{given.where} is no frame: {error}", "It was not published, nor is what follows it.")

@@ -18,8 +18,8 @@ from rich.text import Text
 from frameledger.record import DecodeError, Record, decode, read
 from frameledger_services.cli.terminal import backend, format_frame, output
 from frameledger_services.client import Client, StoredFrame
-from frameledger_services.event_log.browse import last_records
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.reader import last_records
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 
 commands = typer.Typer()
@@ -76,7 +76,7 @@ async def _conversation(settings: Settings, context: str, lines: int, follow: bo
 
 async def _log(settings: Settings, lines: int, follow: bool, as_json: bool) -> None:
     console = output.console()
-    topic = Topics(settings.topic_prefix).frames
+    topic = TopicNames(settings.topic_prefix).frames
     async with aclosing(last_records(settings, topic, lines, follow=follow)) as records:
         async for record in records:
             if as_json:

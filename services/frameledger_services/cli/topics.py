@@ -14,7 +14,7 @@ from frameledger_services import database
 from frameledger_services.cli.terminal import backend, output
 from frameledger_services.event_log import identity
 from frameledger_services.event_log.broker import connect
-from frameledger_services.event_log.topics import Found, Wanted, problems, wanted
+from frameledger_services.event_log.topics import TopicDescription, TopicSpec, problems, topic_specs
 from frameledger_services.settings import Settings
 
 commands = typer.Typer()
@@ -34,7 +34,7 @@ def topics(
     """
     with backend.exit_on_error():
         settings = backend.settings()
-        ours = wanted(settings)
+        ours = topic_specs(settings)
         found, made = asyncio.run(_look(settings, ours, create))
         wrong = problems(ours, found) + _changed(settings, found.get(ours[0].name))
     if as_json:
@@ -47,14 +47,14 @@ def topics(
 
 
 async def _look(
-    settings: Settings, ours: tuple[Wanted, ...], create: bool
-) -> tuple[dict[str, Found], set[str]]:
+    settings: Settings, ours: tuple[TopicSpec, ...], create: bool
+) -> tuple[dict[str, TopicDescription], set[str]]:
     async with connect(settings) as broker:
         made = await broker.create_missing(ours) if create else []
         return await broker.describe([topic.name for topic in ours], configs=True), set(made)
 
 
-def _changed(settings: Settings, frames: Found | None) -> list[str]:
+def _changed(settings: Settings, frames: TopicDescription | None) -> list[str]:
     """What the database says about the topic of the frames. One that is not there, or not ours yet, says nothing."""
     if frames is None or settings.database_url is None:
         return []
@@ -68,12 +68,12 @@ def _changed(settings: Settings, frames: Found | None) -> list[str]:
     return [] if found is None else [found]
 
 
-async def _difference(settings: Settings, frames: Found) -> str | None:
+async def _difference(settings: Settings, frames: TopicDescription) -> str | None:
     async with await database.connect(settings, "frameledger topics") as connection:
         return await identity.difference(connection, frames)
 
 
-def _as_json(topic: Wanted, found: Found | None, made: bool) -> dict[str, object]:
+def _as_json(topic: TopicSpec, found: TopicDescription | None, made: bool) -> dict[str, object]:
     return {
         "topic": topic.name,
         "exists": found is not None,
@@ -85,7 +85,9 @@ def _as_json(topic: Wanted, found: Found | None, made: bool) -> dict[str, object
     }
 
 
-def _print(ours: tuple[Wanted, ...], found: dict[str, Found], made: set[str], wrong: list[str]) -> None:
+def _print(
+    ours: tuple[TopicSpec, ...], found: dict[str, TopicDescription], made: set[str], wrong: list[str]
+) -> None:
     table = Table(box=None, pad_edge=False)
     table.add_column("topic", no_wrap=True)
     for heading in ("partitions", "copies", "kept", "largest"):

@@ -7,6 +7,9 @@ async with Client(settings) as client:
     stored = await client.context("ctx-1", said.version)
 """
 
+import warnings
+from typing import TYPE_CHECKING, Any
+
 from frameledger_services.client.client import Client, RepeatedWarning
 from frameledger_services.client.connections import DatabaseError
 from frameledger_services.client.errors import NotPublishedError, NotVisibleError
@@ -19,7 +22,7 @@ from frameledger_services.client.reading import (
     StoredFrame,
 )
 from frameledger_services.client.sync import SyncClient
-from frameledger_services.event_log.completing import completed
+from frameledger_services.event_log.frame_defaults import with_defaults
 
 __all__ = [
     "Client",
@@ -34,5 +37,15 @@ __all__ = [
     "StoredContext",
     "StoredFrame",
     "SyncClient",
-    "completed",
+    "with_defaults",
 ]
+
+if not TYPE_CHECKING:  # a module with `__getattr__` has every name there is, for a type checker
+
+    def __getattr__(name: str) -> Any:
+        if name != "completed":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        warnings.warn(
+            "completed is called with_defaults; the old name goes with 1.0", DeprecationWarning, stacklevel=2
+        )
+        return with_defaults

@@ -23,9 +23,9 @@ from frameledger_services.client.projected import Projected
 from frameledger_services.client.published import Published
 from frameledger_services.client.reading import StoredContext, StoredFrame
 from frameledger_services.client.visible import until_visible
-from frameledger_services.event_log.completing import note_published, was_published
+from frameledger_services.event_log.frame_defaults import note_published, was_published
 from frameledger_services.event_log.producer import Producer, PublishError
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Client:
         """`source` names the publisher in the frames' headers, as a URI reference."""
         self._settings = settings
         self._source = source
-        self._topic = Topics(settings.topic_prefix).frames
+        self._topic = TopicNames(settings.topic_prefix).frames
         self._producer = Producer(settings, name="frameledger-client")
         self._connections = Connections(settings)
         self._projected = Projected(settings)

@@ -11,7 +11,7 @@ from frameledger.frames import AnyFrame, Frame
 from frameledger.frames.base import wire_form
 from frameledger.record import DecodeError, decode
 from frameledger.values import value
-from frameledger_services.event_log.completing import completed
+from frameledger_services.event_log.frame_defaults import with_defaults
 
 FrameLike = AnyFrame | Mapping[str, Any] | str | bytes
 """One frame: an object of ours, its JSON as a mapping, or as text."""
@@ -67,12 +67,12 @@ def _taken(given: object, before: list[Taken]) -> Taken:
     """`before`: as what this object was taken when it was not published for sure, once for each time it was given."""
     if isinstance(given, Frame):
         frame: Any = given
-        return Taken(given, frame, completed(frame))
+        return Taken(given, frame, with_defaults(frame))
     frame = _decoded(given)
     # A mapping may have been changed since.
     if before and before[0].frame == frame:
         return before.pop(0)
-    return Taken(given, frame, completed(frame))
+    return Taken(given, frame, with_defaults(frame))
 
 
 def _flat(given: Iterable[Given]) -> Iterator[object]:

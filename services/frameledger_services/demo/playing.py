@@ -16,12 +16,12 @@ from frameledger.evolve.changes import Message
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
 from frameledger.record import Place, Record
-from frameledger_services.client import Client, StoredFrame, completed
+from frameledger_services.client import Client, StoredFrame, with_defaults
 from frameledger_services.client.reading import newest_version, next_offset
 from frameledger_services.demo import people
 from frameledger_services.demo.recording import Line, Stage
 from frameledger_services.demo.talk import NotSeenError, Talk
-from frameledger_services.event_log import browse
+from frameledger_services.event_log import reader
 from frameledger_services.settings import Settings
 
 LOOK_AGAIN_SECONDS = 0.05
@@ -117,7 +117,7 @@ class _Stand:
         self._sent: dict[UUID, AnyFrame] = {}
 
     async def publish(self, frame: AnyFrame, source: str, note: str) -> None:
-        frame = completed(frame)
+        frame = with_defaults(frame)
         frame_id = UUID(frame.id)
         if frame_id in self._sent:
             # As it happens when an acknowledgement is lost: the same bytes once more.
@@ -150,7 +150,7 @@ async def _read_back(
         async with asyncio.timeout(PATIENCE):
             while (await (await connection.execute(_WORKING, (talk.context_id,))).fetchall()) != [(0,)]:
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)
-            log = await browse.records_from(settings, first)
+            log = await reader.records_from(settings, first)
             while (await next_offset(connection, first.topic, first.partition) or 0) <= log[-1].offset:
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)
             while talk.version < await newest_version(connection, talk.context_id):

@@ -16,10 +16,10 @@ from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 
 from frameledger_services import access
 from frameledger_services.event_log.closing import closed
-from frameledger_services.event_log.kafka_log import ours, quieted
-from frameledger_services.event_log.topic_request import TopicsRequest, found_in
-from frameledger_services.event_log.topics import Found, Wanted
-from frameledger_services.event_log.unanswered import is_connected, unhindered
+from frameledger_services.event_log.failover import is_connected, with_failover
+from frameledger_services.event_log.log_rate_limit import rate_limited, rate_limited_connections
+from frameledger_services.event_log.topic_request import TopicsRequest, topics_in
+from frameledger_services.event_log.topics import TopicDescription, TopicSpec
 from frameledger_services.settings import Settings
 from frameledger_services.transient import TransientError
 
@@ -42,7 +42,7 @@ class Broker:
         self._client = client
         self._address = address
 
-    async def describe(self, names: Iterable[str], *, configs: bool = False) -> dict[str, Found]:
+    async def describe(self, names: Iterable[str], *, configs: bool = False) -> dict[str, TopicDescription]:
         """Those of the named topics that are there, `configs` with what they are configured to.
 
         Some partition of one may have no leader, since the brokers that have it are away. Raises `BrokerError`.
@@ -50,7 +50,7 @@ class Broker:
         wanted = list(names)
         answer = await self._ask("describe topics", TopicsRequest(wanted))
         try:
-            found = {one.name: one for one in found_in(answer)}
+            found = {one.name: one for one in topics_in(answer)}
         except KafkaError as error:
             raise BrokerError(f"{self._address} does not describe topics: {_said(error)}") from error
         if not configs or not found:
@@ -71,7 +71,7 @@ class Broker:
                 found[name] = replace(one, config=config)
         return found
 
-    async def create_missing(self, topics: Sequence[Wanted]) -> list[str]:
+    async def create_missing(self, topics: Sequence[TopicSpec]) -> list[str]:
         """Make the topics that are not there; the names of those that this call made.
 
         Called twice, or by two at once, it makes each once. Returns when all of `topics` can be written to. Raises
@@ -97,7 +97,7 @@ class Broker:
         found = await self.describe(names)
         return {name for name, topic in found.items() if not topic.leaderless}
 
-    async def _until_ready(self, topics: Sequence[Wanted]) -> None:
+    async def _until_ready(self, topics: Sequence[TopicSpec]) -> None:
         names = {topic.name for topic in topics}
         try:
             async with asyncio.timeout(READY_SECONDS):
@@ -144,10 +144,10 @@ async def connect(settings: Settings) -> AsyncIterator[Broker]:
     client = AIOKafkaClient(
         **options, client_id="frameledger-topics", request_timeout_ms=int(REQUEST_SECONDS * 1000)
     )
-    quieted(unhindered(client))
+    rate_limited_connections(with_failover(client))
     try:
         try:
-            with ours():
+            with rate_limited():
                 await client.bootstrap()
         except KafkaError as error:
             raise BrokerError(no_answer(address)) from error
@@ -164,7 +164,7 @@ def no_answer(address: str) -> str:
     )
 
 
-def _creation(topics: Sequence[Wanted]) -> Any:
+def _creation(topics: Sequence[TopicSpec]) -> Any:
     return CreateTopicsRequest(
         create_topic_requests=[
             # -1 is the broker's default.

@@ -13,11 +13,11 @@ from aiokafka.errors import KafkaError
 
 from frameledger.record import Record
 from frameledger_services import access
-from frameledger_services.event_log import fetching
-from frameledger_services.event_log.kafka_log import ours, quieted
+from frameledger_services.event_log import fetch_protocol
+from frameledger_services.event_log.failover import with_failover
 from frameledger_services.event_log.lenient_records import records
+from frameledger_services.event_log.log_rate_limit import rate_limited, rate_limited_connections
 from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES
-from frameledger_services.event_log.unanswered import unhindered
 from frameledger_services.settings import Settings
 
 __all__ = [
@@ -52,7 +52,7 @@ def consumer(
     """
     # The places where aiokafka can be told. They are the same for every consumer of a process.
     fetcher.MemoryRecords = records
-    fetching.install()
+    fetch_protocol.install()
     return _Consumer(
         **access.kafka_options(settings),
         **{
@@ -74,8 +74,8 @@ class _Consumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untyped,
     """One whose log lines are ours, and that goes on though a broker is frozen."""
 
     async def start(self) -> None:
-        quieted(unhindered(self._client))
-        with ours():
+        rate_limited_connections(with_failover(self._client))
+        with rate_limited():
             await super().start()
 
 

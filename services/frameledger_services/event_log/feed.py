@@ -26,8 +26,8 @@ from frameledger.record import Record
 from frameledger_services import transient
 from frameledger_services.event_log.consumer import FETCH_BYTES, PARTITION_BYTES
 from frameledger_services.event_log.lenient_records import records as batches_of
-from frameledger_services.event_log.topic_request import TopicsRequest, found_in
-from frameledger_services.event_log.topics import Found
+from frameledger_services.event_log.topic_request import TopicsRequest, topics_in
+from frameledger_services.event_log.topics import TopicDescription
 
 QUIET_MS = 500
 """How long the broker keeps a request when there is nothing new; the first record that comes ends it."""
@@ -201,13 +201,13 @@ class Feed:
             if not await self._ask(node, asked, receive, doubt):
                 await self._look_for_leaders(node)
 
-    async def topic(self, partition: int) -> Found | None:
+    async def topic(self, partition: int) -> TopicDescription | None:
         """What the topic is now, as the leader of a partition says; None if it is not there. Raises aiokafka's
         errors."""
         leader = self._leader(partition)
         node = self._client.get_random_node() if leader is None else leader
         answer = await self._client.send(node, TopicsRequest([self._topic]))
-        return next(iter(found_in(answer)), None)
+        return next(iter(topics_in(answer)), None)
 
     async def _ask(self, node: int, asked: Mapping[int, _Followed], receive: Receive, doubt: Doubt) -> bool:
         """One request and its answer; whether it is an answer for all that was asked."""

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from psycopg import AsyncConnection
 
-from frameledger_services.event_log.topics import Found
+from frameledger_services.event_log.topics import TopicDescription
 
 
 class TopicChangedError(Exception):
@@ -27,7 +27,7 @@ class Known:
     topic_id: UUID | None
 
 
-async def hold(connection: AsyncConnection[Any], found: Found) -> None:
+async def hold(connection: AsyncConnection[Any], found: TopicDescription) -> None:
     """Write down what the topic is if that has not been done, and raise `TopicChangedError` if it is another one now.
 
     In the caller's transaction; two who come first at once write the same. A broker that gives no ids is held to the
@@ -52,7 +52,7 @@ async def known(connection: AsyncConnection[Any], topic: str) -> Known | None:
     return None if row is None else Known(*row)
 
 
-async def difference(connection: AsyncConnection[Any], found: Found) -> str | None:
+async def difference(connection: AsyncConnection[Any], found: TopicDescription) -> str | None:
     """How the topic differs from the one that the database was filled from, in sentences; None if it does not."""
     before = await known(connection, found.name)
     if before is None:
@@ -69,14 +69,14 @@ async def difference(connection: AsyncConnection[Any], found: Found) -> str | No
     return None
 
 
-def is_same(before: Known, found: Found) -> bool | None:
+def is_same(before: Known, found: TopicDescription) -> bool | None:
     """Whether it is still the one topic; None if the broker does not give ids."""
     if before.topic_id is None or found.topic_id is None:
         return None
     return before.topic_id == found.topic_id
 
 
-def other_partitions(before: Known, found: Found) -> str:
+def other_partitions(before: Known, found: TopicDescription) -> str:
     """What to say of a topic whose partitions are more or fewer by now."""
     return (
         f"The topic {found.name} had {before.partitions} partitions when this database was filled from it and has "

@@ -15,9 +15,9 @@ from frameledger.record import Outgoing, Place
 from frameledger_services.event_log.answers import Answers
 from frameledger_services.event_log.broker import Broker, BrokerError, connect
 from frameledger_services.event_log.budget import Budget
-from frameledger_services.event_log.packing import size_alone
+from frameledger_services.event_log.compression import batch_size
 from frameledger_services.event_log.sender import LARGEST, Sender
-from frameledger_services.event_log.topics import Found, unwritable
+from frameledger_services.event_log.topics import TopicDescription, unwritable
 from frameledger_services.settings import Settings
 from frameledger_services.transient import TransientError, is_retriable
 
@@ -73,7 +73,7 @@ class Producer:
         self._sender: Sender | None = None
         self._connecting = asyncio.Lock()
         self._budget = Budget(BYTES_ON_THE_WAY)
-        self._topics: dict[str, Found] = {}
+        self._topics: dict[str, TopicDescription] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -224,7 +224,7 @@ class Producer:
             return
         limit = found.max_message_bytes or 0
         for record, size in zip(records, sizes, strict=True):
-            if size + _MARGIN > limit and (packed := size_alone(record)) > limit:
+            if size + _MARGIN > limit and (packed := batch_size(record)) > limit:
                 raise TooLargeError(
                     f"A record is larger than {topic} takes: {packed} bytes as it is sent, and max.message.bytes is "
                     f"{limit}; nothing was published. `frameledger topics` says whether that is what it should be.",
@@ -265,7 +265,7 @@ _home = lru_cache(maxsize=8_192)(partition_for)
 """Conversations go on for many frames, and computing it takes longer than most of what is done for one."""
 
 
-async def _described(ask: Broker, topic: str) -> Found | None:
+async def _described(ask: Broker, topic: str) -> TopicDescription | None:
     """The topic, if it is there, with its configuration if we may ask for that."""
     try:
         return (await ask.describe([topic], configs=True)).get(topic)
@@ -278,7 +278,7 @@ _MARGIN = 1_024
 """What a batch of one record has beside its key, value and headers, and more."""
 
 
-def _may_exceed(sizes: Sequence[int], topic: Found) -> bool:
+def _may_exceed(sizes: Sequence[int], topic: TopicDescription) -> bool:
     limit = topic.max_message_bytes
     return limit is not None and max(sizes, default=0) + _MARGIN > limit
 

@@ -14,9 +14,9 @@ from frameledger.record import Outgoing
 from frameledger_services import access
 from frameledger_services.event_log.broker import BrokerError, no_answer
 from frameledger_services.event_log.closing import closed
-from frameledger_services.event_log.kafka_log import ours, quieted
-from frameledger_services.event_log.packing import BATCH_BYTES, pack
-from frameledger_services.event_log.unanswered import moved_on, unhindered
+from frameledger_services.event_log.compression import BATCH_BYTES, pack
+from frameledger_services.event_log.failover import resend_to_new_leaders, with_failover
+from frameledger_services.event_log.log_rate_limit import rate_limited, rate_limited_connections
 from frameledger_services.settings import Settings
 
 REQUEST_SECONDS = 10.0
@@ -52,10 +52,10 @@ class Sender:
             request_timeout_ms=int(REQUEST_SECONDS * 1000),
         )
         pack(inner)
-        quieted(unhindered(inner.client))
-        moved_on(inner.client)
+        rate_limited_connections(with_failover(inner.client))
+        resend_to_new_leaders(inner.client)
         try:
-            with ours():
+            with rate_limited():
                 await inner.start()
         except BaseException as error:
             await closed(inner.stop())

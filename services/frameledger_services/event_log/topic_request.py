@@ -24,7 +24,7 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-from frameledger_services.event_log.topics import Found, PartitionState
+from frameledger_services.event_log.topics import PartitionState, TopicDescription
 
 _METADATA = 3
 _NO_ID = UUID(int=0)
@@ -121,7 +121,7 @@ class TopicsRequest(Request[MetadataRequest_v5 | TopicsRequestV12]):  # type: ig
         return request_struct_class(self._names, False)
 
 
-def found_in(response: Any) -> list[Found]:
+def topics_in(response: Any) -> list[TopicDescription]:
     """The topics that are there, in an answer of either version."""
     if isinstance(response, TopicsResponseV12):
         return [
@@ -146,7 +146,7 @@ def _is_there(code: int, name: str, partitions: list[tuple[Any, ...]]) -> bool:
     return bool(partitions)
 
 
-def _found(name: str, topic_id: UUID | None, partitions: list[tuple[Any, ...]], at: int) -> Found:
+def _found(name: str, topic_id: UUID | None, partitions: list[tuple[Any, ...]], at: int) -> TopicDescription:
     """`at`: where a partition has its copies; those in sync come next."""
     states = {
         partition[1]: PartitionState(
@@ -156,4 +156,4 @@ def _found(name: str, topic_id: UUID | None, partitions: list[tuple[Any, ...]], 
     }
     # Of the partition that has the fewest, as nothing is safer than that one.
     copies = min(state.copies for state in states.values())
-    return Found(name, len(partitions), copies, topic_id, states=states)
+    return TopicDescription(name, len(partitions), copies, topic_id, states=states)

@@ -27,7 +27,7 @@ EFFECT_DAYS = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class TopicNames:
     """The names of the topics, which all begin with the prefix of the settings."""
 
     prefix: str
@@ -59,7 +59,7 @@ class Topics:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TopicSpec:
     """A topic as it has to be. None for `replication` leaves it to the broker."""
 
     name: str
@@ -80,7 +80,7 @@ class PartitionState:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TopicDescription:
     """A topic as a broker has it."""
 
     name: str
@@ -113,9 +113,9 @@ class Found:
         return None if found is None else int(found)
 
 
-def wanted(settings: Settings) -> tuple[Wanted, ...]:
+def topic_specs(settings: Settings) -> tuple[TopicSpec, ...]:
     """The topics that these settings ask for, the frames first."""
-    names = Topics(settings.topic_prefix)
+    names = TopicNames(settings.topic_prefix)
     keep = settings.frames_retention_days
     frames_ms = -1 if keep is None else keep * _DAY_MS
     kept = {
@@ -127,7 +127,7 @@ def wanted(settings: Settings) -> tuple[Wanted, ...]:
         names.dead_letters: (-1, MAX_DEAD_LETTER_BYTES),
     }
     return tuple(
-        Wanted(
+        TopicSpec(
             name,
             settings.topic_partitions or DEFAULT_PARTITIONS,
             settings.topic_replication,
@@ -137,7 +137,7 @@ def wanted(settings: Settings) -> tuple[Wanted, ...]:
     )
 
 
-def problems(topics: Sequence[Wanted], found: Mapping[str, Found]) -> list[str]:
+def problems(topics: Sequence[TopicSpec], found: Mapping[str, TopicDescription]) -> list[str]:
     """What is wrong with the topics that a broker has, a sentence for each thing, with what can be done about it.
 
     Another number of partitions than a new topic would get is not wrong by itself: keys find theirs in any number,
@@ -154,13 +154,13 @@ def problems(topics: Sequence[Wanted], found: Mapping[str, Found]) -> list[str]:
     return sentences
 
 
-def time_problem(found: Found) -> str | None:
+def time_problem(found: TopicDescription) -> str | None:
     """Why the times of a topic's records are not its broker's, with what can be done about it; None if they are, or if
     the broker does not say."""
     return _config_problem(found, "message.timestamp.type", "LogAppendTime")
 
 
-def unwritable(found: Found, partitions: Iterable[int]) -> str | None:
+def unwritable(found: TopicDescription, partitions: Iterable[int]) -> str | None:
     """Why nothing can be published to some of these partitions just now; None if nothing is known that is in the way.
 
     Brokers that are away are the reason, and publishing goes on when they are back.
@@ -193,7 +193,7 @@ def _config(settings: Settings, retention_ms: int, largest: int) -> dict[str, st
     return config
 
 
-def _problems_of(topic: Wanted, found: Found) -> list[str]:
+def _problems_of(topic: TopicSpec, found: TopicDescription) -> list[str]:
     asked = [_config_problem(found, name, value) for name, value in topic.config.items()]
     sentences = [problem for problem in asked if problem is not None]
     if topic.replication is not None and found.replication < topic.replication:
@@ -213,7 +213,7 @@ def _problems_of(topic: Wanted, found: Found) -> list[str]:
     return sentences
 
 
-def _config_problem(found: Found, name: str, value: str) -> str | None:
+def _config_problem(found: TopicDescription, name: str, value: str) -> str | None:
     actual = found.config.get(name)
     if actual is None or _serves(name, value, actual):
         return None

@@ -14,7 +14,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from frameledger.record import Place
-from frameledger_services.event_log.browse import records_between
+from frameledger_services.event_log.reader import records_between
 from frameledger_services.projector.changed_log import NO_END, InTurn, OnLog, agreed
 from frameledger_services.settings import Settings
 from frameledger_services.store import recovering

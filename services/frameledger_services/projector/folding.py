@@ -21,7 +21,7 @@ from frameledger.frames import AnyFrame
 from frameledger.partition import partition_for
 from frameledger.react import react
 from frameledger.record import DecodeError, LoggedFrame, Place, Record, forward, place_of, read
-from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, Topics
+from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, TopicNames
 from frameledger_services.projector.head import Head, chained
 from frameledger_services.projector.repetition import is_repetition
 from frameledger_services.projector.rows import FrameRow, OutboxRow, Rejection, Rows, at, clean, time_of
@@ -239,7 +239,7 @@ def is_at_home(record: Record, partitions: int) -> bool:
     return _home(record.key or b"", partitions) == record.partition
 
 
-def effect_topics(names: Topics) -> dict[str, str]:
+def effect_topics(names: TopicNames) -> dict[str, str]:
     """Where each kind of effect is published."""
     return {
         RunInference.effect: names.inference,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 
 from frameledger_services.event_log import broker
-from frameledger_services.event_log.topics import Found, time_problem
+from frameledger_services.event_log.topics import TopicDescription, time_problem
 from frameledger_services.settings import Settings
 
 
-async def described(settings: Settings, topic: str) -> Found:
+async def described(settings: Settings, topic: str) -> TopicDescription:
     """The topic, which is there, and whose records have their broker's time: publishers' times are in any order, and
     may be none that a database can keep. Raises `BrokerError`."""
     async with broker.connect(settings) as brokers:

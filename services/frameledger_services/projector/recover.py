@@ -21,8 +21,8 @@ from frameledger_services import failpoints
 from frameledger_services.event_log import broker, identity
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.identity import TopicChangedError
-from frameledger_services.event_log.looking import looking
-from frameledger_services.event_log.topics import Found, Topics
+from frameledger_services.event_log.log_probe import open_probe
+from frameledger_services.event_log.topics import TopicDescription, TopicNames
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import putting_back
 from frameledger_services.projector.changed_log import Finding, LogChangedError, finding, sign, spans
@@ -43,7 +43,7 @@ class MovedError(Exception):
 class Examined:
     """What was found. `generation` is None for a topic that was never read into this database."""
 
-    topic: Found
+    topic: TopicDescription
     generation: int | None
     is_same_topic: bool | None
     findings: Sequence[Finding]
@@ -72,7 +72,7 @@ async def examine(settings: Settings, connection: Connection) -> Examined:
     The connection is the caller's, in autocommit. Raises `TopicChangedError` for another number of partitions, which
     cannot be recovered, `BrokerError`, TimeoutError and psycopg's errors.
     """
-    name = Topics(settings.topic_prefix).frames
+    name = TopicNames(settings.topic_prefix).frames
     async with broker.connect(settings) as brokers:
         found = (await brokers.describe([name])).get(name)
     if found is None:
@@ -85,7 +85,7 @@ async def examine(settings: Settings, connection: Connection) -> Examined:
     is_same = identity.is_same(before, found)
     stored = {one.partition: one for one in await recovering.positions(connection, name)}
     receipts = await recovering.receipts(connection, name)
-    async with looking(settings, name) as log:
+    async with open_probe(settings, name) as log:
         looks = []
         for partition in range(found.partitions):
             position = stored.get(partition) or Position(partition, 0, None, None, None)

@@ -28,9 +28,9 @@ from frameledger_services.event_log.consumer import (
     consumer,
 )
 from frameledger_services.event_log.feed import Feed
-from frameledger_services.event_log.looking import looking
+from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.producer import Producer
-from frameledger_services.event_log.topics import Topics as TopicNames
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import frames_topic, held_effects, namesakes, partitions
 from frameledger_services.projector.ahead import Ahead, Look
@@ -142,7 +142,7 @@ async def _project(
         async with batches_connection.transaction():
             await identity.hold(batches_connection, found)
         producer = await stack.enter_async_context(Producer(settings, name="frameledger-projector"))
-        log = await stack.enter_async_context(looking(settings, names.frames))
+        log = await stack.enter_async_context(open_probe(settings, names.frames))
 
         topics = Topics(
             frames=names.frames,

@@ -25,7 +25,7 @@ from frameledger.ids import ContextId
 from frameledger.react import react
 from frameledger.record import Place
 from frameledger_services import transient
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.closing import YOUNG, closing_row
 from frameledger_services.projector.destination import Send
 from frameledger_services.projector.folding import effect_row, effect_topics
@@ -80,7 +80,9 @@ class Unparked:
     """Why those are not on Kafka yet: they are in the outbox, for the partition's next owner."""
 
 
-async def unpark(connection: Connection, names: Topics, context_id: str, why: str, send: Send) -> Unparked:
+async def unpark(
+    connection: Connection, names: TopicNames, context_id: str, why: str, send: Send
+) -> Unparked:
     """Fold what is parked of a conversation, up to the first frame that cannot be folded still.
 
     The connection is the caller's, in autocommit, prepared for `copy_in`. `why` stays with every frame whose outcome
@@ -126,7 +128,7 @@ class _StillParkedError(Exception):
 class _Part:
     """One transaction's share of a conversation."""
 
-    def __init__(self, connection: Connection, names: Topics, context_id: ContextId, why: str) -> None:
+    def __init__(self, connection: Connection, names: TopicNames, context_id: ContextId, why: str) -> None:
         self._connection = connection
         self._names = names
         self._context_id = context_id

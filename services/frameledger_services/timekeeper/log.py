@@ -10,9 +10,9 @@ import structlog
 
 from frameledger.ids import ContextId
 from frameledger.record import Outgoing, outgoing
-from frameledger_services.event_log.looking import Looking, looking
+from frameledger_services.event_log.log_probe import LogProbe, open_probe
 from frameledger_services.event_log.producer import Producer, TooLargeError
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 from frameledger_services.timekeeper.settling import Settlement
 
@@ -31,8 +31,8 @@ class Log:
         self._settings = settings
         self._producer = Producer(settings, name="frameledger-timekeeper")
         self._stack = AsyncExitStack()
-        self._looking: Looking | None = None
-        self.topic = Topics(settings.topic_prefix).frames
+        self._looking: LogProbe | None = None
+        self.topic = TopicNames(settings.topic_prefix).frames
 
     async def __aenter__(self) -> Log:
         await self._stack.enter_async_context(self._producer)
@@ -72,7 +72,7 @@ class Log:
             return {}
         async with asyncio.timeout(ANSWERED_WITHIN):
             if self._looking is None:
-                self._looking = await self._stack.enter_async_context(looking(self._settings, self.topic))
+                self._looking = await self._stack.enter_async_context(open_probe(self._settings, self.topic))
             return await self._looking.ends(partitions)
 
 

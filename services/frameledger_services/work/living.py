@@ -23,7 +23,7 @@ from frameledger_services import claims, transient
 from frameledger_services.claims import Claimed, Offer
 from frameledger_services.claims.values import Connection
 from frameledger_services.event_log.producer import Producer
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.lanes import Lanes
 from frameledger_services.settings import Settings
@@ -73,7 +73,7 @@ class Living(Generic[E, C]):
         self._perform = perform
         self._per_key = per_key
         self._failpoint = failpoint
-        self._names = Topics(settings.topic_prefix)
+        self._names = TopicNames(settings.topic_prefix)
         self._lease = Lease(settings.work_lease_secs)
         self._database = Database(settings, offer.worker_id, self._connected_again)
         self._producer = Producer(settings, name=f"frameledger-{offer.service}")

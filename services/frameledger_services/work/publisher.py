@@ -5,7 +5,7 @@ from __future__ import annotations
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
 from frameledger.record import Place, outgoing
-from frameledger_services.event_log.completing import completed
+from frameledger_services.event_log.frame_defaults import with_defaults
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.work.lease import Lease
 
@@ -33,6 +33,8 @@ class Publisher:
         read, before anything is published; `PublishError` and `BrokerError` as the producer does. What has an id can
         be published again.
         """
-        records = [outgoing(completed(frame), ContextId(context_id), source=self._source) for frame in frames]
+        records = [
+            outgoing(with_defaults(frame), ContextId(context_id), source=self._source) for frame in frames
+        ]
         async with self._lease.held():
             return await self._producer.publish(self._topic, records, within=within)

@@ -12,7 +12,7 @@ from frameledger import effects
 from frameledger_services import claims
 from frameledger_services.claims import Claimed, ClaimedCall, ClaimedRun, Claiming
 from frameledger_services.claims.values import Connection
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.work.reading import read
 
 E = TypeVar("E")
@@ -24,7 +24,7 @@ class Trade(Generic[E, C]):
     """What distinguishes one kind of work from the other."""
 
     kind: claims.Kind
-    topic: Callable[[Topics], str]
+    topic: Callable[[TopicNames], str]
     read: Callable[[bytes | None], E]
     """Raises `NoEffectError` for what is no effect of this trade."""
 

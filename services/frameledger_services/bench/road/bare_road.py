@@ -23,7 +23,7 @@ from frameledger.frames import encode_frame
 from frameledger_services import access
 from frameledger_services.bench.road.pace import at_pace
 from frameledger_services.bench.road.stream import mixture
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings, load
 
 PARTITION = 0
@@ -65,7 +65,7 @@ class BareRoad:
 
 async def drive(settings: Settings, values: Sequence[bytes], rate: int) -> list[float]:
     """Send all values over a road that is made for them."""
-    options, topic = access.kafka_options(settings), Topics(settings.topic_prefix).frames
+    options, topic = access.kafka_options(settings), TopicNames(settings.topic_prefix).frames
     producer = AIOKafkaProducer(**options, acks="all", linger_ms=0)
     consumer = AIOKafkaConsumer(**options, auto_offset_reset="earliest", enable_auto_commit=False)
     await producer.start()

@@ -13,7 +13,7 @@ from frameledger.partition import partition_for
 from frameledger.record import Record
 from frameledger_services import access
 from frameledger_services.bench.road.stream import record_of
-from frameledger_services.event_log.topics import Topics as TopicNames
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.batches import Batches, Owned, Topics
 from frameledger_services.projector.cache import HeadCache
 from frameledger_services.settings import Settings

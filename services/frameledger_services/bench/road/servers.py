@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 from frameledger_services import access
 from frameledger_services.event_log import broker
-from frameledger_services.event_log.topics import wanted
+from frameledger_services.event_log.topics import topic_specs
 from frameledger_services.settings import PREFIX, Settings
 from frameledger_services.store import migrating
 
@@ -51,7 +51,7 @@ class Servers:
         """These settings with topics of their own."""
         settings = settings.model_copy(update={"topic_prefix": f"{self._name}-{next(self._numbers)}."})
         async with broker.connect(settings) as brokers:
-            await brokers.create_missing(wanted(settings))
+            await brokers.create_missing(topic_specs(settings))
         return settings
 
     async def delete_topics(self, settings: Settings) -> None:
@@ -59,7 +59,7 @@ class Servers:
         admin = AIOKafkaAdminClient(**access.kafka_options(settings))
         await admin.start()
         try:
-            await admin.delete_topics([topic.name for topic in wanted(settings)])
+            await admin.delete_topics([topic.name for topic in topic_specs(settings)])
         finally:
             await admin.close()
 

@@ -27,7 +27,7 @@ from frameledger.frames import (
 from frameledger.record import decode
 from frameledger_services import access
 from frameledger_services.event_log.consumer import consumer, to_record
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.rows import at
 from frameledger_services.projector.service import MAX_RECORDS
 from frameledger_services.settings import Settings, load
@@ -108,7 +108,7 @@ class Heads:
 
 async def project(settings: Settings) -> None:
     """Read the topic from its beginning to the end that it has now, into tables that this makes."""
-    topic = Topics(settings.topic_prefix).frames
+    topic = TopicNames(settings.topic_prefix).frames
     async with await AsyncConnection.connect(
         access.database_address(settings), autocommit=True
     ) as connection:

@@ -20,7 +20,7 @@ from frameledger_services.bench.road.progress import until_projected
 from frameledger_services.bench.road.rounds import in_turns
 from frameledger_services.bench.road.servers import Servers
 from frameledger_services.event_log.producer import Producer
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 
 FRAME_BYTES = 355
@@ -57,7 +57,7 @@ async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) ->
 
 async def publish(settings: Settings, frames: Iterable[tuple[str, AnyFrame]]) -> int:
     """Put frames on the log; how many there were."""
-    topic, count = Topics(settings.topic_prefix).frames, 0
+    topic, count = TopicNames(settings.topic_prefix).frames, 0
     records = (stream.record_of(context_id, frame) for context_id, frame in frames)
     async with Producer(settings, name="frameledger-bench") as producer:
         while some := list(islice(records, AT_ONCE)):

@@ -16,9 +16,15 @@ from frameledger_services.cli.doctor import conversations, servers, work
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.event_log import broker, identity
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.browse import last_records
-from frameledger_services.event_log.looking import looking
-from frameledger_services.event_log.topics import Found, Topics, problems, unwritable, wanted
+from frameledger_services.event_log.log_probe import open_probe
+from frameledger_services.event_log.reader import last_records
+from frameledger_services.event_log.topics import (
+    TopicDescription,
+    TopicNames,
+    problems,
+    topic_specs,
+    unwritable,
+)
 from frameledger_services.projector import partitions
 from frameledger_services.providers import plugins
 from frameledger_services.settings import Settings, SettingsError
@@ -43,7 +49,7 @@ async def findings(settings: Settings) -> AsyncIterator[Finding]:
         yield _model(settings.inference_provider, settings)
     for finding in servers.disk(settings):
         yield finding
-    topics: dict[str, Found] = {}
+    topics: dict[str, TopicDescription] = {}
     try:
         topics = await _topics(settings)
     except (BrokerError, SettingsError) as error:
@@ -53,7 +59,7 @@ async def findings(settings: Settings) -> AsyncIterator[Finding]:
         yield Finding("broker", "ok", f"Kafka answers at {settings.kafka_bootstrap_servers}.")
         for finding in _of_topics(settings, topics):
             yield finding
-    frames = topics.get(Topics(settings.topic_prefix).frames)
+    frames = topics.get(TopicNames(settings.topic_prefix).frames)
     try:
         async with await database.connect(settings, "frameledger doctor") as connection:
             async for finding in _of_database(settings, connection, frames):
@@ -76,13 +82,13 @@ def _model(provider: str, settings: Settings) -> Finding:
     return Finding("model", "ok", f"{provider} is to answer, and has what it needs here.")
 
 
-async def _topics(settings: Settings) -> dict[str, Found]:
+async def _topics(settings: Settings) -> dict[str, TopicDescription]:
     async with broker.connect(settings) as brokers:
-        return await brokers.describe([topic.name for topic in wanted(settings)], configs=True)
+        return await brokers.describe([topic.name for topic in topic_specs(settings)], configs=True)
 
 
-def _of_topics(settings: Settings, found: Mapping[str, Found]) -> Iterator[Finding]:
-    wrong = problems(wanted(settings), found)
+def _of_topics(settings: Settings, found: Mapping[str, TopicDescription]) -> Iterator[Finding]:
+    wrong = problems(topic_specs(settings), found)
     for sentence in wrong:
         yield Finding("topics", "fail", sentence, "See `frameledger topics`.")
     if not wrong:
@@ -91,7 +97,7 @@ def _of_topics(settings: Settings, found: Mapping[str, Found]) -> Iterator[Findi
         yield from _copies(topic)
 
 
-def _copies(topic: Found) -> Iterator[Finding]:
+def _copies(topic: TopicDescription) -> Iterator[Finding]:
     """What brokers that are away mean for a topic."""
     stopped = {number: why for number in topic.states if (why := unwritable(topic, [number])) is not None}
     behind = [
@@ -109,7 +115,7 @@ def _copies(topic: Found) -> Iterator[Finding]:
 
 
 async def _of_database(
-    settings: Settings, connection: Connection, frames: Found | None
+    settings: Settings, connection: Connection, frames: TopicDescription | None
 ) -> AsyncIterator[Finding]:
     version = connection.info.parameter_status("server_version")
     pooled = await server.is_pooled(connection)
@@ -141,7 +147,7 @@ async def _of_database(
             return
         async for finding in _of_log(settings, connection, frames):
             yield finding
-    topic = Topics(settings.topic_prefix).frames
+    topic = TopicNames(settings.topic_prefix).frames
     reach = await reading.reach(connection, topic)
     yield _owners(topic, reach, frames, pooled=pooled)
     if frames is not None and reach:
@@ -161,10 +167,12 @@ def _where(connection: Connection) -> str:
     return f"{info.host}:{info.port}/{info.dbname}"
 
 
-async def _of_log(settings: Settings, connection: Connection, frames: Found) -> AsyncIterator[Finding]:
+async def _of_log(
+    settings: Settings, connection: Connection, frames: TopicDescription
+) -> AsyncIterator[Finding]:
     """Partitions whose log is not the one that was stored; nothing is said of others."""
     try:
-        async with looking(settings, frames.name) as log:
+        async with open_probe(settings, frames.name) as log:
             for stored in await recovering.positions(connection, frames.name):
                 said = partitions.difference(frames.name, stored, await partitions.on_log(log, stored))
                 if said is not None:
@@ -174,7 +182,7 @@ async def _of_log(settings: Settings, connection: Connection, frames: Found) -> 
         yield Finding("same log", "warn", f"The log could not be compared: {why}", "Look again.")
 
 
-def _owners(topic: str, reach: Sequence[Reach], frames: Found | None, *, pooled: bool) -> Finding:
+def _owners(topic: str, reach: Sequence[Reach], frames: TopicDescription | None, *, pooled: bool) -> Finding:
     remedy = "Start one: `frameledger run projector`, or everything with `frameledger up`; its log says why it ended."
     if not reach:
         said = f"The tables know of no projector that ever read {topic}."
@@ -208,7 +216,7 @@ async def _progress(
 ) -> Finding:
     """Whether what is on the log now gets into the tables."""
     try:
-        async with looking(settings, topic) as log:
+        async with open_probe(settings, topic) as log:
             ends = {one.partition: (await log.offsets(one.partition))[1] for one in reach}
     except transient.BROKER as error:
         said = f"The ends of the partitions could not be asked for: {transient.reason(error)}"
@@ -252,7 +260,7 @@ def _outbox(left: reading.Left) -> Finding:
     return Finding("outbox", "ok", "What was decided is on Kafka.")
 
 
-async def _partitioners(settings: Settings, frames: Found) -> Finding:
+async def _partitioners(settings: Settings, frames: TopicDescription) -> Finding:
     """How many of the newest records lie in another partition than Java's clients and ours would put them."""
     foreign = keyed = 0
     try:

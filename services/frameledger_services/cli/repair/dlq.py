@@ -22,7 +22,7 @@ from frameledger_services.cli.repair import render_rejected
 from frameledger_services.cli.terminal import backend, output, render_context
 from frameledger_services.client import DatabaseError
 from frameledger_services.event_log.producer import Producer, PublishError
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 from frameledger_services.store import reading, retrying, schema
 from frameledger_services.store.batch import headers_from_json
@@ -203,7 +203,7 @@ def _outgoing(one: Rejected) -> Outgoing:
 
 
 def _topic(settings: Settings) -> str:
-    return Topics(settings.topic_prefix).frames
+    return TopicNames(settings.topic_prefix).frames
 
 
 def _place(settings: Settings, written: str) -> Place:

@@ -18,7 +18,7 @@ from frameledger_services import database
 from frameledger_services.cli.terminal import backend, output, render_context
 from frameledger_services.client import DatabaseError
 from frameledger_services.event_log.producer import Producer
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.relay import sending
 from frameledger_services.projector.unpark import ContradictoryHeadError, NotParkedError, Unparked
 from frameledger_services.projector.unpark import unpark as unpark_context
@@ -138,5 +138,5 @@ async def _unpark(settings: Settings, context: str, why: str) -> Unparked:
     ):
         await schema.check(connection)
         copying.prepare(connection)
-        names = Topics(settings.topic_prefix)
+        names = TopicNames(settings.topic_prefix)
         return await unpark_context(connection, names, context, why, sending(producer))

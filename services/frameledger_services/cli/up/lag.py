@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from frameledger_services import database
-from frameledger_services.event_log.topics import Topics
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings, read_running
 from frameledger_services.store import reading, schema
 from frameledger_services.store.reading import Reach
@@ -63,4 +63,4 @@ async def _reach(settings: Settings) -> list[Reach]:
         await database.connect(settings, "frameledger status") as connection,
     ):
         await schema.check(connection)
-        return await reading.reach(connection, Topics(settings.topic_prefix).frames)
+        return await reading.reach(connection, TopicNames(settings.topic_prefix).frames)

@@ -17,8 +17,8 @@ from frameledger_services.settings import Settings
 LOOK_SECONDS = 15.0
 
 
-class Looking:
-    """A consumer without a group, for one topic. Made by `looking`; one question at a time."""
+class LogProbe:
+    """A consumer without a group, for one topic. Made by `open_probe`; one question at a time."""
 
     def __init__(self, client: Any, topic: str) -> None:
         self._client = client
@@ -63,11 +63,11 @@ class Looking:
 
 
 @asynccontextmanager
-async def looking(settings: Settings, topic: str) -> AsyncIterator[Looking]:
+async def open_probe(settings: Settings, topic: str) -> AsyncIterator[LogProbe]:
     """Look at a topic for as long as the block lasts."""
     client = consumer(settings, name="frameledger-looking")
     try:
         await client.start()
-        yield Looking(client, topic)
+        yield LogProbe(client, topic)
     finally:
         await closed(client.stop())

@@ -7,7 +7,7 @@ import pytest
 from aiokafka.protocol.fetch import FetchRequest_v11, FetchResponse_v11
 from aiokafka.protocol.struct import Struct
 
-from frameledger_services.event_log import fetching
+from frameledger_services.event_log import fetch_protocol
 
 ANSWERS = [
     (0, 0, 0, []),
@@ -45,7 +45,7 @@ def installed(monkeypatch):
     # Put back at the end, whatever was installed before.
     monkeypatch.setattr(FetchResponse_v11, "decode", FetchResponse_v11.decode)
     monkeypatch.setattr(FetchRequest_v11, "encode", FetchRequest_v11.encode)
-    fetching.install()
+    fetch_protocol.install()
 
 
 @pytest.mark.parametrize("answer", ANSWERS)

@@ -40,7 +40,7 @@ long. It may be waiting for its replicas: it is left only if it leads no more.""
 _NOBODY = -1
 
 
-def unhindered(client: AIOKafkaClient) -> AIOKafkaClient:
+def with_failover(client: AIOKafkaClient) -> AIOKafkaClient:
     """Have a client that is not connected yet make connections soon or not at all, and learn who leads what from
     whichever broker answers. What it asks otherwise has the time that the client was made with. Returns it."""
     patience = client._request_timeout_ms / 1000
@@ -138,7 +138,7 @@ def is_connected(client: AIOKafkaClient, node: Any) -> bool:
     return connection is not None and bool(connection.connected())
 
 
-def moved_on(client: AIOKafkaClient) -> None:
+def resend_to_new_leaders(client: AIOKafkaClient) -> None:
     """Have a producer's client send records to their new leader although the one before it, which has been sent them,
     does not answer. That is safe for an idempotent producer only: the former leader may have them too."""
     send = client.send

@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from frameledger_services.event_log import kafka_log
-from frameledger_services.event_log.kafka_log import MINUTE, OnceAMinute, ours
+from frameledger_services.event_log import log_rate_limit
+from frameledger_services.event_log.log_rate_limit import MINUTE, OnceAMinute, rate_limited
 
 pytestmark = [pytest.mark.regression("journey 15", "trial C10")]
 
@@ -19,7 +19,7 @@ def clock(monkeypatch):
     """Of the filter, which begins anew: what this process logged before, through its own filter, does not count."""
     now = [1_000.0]
     filter_ = OnceAMinute(lambda: now[0])
-    monkeypatch.setattr(kafka_log, "_once_a_minute", filter_)
+    monkeypatch.setattr(log_rate_limit, "_once_a_minute", filter_)
     for name in LOGGERS:
         monkeypatch.setattr(logging.getLogger(name), "filters", [])
     yield now
@@ -36,7 +36,7 @@ def fail(times=100):
 
 
 def test_a_broker_that_is_away_is_said_once_a_minute_with_the_cause(clock, caplog):
-    with ours():
+    with rate_limited():
         fail()
         clock[0] += MINUTE
         fail(1)
@@ -50,7 +50,7 @@ def test_a_broker_that_is_away_is_said_once_a_minute_with_the_cause(clock, caplo
 def test_other_warnings_come_each_by_itself_and_what_is_no_warning_comes_always(clock, caplog):
     caplog.set_level(logging.INFO, "aiokafka")
     log = logging.getLogger("aiokafka.test_kafka_log")
-    with ours():
+    with rate_limited():
         for number in range(3):
             log.warning("one thing %s", number)
             log.error("another %d%%", number)
@@ -60,7 +60,7 @@ def test_other_warnings_come_each_by_itself_and_what_is_no_warning_comes_always(
 
 
 def test_what_other_clients_of_the_process_log_is_left_as_it_is(clock, caplog):
-    with ours():
+    with rate_limited():
         fail(1)
     caplog.clear()
     fail(10)
@@ -73,7 +73,7 @@ def test_tasks_that_a_client_of_ours_begins_are_its_own(clock, caplog):
         fail(1)
 
     async def program():
-        with ours():
+        with rate_limited():
             begun = asyncio.create_task(client())
         fail(1)
         await begun

@@ -9,7 +9,7 @@ from aiokafka.record.default_records import (
     _DefaultRecordBatchPy,
 )
 
-from frameledger_services.event_log.packing import SMALLEST, packed
+from frameledger_services.event_log.compression import SMALLEST, packed
 
 
 def batch(*values):

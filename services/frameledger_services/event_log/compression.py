@@ -51,7 +51,7 @@ def packed(batch: bytes) -> bytes:
     return bytes(sent)
 
 
-def size_alone(record: Outgoing) -> int:
+def batch_size(record: Outgoing) -> int:
     """Bytes of the batch in which a record is sent alone: what its topic's max.message.bytes is compared with."""
     builder = _Builder.create()
     builder.append(timestamp=None, key=record.key, value=record.value, headers=list(record.headers))

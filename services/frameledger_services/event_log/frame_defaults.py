@@ -10,7 +10,7 @@ from uuid import uuid4
 from frameledger.frames import AnyFrame
 
 
-def completed(frame: AnyFrame) -> AnyFrame:
+def with_defaults(frame: AnyFrame) -> AnyFrame:
     """The frame with an id and the time when it was made, if it has none.
 
     An object is completed once: whoever gives the same one again, to try again, gets the same id and the same time.

@@ -34,7 +34,7 @@ _of_ours: ContextVar[bool] = ContextVar("frameledger_kafka_client", default=Fals
 
 
 @contextmanager
-def ours() -> Iterator[None]:
+def rate_limited() -> Iterator[None]:
     """What is logged in this block, and in tasks that begin in it, is of a client of ours."""
     _install()
     before = _of_ours.set(True)
@@ -44,7 +44,7 @@ def ours() -> Iterator[None]:
         _of_ours.reset(before)
 
 
-def quieted(client: Any) -> Any:
+def rate_limited_connections(client: Any) -> Any:
     """An `AIOKafkaClient` of ours: its connections are, whoever asks for them. Returns it."""
     connect = client._get_conn
 
