@@ -4,15 +4,13 @@ It is what `frameledger run inference` does, and follows the same settings: FRAM
 model it is; without it, the scripted one answers.
 """
 
-import os
-
 from frameledger_services import life
 from frameledger_services.inference import InferenceService
 from frameledger_services.providers import plugins
-from frameledger_services.settings import load
+from frameledger_services.settings import Settings
 
 if __name__ == "__main__":
-    settings = load(os.environ).settings
+    settings = Settings.from_env()
     model = plugins.create(settings.inference_provider or "scripted", settings)
     model.append_system_instruction("Answer in one sentence.")
 

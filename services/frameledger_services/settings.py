@@ -1,40 +1,22 @@
-"""All settings: one frozen object, read once from the environment and passed down.
+"""All settings: one frozen object, passed down. `settings_sources` reads it from the environment.
 
-A setting `kafka_port` is the variable `FRAMELEDGER_KAFKA_PORT`. A secret can also lie in a file that the same
-name with `_FILE` names. What the environment does not set is taken from the file `frameledger.env` of the data
-directory, then from a running `frameledger up` of that directory, or has a default. An unknown variable with our
-prefix is an error, because it is a typo.
-
-Everything that libpq knows (`sslmode`, `sslrootcert`, a service file ...) is set in the database address or by
-libpq's own variables, `PGSSLMODE` and so on.
+A setting `kafka_port` is the variable `FRAMELEDGER_KAFKA_PORT`. Every libpq parameter (`sslmode`, `sslrootcert`, a
+service file ...) is set in the database address or by libpq's own variables, `PGSSLMODE` and so on.
 """
 
-import difflib
 import json
-import os
-import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic.fields import FieldInfo
 
 from frameledger_services import data_directory
 
 PREFIX = "FRAMELEDGER_"
-FILE = "_FILE"
 HIDDEN = "********"
-SETTINGS_FILE = "frameledger.env"
-RUNNING = "frameledger up"
-"""The source of a setting that a running `up` gave."""
-WELL_KNOWN = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
-"""Variables without our prefix that every program of their kind reads. Our own of the same name outrank them."""
-
-_DATA_DIR = f"{PREFIX}DATA_DIR"
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Secs = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
@@ -59,189 +41,242 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @staticmethod
+    def from_env(*, look_for_running: bool = True) -> "Settings":
+        """Returns the settings of this process: of its environment, of `frameledger.env` in the data directory, and the
+        addresses of a `frameledger up` that runs in this folder or above it.
+
+        Raises `SettingsError` with all that is wrong. `look_for_running`: whether a running `up` counts.
+        """
+        from frameledger_services import settings_sources
+
+        return settings_sources.load(look_for_running=look_for_running).settings
+
     kafka_bootstrap_servers: str | None = Field(
-        None, description="Brokers, host:port separated by commas. Not set: the embedded one."
+        None,
+        description="Kafka `bootstrap.servers`: host:port, separated by commas. Not set: the embedded broker.",
     )
-    kafka_security_protocol: SecurityProtocol = Field("PLAINTEXT", description="How brokers are spoken to.")
-    kafka_ssl_ca_path: Path | None = Field(None, description="CA certificates, PEM. Not set: the system's.")
-    kafka_ssl_certificate_path: Path | None = Field(None, description="Our certificate for brokers, PEM.")
-    kafka_ssl_key_path: Path | None = Field(None, description="Our certificate's key, if not in its file.")
-    kafka_ssl_key_password: SecretStr | None = Field(None, description="The key's password.")
-    kafka_ssl_crl_path: Path | None = Field(None, description="Revoked certificates, PEM.")
-    kafka_ssl_ciphers: str | None = Field(None, description="Ciphers, in OpenSSL's notation.")
+    kafka_security_protocol: SecurityProtocol = Field("PLAINTEXT", description="Kafka `security.protocol`.")
+    kafka_ssl_ca_path: Path | None = Field(
+        None, description="CA certificates that sign the brokers', PEM. Not set: the system's."
+    )
+    kafka_ssl_certificate_path: Path | None = Field(None, description="Client certificate (mutual TLS), PEM.")
+    kafka_ssl_key_path: Path | None = Field(
+        None, description="Private key of the client certificate, PEM, if it is not in that file."
+    )
+    kafka_ssl_key_password: SecretStr | None = Field(None, description="Password of the private key.")
+    kafka_ssl_crl_path: Path | None = Field(None, description="Certificate revocation list (CRL), PEM.")
+    kafka_ssl_ciphers: str | None = Field(None, description="Cipher list in OpenSSL's notation.")
     kafka_ssl_check_hostname: bool = Field(
-        True, description="Whether a broker's name must be its certificate's."
+        True, description="Verify the broker's host name against its certificate."
     )
-    kafka_sasl_mechanism: SaslMechanism = Field("PLAIN", description="How we say who we are, with SASL_...")
-    kafka_sasl_username: str | None = Field(None, description="For PLAIN and SCRAM.")
-    kafka_sasl_password: SecretStr | None = Field(None, description="For PLAIN and SCRAM.")
-    kafka_sasl_kerberos_service_name: str = Field("kafka", description="For GSSAPI.")
+    kafka_sasl_mechanism: SaslMechanism = Field(
+        "PLAIN", description="Kafka `sasl.mechanism`, for SASL_PLAINTEXT and SASL_SSL."
+    )
+    kafka_sasl_username: str | None = Field(None, description="SASL user name, for PLAIN and SCRAM.")
+    kafka_sasl_password: SecretStr | None = Field(None, description="SASL password, for PLAIN and SCRAM.")
+    kafka_sasl_kerberos_service_name: str = Field(
+        "kafka", description="Kafka `sasl.kerberos.service.name`, for GSSAPI."
+    )
     kafka_sasl_kerberos_domain_name: str | None = Field(
-        None, description="For GSSAPI, if not the broker's host."
+        None, description="Kerberos domain name, for GSSAPI. Not set: the broker's host."
     )
     kafka_sasl_oauth_token_path: Path | None = Field(
-        None, description="For OAUTHBEARER: a file with the token, read again for every connection."
+        None, description="File with the OAUTHBEARER token, read again for every connection."
     )
     database_url: SecretStr | None = Field(
-        None, description="A libpq address, postgresql://... or key=value pairs. Not set: the embedded one."
+        None,
+        description="libpq connection string: postgresql://... or key=value pairs. Not set: the embedded PostgreSQL.",
     )
-    database_password: SecretStr | None = Field(None, description="If it is not in the address.")
+    database_password: SecretStr | None = Field(
+        None, description="libpq `password`, if it is not in the connection string."
+    )
 
     data_dir: Path = Field(
         Path(data_directory.NAME),
         description="Where `frameledger up` keeps everything. Not set: .frameledger here, or in the nearest folder "
         "above that has one.",
     )
-    kafka_port: Port | None = Field(None, description="The embedded broker's. Not set: 19092, or a free one.")
+    kafka_port: Port | None = Field(
+        None, description="Port of the embedded broker. Not set: 19092, or a free one."
+    )
     postgres_port: Port | None = Field(
-        None, description="The embedded database's. Not set: 15432, or a free one."
+        None, description="Port of the embedded PostgreSQL. Not set: 15432, or a free one."
     )
     kafka_home: Path | None = Field(
-        None, description="An installed Kafka to run instead of the packaged one."
+        None, description="Home of an installed Kafka to run instead of the packaged one."
     )
     java: Path | None = Field(None, description="The program `java` for the embedded broker.")
     cache_dir: Path | None = Field(
-        None, description="Where the broker's jars are kept. Not set: the user's cache."
+        None, description="Cache of the broker's jars. Not set: the user's cache directory."
     )
     maven_repository: str | None = Field(
-        None, description="Where the broker's jars come from, if not from Central."
+        None, description="URL of a Maven repository with the broker's jars. Not set: Maven Central."
     )
 
     topic_prefix: str = Field(
-        "llm.", pattern=r"^[a-zA-Z0-9._-]{0,200}$", description="What the names of our topics begin with."
+        "llm.", pattern=r"^[a-zA-Z0-9._-]{0,200}$", description="Prefix of topic names."
     )
     topic_partitions: int | None = Field(
         None,
         ge=1,
         le=100_000,
-        description="Partitions of a topic when it is made. Not set: 64, and 8 on the embedded broker.",
+        description="Number of partitions of topics that we create. Not set: 64, and 8 on the embedded broker.",
     )
     topic_replication: int | None = Field(
-        None, ge=1, le=1_000, description="Copies of each partition. Not set: as the broker does by default."
+        None,
+        ge=1,
+        le=1_000,
+        description="Replication factor of topics that we create. Not set: the broker's `default.replication.factor`.",
     )
     topic_min_insync_replicas: int | None = Field(
         None,
         ge=1,
         le=1_000,
-        description="Copies that must have a frame before it counts. Not set: the broker's.",
+        description="Kafka `min.insync.replicas` of topics that we create. Not set: the broker's.",
     )
     frames_retention_days: int | None = Field(
-        None, ge=1, le=1_000_000, description="How long Kafka keeps frames. Not set: for ever."
+        None,
+        ge=1,
+        le=1_000_000,
+        description="Kafka `retention.ms` of the frames topic, in days. Not set: kept for ever.",
     )
 
     work_lease_secs: float = Field(
-        5.0, ge=0.1, le=3_600, description="Seconds after its last heartbeat that a worker is taken for dead."
+        5.0,
+        ge=0.1,
+        le=3_600,
+        description="Lease of a worker in seconds: it counts as dead so long after its last heartbeat.",
     )
     work_heartbeat_secs: float = Field(
-        0.4, ge=0.01, le=600, description="Seconds between two heartbeats. Several must fit into a lease."
+        0.4, ge=0.01, le=600, description="Heartbeat interval in seconds; at most half of the lease."
     )
     work_slots: int = Field(
-        100, ge=1, le=100_000, description="How much a worker does at once, if its service does not say."
+        100, ge=1, le=100_000, description="Concurrent jobs of a worker, if its service does not set them."
     )
     work_drain_secs: float = Field(
-        20.0, ge=0, le=86_400, description="Seconds that a worker which is to end waits for its work."
+        20.0,
+        ge=0,
+        le=86_400,
+        description="Drain timeout in seconds: how long a worker that was told to stop lets its jobs finish.",
     )
     work_grace_secs: float = Field(
-        5.0, ge=0, le=3_600, description="Seconds that work which is told to stop may take to do so."
+        5.0, ge=0, le=3_600, description="Grace period in seconds: how long a cancelled job may take to stop."
     )
 
     projector_instance_id: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9._-]{1,249}$",
-        description="A name for a projector that outlives its process: the next one under it goes on at once where "
-        "one was killed, and not after 10 s. No two that run may have the same: the later one says so and ends.",
+        description="Kafka `group.instance.id` (static membership): a projector that restarts under this id resumes "
+        "at once, not after 10 s. Unique among running projectors; a second one fails with an error.",
     )
 
     function_call_timeout_secs: float = Field(
         600,
         gt=0,
         allow_inf_nan=False,
-        description="Seconds that a call has, counted from its dispatch, if its function does not say.",
+        description="Default timeout of a function call in seconds, from its dispatch.",
     )
     enable_async_tool_cancellation: bool = Field(
-        False, description="Whether the model may cancel calls of every asynchronous function that is served."
+        False, description="Let the model cancel calls of every asynchronous function that is served."
     )
 
     inference_provider: str | None = Field(
-        None, description="Who answers: openai, anthropic, scripted, or an installed plug-in."
+        None,
+        description="LLM provider: openai, anthropic, scripted, or an installed plug-in. Not set: no model answers.",
     )
     inference_model: str | None = Field(
         None,
         min_length=1,
-        description="The model, where a context names none. Not set: the provider's default.",
+        description="Default model, for contexts that name none. Not set: the provider's default.",
     )
     inference_system_instruction: str | None = Field(
-        None, description="What every model is told first, beside a context's own system message."
+        None,
+        description="System instruction of every request, in addition to a context's own system message.",
     )
     inference_temperature: float | None = Field(
-        None, ge=0, allow_inf_nan=False, description="Below a context's own, as the next ones."
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="Default temperature. A context's own settings override this one and those below.",
     )
-    inference_max_tokens: int | None = Field(None, ge=1, description="Tokens of an answer at most.")
+    inference_max_tokens: int | None = Field(
+        None, ge=1, description="Maximum number of output tokens (max_tokens)."
+    )
     inference_max_completion_tokens: int | None = Field(
-        None, ge=1, description="The same, with thoughts counted; for models that ask for it."
+        None,
+        ge=1,
+        description="The same, with reasoning tokens counted (max_completion_tokens), for models that require it.",
     )
-    inference_top_p: float | None = Field(
-        None, ge=0, le=1, description="Sample from the likeliest tokens only."
+    inference_top_p: float | None = Field(None, ge=0, le=1, description="Nucleus sampling (top_p).")
+    inference_top_k: int | None = Field(
+        None, ge=0, description="Top-k sampling: the number of candidate tokens (top_k)."
     )
-    inference_top_k: int | None = Field(None, ge=0, description="Sample from so many tokens.")
     inference_frequency_penalty: float | None = Field(
-        None, allow_inf_nan=False, description="Against words that were used often."
+        None, allow_inf_nan=False, description="Frequency penalty."
     )
     inference_presence_penalty: float | None = Field(
-        None, allow_inf_nan=False, description="Against words that were used."
+        None, allow_inf_nan=False, description="Presence penalty."
     )
-    inference_seed: int | None = Field(None, description="For providers that can repeat an answer.")
+    inference_seed: int | None = Field(None, description="Sampling seed, for providers that support one.")
     inference_extra: JsonObject | None = Field(
-        None, description="A JSON object: fields of the provider's own request, set as they are."
+        None, description="JSON object: extra fields of the provider's request, passed through unchanged."
     )
     inference_run_in_parallel: bool = Field(
-        True, description="Whether the calls of one answer run at once, or one after another."
+        True, description="Run the function calls of one response in parallel; otherwise one after another."
     )
     inference_group_parallel_tools: bool = Field(
-        True, description="Whether the model goes on once all calls of an answer have settled, or after each."
+        True,
+        description="Run the model again once all calls of a response have settled; otherwise after each.",
     )
     inference_completion_timeout_secs: float = Field(
-        120, gt=0, allow_inf_nan=False, description="For how long a provider may say nothing."
+        120,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds without output after which a request counts as failed.",
     )
     inference_turn_completion: str = Field(
         "",
-        description="A part of every system instruction: how the model shall tell that the user is not done speaking.",
+        description="Text added to every system instruction: how the model marks that the user's turn is not over.",
     )
     inference_retries: int = Field(
-        4, ge=0, le=100, description="How often a request is sent again while nothing of its answer came."
+        4, ge=0, le=100, description="Retries of a request of whose response nothing has arrived."
     )
     inference_merge_ms: int = Field(
-        50, ge=0, le=1_000, description="For how long pieces of an answer are gathered into one frame."
+        50,
+        ge=0,
+        le=1_000,
+        description="Milliseconds for which chunks of a response are merged into one frame.",
     )
     inference_service: str | None = Field(
         None,
         pattern=r"^[a-zA-Z0-9._-]{1,100}$",
-        description="The name of the inference service: its consumer group. Not set: inference-PROVIDER.",
+        description="Name of the inference service and its Kafka consumer group. Not set: inference-PROVIDER.",
     )
     inference_models: str | None = Field(
         None,
-        description="Models, separated by commas, that it answers for where a context names one. Not set: its own, "
-        "and all that no other service lists.",
+        description="Models, separated by commas, whose runs this service takes. Not set: its own, and all that no "
+        "other service lists.",
     )
     inference_script: Path | None = Field(
         None,
-        description="For the provider scripted: a file of what it says. Not set: it repeats what it heard.",
+        description="Script of the provider scripted. Not set: it echoes the user.",
     )
     openai_api_key: SecretStr | None = Field(
-        None, description="For the provider openai; OPENAI_API_KEY counts too."
+        None, description="API key of the provider openai. OPENAI_API_KEY is read too."
     )
     openai_base_url: str | None = Field(
-        None, description="Of an API that speaks as OpenAI's does; OPENAI_BASE_URL counts too."
+        None, description="Base URL of an OpenAI-compatible API. OPENAI_BASE_URL is read too."
     )
     openai_developer_role: Literal["developer", "system", "user"] = Field(
         "developer",
-        description="As whom an API that speaks as OpenAI's does hears developer messages: some know no such role.",
+        description="Role in which an OpenAI-compatible API is sent developer messages, since some lack that role.",
     )
     anthropic_api_key: SecretStr | None = Field(
-        None, description="For the provider anthropic; ANTHROPIC_API_KEY counts too."
+        None, description="API key of the provider anthropic. ANTHROPIC_API_KEY is read too."
     )
     anthropic_base_url: str | None = Field(
-        None, description="Of an API that speaks as Anthropic's does; ANTHROPIC_BASE_URL counts too."
+        None, description="Base URL of an Anthropic-compatible API. ANTHROPIC_BASE_URL is read too."
     )
 
     timekeeper_every_secs: float = Field(
@@ -249,54 +284,54 @@ class Settings(BaseModel):
         gt=0,
         le=60,
         allow_inf_nan=False,
-        description="How often the timekeeper looks for what is overdue.",
+        description="Seconds between two sweeps of the timekeeper.",
     )
     timekeeper_run_unclaimed_secs: Secs = Field(
-        60, description="A run that no live worker has had for so long fails. 0: never."
+        60, description="A run fails after so many seconds without a live worker. 0: never."
     )
     timekeeper_run_silent_secs: Secs = Field(
-        300, description="A run of which nothing was heard for so long fails. 0: never."
+        300, description="A run fails after so many seconds without a new frame. 0: never."
     )
     timekeeper_call_secs: Secs = Field(
         600,
-        description="A call that names no deadline has so long from its dispatch. 0: no call has one.",
+        description="Deadline of calls that name none, in seconds from their dispatch. 0: none.",
     )
     timekeeper_call_grace_secs: Secs = Field(
-        10, description="A worker has so long beyond a call's deadline to keep it itself."
+        10, description="Seconds beyond a call's deadline in which its worker may still settle it."
     )
     timekeeper_call_unserved_secs: Secs = Field(
         30,
-        description="A call is answered as not available when nobody served it for so long. 0: never. A name that is "
-        "no tool of its context is answered at once by any function service that lives.",
+        description="A call is answered as not available after so many seconds without a service for it. 0: never. A "
+        "name that is no tool of its context is answered at once by any live function service.",
     )
     timekeeper_call_unstarted_secs: Secs = Field(
         120,
-        description="A call is answered as not started when somebody serves it and nobody started it. 0: never.",
+        description="A call that is served is answered as not started after so many seconds without a start. 0: never.",
     )
     timekeeper_interrupted_call_secs: Secs = Field(
-        10, description="An interrupted call is ended when its worker has been gone for so long. 0: never."
+        10, description="An interrupted call is cancelled so many seconds after its worker died. 0: never."
     )
     timekeeper_lost_call_secs: Secs = Field(
         10,
-        description="A call that had begun and must not be run again is ambiguous when its worker has been gone for so "
-        "long and nobody takes it over. 0: at its deadline.",
+        description="A call that had started and is not safe to retry becomes ambiguous so many seconds after its "
+        "worker died. 0: at its deadline.",
     )
     timekeeper_waiting_calls: bool = Field(
-        True, description="Whether calls that wait for a person are ended at their own deadlines."
+        True, description="End calls that wait for a person at their own deadlines."
     )
     timekeeper_user_silent_secs: Secs = Field(
-        60, description="A user who speaks and was not heard for so long has stopped. 0: never."
+        60, description="An open user turn is closed after so many seconds without speech. 0: never."
     )
     timekeeper_final_words_secs: Secs = Field(
-        5, description="A user's turn that was stopped waits so long for final words. 0: for ever."
+        5, description="Seconds that a stopped user turn waits for its final transcription. 0: for ever."
     )
     timekeeper_bot_silent_secs: Secs = Field(
-        120, description="A bot that speaks and was not heard for so long has stopped. 0: never."
+        120, description="A speaking bot counts as stopped after so many seconds without a frame. 0: never."
     )
-    timekeeper_keep_claims_days: Days = Field(30, description="How long claims are kept. 0: for ever.")
+    timekeeper_keep_claims_days: Days = Field(30, description="Retention of claims in days. 0: for ever.")
     timekeeper_keep_workers_days: Days = Field(
         365,
-        description="How long workers that are gone are kept; a request is rendered again from them. 0: for ever.",
+        description="Retention of dead workers in days; `frameledger request` renders requests from them. 0: for ever.",
     )
 
 
@@ -306,155 +341,6 @@ class SettingsError(Exception):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """The settings in force, and where each came from."""
-
-    settings: Settings
-    sources: Mapping[str, str]
-    """By field: `environment`, `file PATH`, `frameledger up` or `default`."""
-
-    file: Path
-    """The settings file of the data directory, whether it is there or not."""
-
-
-def load(environment: Mapping[str, str], *, look_for_running: bool = True) -> Loaded:
-    """Read everything once. Raises `SettingsError` with all that is wrong, not only the first of it.
-
-    A variable that is set to nothing counts as not set. `look_for_running`: whether the addresses that nobody
-    set are taken from a running `frameledger up` of the data directory. That one is looked for in the working directory
-    and above it, if it is not set.
-    """
-    given = {name: value for name, value in environment.items() if value and _is_ours(name)}
-    above = None if _DATA_DIR in given else _data_directory_above()
-    directory = above or Path(given.get(_DATA_DIR, Settings.model_fields["data_dir"].default))
-    file = directory / SETTINGS_FILE
-    written, problems = read_file(file, of_anybody=_DATA_DIR in given)
-    # Who sets a secret in the environment means that, in whichever of its two forms the file has it.
-    kept = {name: value for name, value in written.items() if not {name, _other_form(name)} & given.keys()}
-    place = dict.fromkeys(kept, f"file {file}") | dict.fromkeys(given, "environment")
-    values, sources, wrong = _settings_of(kept | given, place)
-    problems += wrong
-    try:
-        settings = Settings.model_validate(values)
-    except ValidationError as error:
-        raise SettingsError(
-            problems + [_sentence(part, sources) for part in error.errors(include_url=False)]
-        ) from None
-    problems += _contradictions(settings)
-    if problems:
-        raise SettingsError(problems)
-    if above is not None:
-        settings = settings.model_copy(update={"data_dir": above})
-        sources["data_dir"] = f"found in {above.parent}"
-    if look_for_running:
-        found = {
-            name: value
-            for name, value in read_running(settings.data_dir).items()
-            if getattr(settings, name, "") is None
-        }
-        settings = Settings.model_validate({**settings.model_dump(), **found})
-        sources.update(dict.fromkeys(found, RUNNING))
-    return Loaded(settings, sources, file)
-
-
-def read_file(file: Path, *, of_anybody: bool = True) -> tuple[dict[str, str], list[str]]:
-    """The variables of a settings file, as a shell would read it, and what is wrong with it; none if it is not there.
-
-    A line is NAME=value, with quotes where the value has spaces. Beside ours it may set those of `WELL_KNOWN`. Unless
-    `of_anybody`, one that another user wrote is wrong: it would say where our conversations go.
-    """
-    try:
-        if not of_anybody and file.stat().st_uid not in (os.getuid(), 0):
-            return {}, [f"{file} belongs to another user; if it is meant, set {_DATA_DIR}={file.parent}."]
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (FileNotFoundError, NotADirectoryError):
-        return {}, []
-    except (OSError, UnicodeDecodeError) as error:
-        return {}, [f"{file} cannot be read: {error}."]
-    variables: dict[str, str] = {}
-    problems = []
-    for number, line in enumerate(lines, 1):
-        at = f"{file}, line {number}"
-        try:
-            words = shlex.split(line, comments=True)
-        except ValueError:
-            words = ["", ""]
-        if words[:1] == ["export"]:
-            del words[0]
-        if not words:
-            continue
-        name, equals, value = words[0].partition("=")
-        if len(words) > 1 or not equals:
-            # Without the line itself: there may be a secret in it.
-            problems.append(
-                f"{at}: it is no NAME=value; a value with spaces or quotes stands in 'single quotes'."
-            )
-        elif name == _DATA_DIR:
-            problems.append(f"{at}: {_DATA_DIR} says where this file is found; set it in the environment.")
-        elif not _is_ours(name):
-            problems.append(f"{at}: {name} is no setting.{_guess(PREFIX + name)}")
-        elif value:
-            variables[name] = value
-    return variables, problems
-
-
-def _settings_of(
-    variables: Mapping[str, str], place: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """The values by field, the source of every field, and what is wrong. `place` is where each variable was set."""
-    problems: list[str] = []
-    values: dict[str, str] = {}
-    sources = dict.fromkeys(Settings.model_fields, "default")
-    for variable in WELL_KNOWN:
-        if variable in variables:
-            name = variable.lower()
-            values[name], sources[name] = variables[variable], f"{place[variable]}, {variable}"
-    for variable in sorted(name for name in variables if name.startswith(PREFIX)):
-        name = variable.removeprefix(PREFIX).lower()
-        if name in Settings.model_fields:
-            values[name], sources[name] = variables[variable], place[variable]
-        elif (secret := name.removesuffix(FILE.lower())) in SECRETS and name.endswith(FILE.lower()):
-            if PREFIX + secret.upper() in variables:
-                problems.append(
-                    f"{PREFIX}{secret.upper()} and {variable} are both set; one of them is too many."
-                )
-                continue
-            try:
-                values[secret] = Path(variables[variable]).read_text(encoding="utf-8").rstrip("\r\n")
-                sources[secret] = f"file {variables[variable]}"
-            except (OSError, UnicodeDecodeError) as error:
-                problems.append(f"{variable} cannot be read: {error}.")
-        else:
-            where = "" if place[variable] == "environment" else f" ({place[variable]})"
-            problems.append(f"{variable} is no setting{where}.{_guess(variable)}")
-    return values, sources, problems
-
-
-def _data_directory_above() -> Path | None:
-    """The data directory that is meant where none is set, if it is not the one of the working directory."""
-    try:
-        here = Path.cwd()
-    except FileNotFoundError:
-        return None
-    found = data_directory.nearest(here)
-    return None if found is None or found.parent == here else found
-
-
-def running_file(data_dir: Path) -> Path:
-    """Where `frameledger up` writes the addresses of its servers while it runs: a JSON object of settings."""
-    return data_dir / "run" / "settings.json"
-
-
-def read_running(data_dir: Path) -> dict[str, str]:
-    """The addresses that a running `up` wrote down; empty when none runs."""
-    try:
-        found: dict[str, str] = json.loads(running_file(data_dir).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found
 
 
 def shown(name: str, value: Any) -> str | None:
@@ -487,30 +373,8 @@ SECRETS = frozenset(name for name, field in Settings.model_fields.items() if _is
 """The settings that can lie in a file, and are hidden wherever settings are shown."""
 
 
-def _is_ours(variable: str) -> bool:
-    return variable.startswith(PREFIX) or variable in WELL_KNOWN
-
-
-def _other_form(variable: str) -> str:
-    """The name under which the same secret is set in its other form, itself or the file that it lies in."""
-    return variable.removesuffix(FILE) if variable.endswith(FILE) else variable + FILE
-
-
-def _guess(variable: str) -> str:
-    known = [name.upper() for name in Settings.model_fields] + [name.upper() + FILE for name in SECRETS]
-    close = difflib.get_close_matches(variable.removeprefix(PREFIX), known, n=1)
-    return f" Did you mean {PREFIX}{close[0]}?" if close else " `frameledger config` lists those that are."
-
-
-def _sentence(error: Any, sources: Mapping[str, str]) -> str:
-    # The message only, never the value: it may be a secret.
-    name = str(error["loc"][0])
-    source = sources.get(name, "")
-    where = f" ({source})" if source.startswith("file ") else ""
-    return f"{PREFIX}{name.upper()}{where}: {error['msg']}."
-
-
-def _contradictions(settings: Settings) -> list[str]:
+def contradictions(settings: Settings) -> list[str]:
+    """What cannot be meant together, a sentence each."""
     problems = []
     if settings.database_url is not None:
         try:

@@ -24,7 +24,7 @@ from frameledger.context import LLMContext
 from frameledger.frames import ErrorFrame
 from frameledger_services.client import SyncClient
 from frameledger_services.providers.pairing import paired
-from frameledger_services.settings import load
+from frameledger_services.settings_sources import load
 
 SCRIPT = {
     "pace": 30,

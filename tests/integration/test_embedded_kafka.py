@@ -26,7 +26,7 @@ from frameledger_services.embedded.broker_settings import broker_settings
 from frameledger_services.embedded.jars import Jar, Lock
 from frameledger_services.embedded.program import EmbeddedError
 from frameledger_services.embedded.running import start, wait_until_ready
-from frameledger_services.settings import load
+from frameledger_services.settings_sources import load
 
 NOBODY_LISTENS = "http://127.0.0.1:9"
 

@@ -7,7 +7,6 @@ looks into it, so its conversations stay as they are: nobody answers, and nothin
 """
 
 import asyncio
-import os
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,7 +22,7 @@ if __name__ == "__main__":
 from tests.integration.test_batches import HISTORIES, Log, Projecting
 
 from frameledger_services import database
-from frameledger_services.settings import load
+from frameledger_services.settings import Settings
 from frameledger_services.store import migrating
 
 NAME = "four"
@@ -85,5 +84,5 @@ def make(server):
 
 
 if __name__ == "__main__":
-    make(database.address(load(os.environ).settings, "frameledger four conversations"))
+    make(database.address(Settings.from_env(), "frameledger four conversations"))
     print(f"Made. Look into it with: frameledger sql {NAME}")

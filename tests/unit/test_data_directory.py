@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from frameledger_services import access, data_directory
-from frameledger_services.settings import SettingsError, load, running_file
+from frameledger_services.settings import SettingsError
+from frameledger_services.settings_sources import load, running_file
 
 pytestmark = pytest.mark.regression("journey 11")
 

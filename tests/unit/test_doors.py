@@ -134,8 +134,9 @@ STRANGERS = {"projector", "client", "inference", "functions", "timekeeper"}
 # Who speaks to Kafka: the log's room; `access`, which says how it is reached; `transient`, which sorts its errors; and
 # the bare yardstick of the bench.
 SPEAK_TO_KAFKA = ("event_log", "access", "transient", "bench.road")
-# Who reads the environment: the command line, and programs of their own that are started as `python -m`.
+# What reads the environment: the source of settings, the command line, and programs that are started as `python -m`.
 READ_THE_ENVIRONMENT = (
+    "settings_sources",
     "cli",
     "__main__",
     "demo.tools",  # an application's module, which `run functions` imports

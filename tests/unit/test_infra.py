@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from frameledger_services.cli import application
 from frameledger_services.embedded.broker_settings import broker_settings
-from frameledger_services.settings import PREFIX, SECRETS, Settings, load
+from frameledger_services.settings import PREFIX, SECRETS, Settings
+from frameledger_services.settings_sources import load
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = plain_yaml.read((ROOT / "infra" / "compose.yaml").read_text(encoding="utf-8"))

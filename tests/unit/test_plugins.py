@@ -12,7 +12,8 @@ from frameledger_services.providers import LLMSettings, UnmappableError, plugins
 from frameledger_services.providers.openai import OpenAILLMService
 from frameledger_services.providers.out_of_band import OutOfBand
 from frameledger_services.providers.scripted import ScriptedLLMService
-from frameledger_services.settings import Settings, load
+from frameledger_services.settings import Settings
+from frameledger_services.settings_sources import load
 
 THIRD = """
 from frameledger_services.providers.scripted import ScriptedLLMService

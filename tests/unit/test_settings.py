@@ -12,16 +12,8 @@ from typer.testing import CliRunner
 from frameledger_services import access
 from frameledger_services.cli import application
 from frameledger_services.embedded.directory import claimed
-from frameledger_services.settings import (
-    SECRETS,
-    SETTINGS_FILE,
-    Settings,
-    SettingsError,
-    load,
-    running_file,
-    shown,
-    without_password,
-)
+from frameledger_services.settings import SECRETS, Settings, SettingsError, shown, without_password
+from frameledger_services.settings_sources import SETTINGS_FILE, load, running_file
 
 SASL = {
     "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": "b1:9093,b2:9093",
@@ -37,6 +29,15 @@ def test_what_nobody_set_is_a_default_and_says_so(tmp_path, monkeypatch):
     loaded = load({}, look_for_running=False)
     assert loaded.settings == Settings()
     assert set(loaded.sources.values()) == {"default"}
+
+
+def test_a_process_reads_its_settings_from_its_own_environment(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FRAMELEDGER_KAFKA_PORT", "19999")
+    assert Settings.from_env() == Settings(kafka_port=19999)
+    monkeypatch.setenv("FRAMELEDGER_KAFKA_PROT", "19999")
+    with pytest.raises(SettingsError, match="FRAMELEDGER_KAFKA_PORT"):
+        Settings.from_env()
 
 
 def test_what_the_environment_sets_counts_and_says_so():
@@ -214,7 +215,7 @@ def test_config_shows_where_a_setting_comes_from_and_what_it_is_for(tmp_path):
     environment, file = beside(tmp_path, "FRAMELEDGER_INFERENCE_PROVIDER=scripted")
     page = " ".join(CliRunner().invoke(application(), ["config"], env=environment).output.split())
     assert f"Settings file: {file}" in page
-    assert "Who answers: openai, anthropic, scripted" in page
+    assert "LLM provider: openai, anthropic, scripted" in page
     listed = json.loads(CliRunner().invoke(application(), ["config", "--json"], env=environment).output)
     assert listed["FRAMELEDGER_INFERENCE_PROVIDER"]["source"] == f"file {file}"
 

@@ -6,7 +6,8 @@ import pytest
 
 from frameledger import effects
 from frameledger_services.claims import ClaimedRun
-from frameledger_services.settings import SettingsError, load
+from frameledger_services.settings import SettingsError
+from frameledger_services.settings_sources import load
 from frameledger_services.work.cancellations import REMEMBERED, Cancelled
 from frameledger_services.work.job import Job
 from frameledger_services.work.reading import NoEffectError, read

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +14,7 @@ from frameledger_services.bench import core as core_bench
 from frameledger_services.bench import report
 from frameledger_services.bench.report import Figure
 from frameledger_services.cli.terminal import output
-from frameledger_services.settings import SettingsError, load
+from frameledger_services.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from frameledger_services.bench.road.servers import Servers
@@ -148,7 +147,7 @@ def _on_servers(
         return await measure(ours, names)
 
     try:
-        with servers(load(os.environ, look_for_running=False).settings) as ours:
+        with servers(Settings.from_env(look_for_running=False)) as ours:
             figures = asyncio.run(measured())
     except EmbeddedError as error:
         output.fail(error.problem, error.remedy)

@@ -71,7 +71,7 @@ def list_calls(
     Example: `frameledger calls list`
     """
     with backend.exit_on_error():
-        found = asyncio.run(backend.query(backend.settings(), _listed, context))
+        found = asyncio.run(backend.query(Settings.from_env(), _listed, context))
     if as_json:
         for one in found:
             typer.echo(json.dumps(asdict(one), default=datetime.isoformat))
@@ -133,7 +133,7 @@ def _settle(
             f"{error}. Text stands in double quotes inside the shell's: '\"done\"'", param_hint="--result"
         ) from error
     with backend.exit_on_error():
-        outcome = asyncio.run(_published(backend.settings(), context, call, value, status))
+        outcome = asyncio.run(_published(Settings.from_env(), context, call, value, status))
     if outcome is None:
         output.fail(
             f"The context {context!r} has no {status} call {call!r}.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Annotated
 
 import typer
@@ -11,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from frameledger_services.cli.terminal import output
-from frameledger_services.settings import FILE, PREFIX, SECRETS, Settings, SettingsError, load, shown
+from frameledger_services.settings import PREFIX, SECRETS, Settings, SettingsError, shown
+from frameledger_services.settings_sources import FILE, load
 
 commands = typer.Typer()
 
@@ -30,7 +30,7 @@ def config(
     Example: `FRAMELEDGER_DATABASE_URL_FILE=db.txt frameledger config`
     """
     try:
-        loaded = load(os.environ)
+        loaded = load()
     except SettingsError as error:
         output.fail(str(error), "`frameledger config` without these variables lists all that there are.")
     fields = Settings.model_fields

@@ -17,6 +17,7 @@ from frameledger_services.providers.out_of_band import OutOfBand
 from frameledger_services.providers.plugins import MissingKeyError, NoSuchProviderError, require_key
 from frameledger_services.providers.script import ScriptError
 from frameledger_services.providers.settings import LLMSettings
+from frameledger_services.settings import Settings
 from frameledger_services.store import contexts
 
 commands = typer.Typer()
@@ -64,7 +65,7 @@ def infer(
         raise typer.BadParameter("it needs a conversation (--context)", param_hint="--at")
     given = None if context is not None else LLMContext() if text is not None else _read(sys.stdin.read())
     with backend.exit_on_error(ProviderError, NoSuchProviderError, MissingKeyError, ScriptError):
-        settings = backend.settings()
+        settings = Settings.from_env()
         if named := provider or settings.inference_provider:
             require_key(named, settings)
         if given is None:

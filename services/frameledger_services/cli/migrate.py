@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import Annotated
 
 import psycopg
 import typer
 
-from frameledger_services import database, settings
+from frameledger_services import database
 from frameledger_services.cli.terminal import output
+from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.store import migrating, schema
 
 commands = typer.Typer()
@@ -35,9 +35,9 @@ def migrate(
         typer.echo(migrating.script())
         return
     try:
-        address = database.address(settings.load(os.environ).settings, "frameledger migrate")
+        address = database.address(Settings.from_env(), "frameledger migrate")
         done = migrating.migrate(address, partial(typer.echo, err=True))
-    except settings.SettingsError as error:
+    except SettingsError as error:
         output.fail("\n".join(error.problems), "`frameledger config` shows what is set.")
     except schema.TooNewError as error:
         output.fail(str(error), "Nothing was changed.")

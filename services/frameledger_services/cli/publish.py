@@ -19,6 +19,7 @@ from frameledger.frames import AnyFrame
 from frameledger.record import MAX_VALUE_BYTES, DecodeError, decode
 from frameledger_services.cli.terminal import backend, output
 from frameledger_services.client import Client, MisspelledWarning, Published, with_defaults
+from frameledger_services.settings import Settings
 
 AT_ONCE = 1_000
 
@@ -85,7 +86,7 @@ def publish(
 async def _publish(
     context: str, batches: Iterator[list[AnyFrame]], wait: bool, source: str, within: float, as_json: bool
 ) -> None:
-    async with Client(backend.settings(), source=source) as client:
+    async with Client(Settings.from_env(), source=source) as client:
         count, outcomes = 0, Counter[str | None]()
         last: Published | None = None
         # In a thread: standard input may have nothing for a while, and acknowledgements come meanwhile.

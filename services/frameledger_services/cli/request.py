@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from frameledger_services.cli.terminal import backend, output
+from frameledger_services.settings import Settings
 
 commands = typer.Typer()
 
@@ -37,7 +38,7 @@ def request(
     from frameledger_services.providers.errors import ProviderError
 
     with backend.exit_on_error(rendering.NoRequestError, plugins.NoSuchProviderError, ProviderError):
-        settings = backend.settings()
+        settings = Settings.from_env()
         asked = asyncio.run(backend.query(settings, rendering.asked, context, run, attempt))
         made = rendering.rendered(
             asked, lambda provider: plugins.create(provider, plugins.unspoken(settings))

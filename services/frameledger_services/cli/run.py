@@ -9,6 +9,7 @@ import typer
 
 from frameledger_services import life
 from frameledger_services.cli.terminal import backend, output
+from frameledger_services.settings import Settings
 
 commands = typer.Typer(
     name="run", no_args_is_help=True, help="Run one service in this process, until SIGTERM or Ctrl-C."
@@ -26,7 +27,7 @@ def projector() -> None:
     from frameledger_services.projector import service
 
     with backend.exit_on_error():
-        settings = backend.settings()
+        settings = Settings.from_env()
         life.live(lambda stopping: service.serve(settings, stopping))
 
 
@@ -42,7 +43,7 @@ def timekeeper() -> None:
     from frameledger_services.timekeeper import service
 
     with backend.exit_on_error():
-        settings = backend.settings()
+        settings = Settings.from_env()
         life.live(lambda stopping: service.serve(settings, stopping))
 
 
@@ -94,7 +95,7 @@ def inference(
     with backend.exit_on_error(
         plugins.NoSuchProviderError, plugins.MissingKeyError, ProviderError, ScriptError
     ):
-        settings = backend.settings()
+        settings = Settings.from_env()
         settings = settings.model_copy(
             update={name: word for name, word in given.items() if word is not None}
         )
@@ -142,7 +143,7 @@ def functions(
     from frameledger_services.providers.errors import ProviderError
 
     with backend.exit_on_error(ModuleError, plugins.NoSuchProviderError, ProviderError):
-        settings = backend.settings()
+        settings = Settings.from_env()
         found = loaded(module)
         provider = settings.inference_provider
         running = FunctionService(

@@ -12,6 +12,7 @@ import typer
 from psycopg import AsyncConnection
 
 from frameledger_services.cli.terminal import backend, format_fold, moment, output, render_context
+from frameledger_services.settings import Settings
 from frameledger_services.store import reading
 from frameledger_services.store.reading import ContextAt, Moment
 
@@ -34,7 +35,7 @@ def show(
     Example: `frameledger show ctx-1 --at 12`
     """
     with backend.exit_on_error():
-        found, shown = asyncio.run(backend.query(backend.settings(), _read, context, at))
+        found, shown = asyncio.run(backend.query(Settings.from_env(), _read, context, at))
     if as_json:
         typer.echo(json.dumps(_as_json(found, shown)))
         return

@@ -12,7 +12,7 @@ import typer
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
-from frameledger_services import access, settings
+from frameledger_services import access, settings_sources
 from frameledger_services.cli.terminal import backend, output
 
 SECRET = {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
@@ -33,9 +33,9 @@ def sql(context: typer.Context) -> None:
     Example: `frameledger sql -c "SELECT * FROM transcript WHERE context_id = 'ctx-1'"`
     """
     with backend.exit_on_error():
-        loaded = settings.load(os.environ)
+        loaded = settings_sources.load()
         address = access.database_address(loaded.settings)
-    program = _psql(is_embedded=loaded.sources["database_url"] == settings.RUNNING)
+    program = _psql(is_embedded=loaded.sources["database_url"] == settings_sources.RUNNING)
     variables, rest = _environment(conninfo_to_dict(address))
     command = [program, *rest, *context.args]
     environment = {**os.environ, **variables}

@@ -47,7 +47,7 @@ def tail(
     Example: frameledger tail ctx-1 --follow
     """
     with backend.exit_on_error(), suppress(KeyboardInterrupt):
-        settings = backend.settings()
+        settings = Settings.from_env()
         if context is None:
             asyncio.run(_log(settings, lines, follow, as_json))
         else:

@@ -33,7 +33,7 @@ def topics(
     Example: `FRAMELEDGER_TOPIC_PREFIX=staging. frameledger topics --create`
     """
     with backend.exit_on_error():
-        settings = backend.settings()
+        settings = Settings.from_env()
         ours = topic_specs(settings)
         found, made = asyncio.run(_look(settings, ours, create))
         wrong = problems(ours, found) + _changed(settings, found.get(ours[0].name))

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from frameledger_services.cli.terminal import backend, moment, output, render_context
 from frameledger_services.cli.terminal.render_context import LAST, LONG
+from frameledger_services.settings import Settings
 from frameledger_services.store import reading
 from frameledger_services.store.reading import Moment, Said
 
@@ -41,7 +42,7 @@ def transcript(
     Example: `frameledger transcript ctx-1 --at 2026-05-01T12:00:00Z`
     """
     with backend.exit_on_error():
-        found, lines = asyncio.run(backend.query(backend.settings(), _read, context, at))
+        found, lines = asyncio.run(backend.query(Settings.from_env(), _read, context, at))
     if as_json:
         for line in lines:
             typer.echo(json.dumps(_as_json(line)))

@@ -19,7 +19,8 @@ from frameledger_services.embedded.directory import is_claimed
 from frameledger_services.embedded.program import EmbeddedError, Program, failed
 from frameledger_services.embedded.record import Phase, Process, Record, read_record
 from frameledger_services.embedded.supervisor import Supervisor
-from frameledger_services.settings import PREFIX, Settings, read_running
+from frameledger_services.settings import PREFIX, Settings
+from frameledger_services.settings_sources import read_running
 
 WORKERS_WITHIN = 60.0
 LOOK_AGAIN_SECONDS = 0.05

@@ -8,7 +8,6 @@ between, and can be cancelled. `order_breakfast` writes an order and waits for a
 from __future__ import annotations
 
 import asyncio
-import os
 from datetime import timedelta
 from functools import cache
 from typing import Any, Literal
@@ -16,7 +15,7 @@ from typing import Any, Literal
 from frameledger.frames import FunctionCallResultProperties
 from frameledger_services.demo.harbour import FILE, Harbour
 from frameledger_services.functions import FunctionCallParams, FunctionRegistry, tool_options
-from frameledger_services.settings import load
+from frameledger_services.settings import Settings
 
 FIRST_ANSWER_SECONDS = 1.0
 LAST_ANSWER_SECONDS = 25.0
@@ -28,7 +27,7 @@ registry = FunctionRegistry()
 @cache
 def harbour() -> Harbour:
     """The database in the data directory of this process's settings."""
-    return Harbour(load(os.environ, look_for_running=False).settings.data_dir / FILE)
+    return Harbour(Settings.from_env(look_for_running=False).data_dir / FILE)
 
 
 @registry.register_direct_function

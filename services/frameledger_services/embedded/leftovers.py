@@ -7,7 +7,7 @@ import psutil
 
 from frameledger_services.embedded import postgres_remains
 from frameledger_services.embedded.record import Process, find_process, read_record, remove_record, working_in
-from frameledger_services.settings import running_file
+from frameledger_services.settings_sources import running_file
 
 STOP_WITHIN = 15.0
 

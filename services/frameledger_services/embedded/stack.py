@@ -26,7 +26,8 @@ from frameledger_services.embedded.record import (
     write_record,
 )
 from frameledger_services.embedded.supervisor import Supervisor
-from frameledger_services.settings import PREFIX, Settings, running_file, shown
+from frameledger_services.settings import PREFIX, Settings, shown
+from frameledger_services.settings_sources import running_file
 
 WRITE_AGAIN = 1.0
 """Seconds until what could not be written down is tried again."""

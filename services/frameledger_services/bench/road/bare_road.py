@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from frameledger_services import access
 from frameledger_services.bench.road.pace import at_pace
 from frameledger_services.bench.road.stream import mixture
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.settings import Settings, load
+from frameledger_services.settings import Settings
 
 PARTITION = 0
 
@@ -92,4 +91,4 @@ async def drive(settings: Settings, values: Sequence[bytes], rate: int) -> list[
 if __name__ == "__main__":
     count, rate, size = map(int, sys.argv[1:])
     values = [encode_frame(frame) for _, frame in mixture(count, size)]
-    print(json.dumps(asyncio.run(drive(load(os.environ, look_for_running=False).settings, values, rate))))
+    print(json.dumps(asyncio.run(drive(Settings.from_env(look_for_running=False), values, rate))))

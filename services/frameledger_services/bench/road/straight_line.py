@@ -8,7 +8,6 @@ what a user said, what a function returned, or the text between the start and th
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Any
 
 import orjson
@@ -30,7 +29,7 @@ from frameledger_services.event_log.consumer import consumer, to_record
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.rows import at
 from frameledger_services.projector.service import MAX_RECORDS
-from frameledger_services.settings import Settings, load
+from frameledger_services.settings import Settings
 from frameledger_services.store import copying, tables
 from frameledger_services.store.frame_ids import frame_uuid
 
@@ -186,4 +185,4 @@ async def _store(
 
 
 if __name__ == "__main__":
-    asyncio.run(project(load(os.environ, look_for_running=False).settings))
+    asyncio.run(project(Settings.from_env(look_for_running=False)))

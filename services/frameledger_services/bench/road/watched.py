@@ -6,12 +6,11 @@ Times for each, in order, in seconds since 1970 by this machine's clock, as JSON
 from __future__ import annotations
 
 import json
-import os
 import time
 
 from frameledger_services import life
 from frameledger_services.projector import service
-from frameledger_services.settings import load
+from frameledger_services.settings import Settings
 
 
 def watch() -> dict[str, list[float]]:
@@ -30,7 +29,7 @@ def watch() -> dict[str, list[float]]:
         elif step == "announced":
             on_disk.extend([time.time()] * (announcing - len(on_disk)))
 
-    settings = load(os.environ).settings
+    settings = Settings.from_env()
     life.live(lambda stopping: service.serve(settings, stopping, failpoint))
     return {"committed": committed, "on_disk": on_disk}
 

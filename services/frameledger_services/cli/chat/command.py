@@ -55,7 +55,7 @@ def chat(
     Example: `frameledger chat --system "You are a lighthouse keeper."`
     """
     with backend.exit_on_error():
-        settings = backend.settings()
+        settings = Settings.from_env()
         context_id = context or f"chat-{secrets.token_hex(4)}"
         asyncio.run(_chat(settings, context_id, system, model, tools))
 

@@ -33,7 +33,7 @@ from frameledger_services.demo.playing import Played
 from frameledger_services.demo.recording import Stage
 from frameledger_services.demo.talk import NotSeenError
 from frameledger_services.demo.times import Times
-from frameledger_services.settings import PREFIX, Settings, load
+from frameledger_services.settings import PREFIX, Settings
 from frameledger_services.store.offers import tools_on_offer
 
 # The embedded servers are for Linux and macOS and imported inside the command: the command line is for all.
@@ -112,7 +112,7 @@ def demo(
     times, console = Times(), output.console()
     expected = (*backend.EXPECTED, EmbeddedError, NotSeenError, psycopg.Error)
     with backend.exit_on_error():
-        settings = load(os.environ, look_for_running=False).settings
+        settings = Settings.from_env(look_for_running=False)
     if data_dir is not None:
         settings = settings.model_copy(update={"data_dir": data_dir})
     _check_key(settings, provider)

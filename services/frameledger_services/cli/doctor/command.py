@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated
@@ -18,7 +17,7 @@ from rich.text import Text
 from frameledger_services.cli.doctor import checks
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.cli.terminal import output, render_context
-from frameledger_services.settings import Settings, SettingsError, load
+from frameledger_services.settings import Settings, SettingsError
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -43,7 +42,7 @@ def doctor(
     # It says itself what aiokafka would log about a broker that is away.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     try:
-        settings = load(os.environ).settings
+        settings = Settings.from_env()
     except SettingsError as error:
         remedy = "`frameledger config --help` says more."
         found = [Finding("settings", "fail", problem, remedy) for problem in error.problems]

@@ -55,7 +55,7 @@ def list_(
     Example: `frameledger dlq list --json`
     """
     with backend.exit_on_error():
-        settings = backend.settings()
+        settings = Settings.from_env()
         found = asyncio.run(backend.query(settings, reading.rejected, _topic(settings), limit))
     if as_json:
         for one in found:
@@ -96,7 +96,7 @@ def show(
     Example: `frameledger dlq show 3:118 --raw > value.json`
     """
     with backend.exit_on_error():
-        settings = backend.settings()
+        settings = Settings.from_env()
         place = _place(settings, where)
         found = asyncio.run(backend.query(settings, reading.rejected_at, [place]))
     if not found:
@@ -134,7 +134,7 @@ def retry(
     if bool(where) == everything:
         raise typer.BadParameter("name records, or all of them with --all", param_hint="PARTITION:OFFSET")
     with backend.exit_on_error():
-        settings = backend.settings()
+        settings = Settings.from_env()
         places = [_place(settings, one) for one in where or ()]
         try:
             done = asyncio.run(_retry(settings, places, again=again))

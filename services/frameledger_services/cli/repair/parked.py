@@ -41,7 +41,7 @@ def parked(
     Example: `frameledger parked --json`
     """
     with backend.exit_on_error():
-        found = asyncio.run(backend.query(backend.settings(), reading.parked))
+        found = asyncio.run(backend.query(Settings.from_env(), reading.parked))
     if as_json:
         for one in found:
             listed = {"context_id": one.context_id, "since": one.since, "waiting": one.waiting}
@@ -114,7 +114,7 @@ def unpark(
 
 
 def _unparked(context: str, why: str) -> Unparked:
-    settings = backend.settings()
+    settings = Settings.from_env()
     try:
         return asyncio.run(_unpark(settings, context, why))
     except NotParkedError:

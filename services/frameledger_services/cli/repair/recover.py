@@ -51,7 +51,7 @@ def recover(
         raise typer.BadParameter("it only looks without --apply", param_hint="--yes")
     with backend.exit_on_error(MovedError, PublishError, TimeoutError):
         try:
-            _recover(backend.settings(), apply=apply, yes=yes, as_json=as_json)
+            _recover(Settings.from_env(), apply=apply, yes=yes, as_json=as_json)
         except psycopg.Error as error:
             raise DatabaseError(f"The database does not do it: {str(error).strip()}") from error
 

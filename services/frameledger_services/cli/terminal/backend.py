@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -22,7 +21,7 @@ from frameledger_services.database import PoolerError
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.identity import TopicChangedError
 from frameledger_services.projector.changed_log import LogChangedError
-from frameledger_services.settings import Settings, SettingsError, load
+from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.store.schema import SchemaError
 
 _P = ParamSpec("_P")
@@ -70,11 +69,6 @@ def first(error: Exception, expected: tuple[type[Exception], ...]) -> Exception:
     while isinstance(found, ExceptionGroup):
         found = found.exceptions[0]
     return found
-
-
-def settings() -> Settings:
-    """Returns the settings in force. To be called inside of `exit_on_error`."""
-    return load(os.environ).settings
 
 
 async def query(

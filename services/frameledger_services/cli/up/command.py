@@ -17,7 +17,8 @@ import typer
 from frameledger_services import life
 from frameledger_services.cli.terminal import backend, output
 from frameledger_services.cli.up import lag, render
-from frameledger_services.settings import PREFIX, SETTINGS_FILE, Settings, SettingsError, load
+from frameledger_services.settings import PREFIX, Settings, SettingsError
+from frameledger_services.settings_sources import SETTINGS_FILE, load
 
 # The embedded servers are imported inside the commands: they are for Linux and macOS, the command line is for all.
 

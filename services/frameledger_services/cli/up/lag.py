@@ -14,7 +14,8 @@ from rich.text import Text
 
 from frameledger_services import database
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.settings import Settings, read_running
+from frameledger_services.settings import Settings
+from frameledger_services.settings_sources import read_running
 from frameledger_services.store import reading, schema
 from frameledger_services.store.reading import Reach
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from frameledger_services.embedded.record import Phase, Process, Record, State, find_process
-from frameledger_services.settings import read_running
+from frameledger_services.settings_sources import read_running
 
 COLOURS = {
     State.RUNNING: "green",

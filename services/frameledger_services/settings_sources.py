@@ -1,0 +1,202 @@
+"""Where settings come from: the environment, a file, a running `frameledger up`, or a default.
+
+A variable of the environment outranks the file `frameledger.env` of the data directory, which outranks the addresses of
+a running `frameledger up` of that directory. A secret can also lie in a file that the same name with `_FILE` names. An
+unknown variable with our prefix is an error, because it is a typo.
+"""
+
+import difflib
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from frameledger_services import data_directory
+from frameledger_services.settings import PREFIX, SECRETS, Settings, SettingsError, contradictions
+
+FILE = "_FILE"
+SETTINGS_FILE = "frameledger.env"
+RUNNING = "frameledger up"
+"""The source of a setting that a running `up` gave."""
+WELL_KNOWN = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+"""Variables without our prefix that every program of their kind reads. Our own of the same name outrank them."""
+
+_DATA_DIR = f"{PREFIX}DATA_DIR"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings in force, and where each came from."""
+
+    settings: Settings
+    sources: Mapping[str, str]
+    """By field: `environment`, `file PATH`, `frameledger up` or `default`."""
+
+    file: Path
+    """The settings file of the data directory, whether it is there or not."""
+
+
+def load(environment: Mapping[str, str] | None = None, *, look_for_running: bool = True) -> Loaded:
+    """Read everything once, from this process's environment if none is given. Raises `SettingsError` with all that is
+    wrong, not only the first of it.
+
+    An empty variable counts as not set. `look_for_running`: whether addresses that are not set are taken from a running
+    `frameledger up` of the data directory. If that is not set, it is looked for in the working directory and above.
+    """
+    variables = os.environ if environment is None else environment
+    given = {name: value for name, value in variables.items() if value and _is_ours(name)}
+    above = None if _DATA_DIR in given else _data_directory_above()
+    directory = above or Path(given.get(_DATA_DIR, Settings.model_fields["data_dir"].default))
+    file = directory / SETTINGS_FILE
+    written, problems = read_file(file, of_anybody=_DATA_DIR in given)
+    # Who sets a secret in the environment means that, in whichever of its two forms the file has it.
+    kept = {name: value for name, value in written.items() if not {name, _other_form(name)} & given.keys()}
+    place = dict.fromkeys(kept, f"file {file}") | dict.fromkeys(given, "environment")
+    values, sources, wrong = _settings_of(kept | given, place)
+    problems += wrong
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError(
+            problems + [_sentence(part, sources) for part in error.errors(include_url=False)]
+        ) from None
+    problems += contradictions(settings)
+    if problems:
+        raise SettingsError(problems)
+    if above is not None:
+        settings = settings.model_copy(update={"data_dir": above})
+        sources["data_dir"] = f"found in {above.parent}"
+    if look_for_running:
+        found = {
+            name: value
+            for name, value in read_running(settings.data_dir).items()
+            if getattr(settings, name, "") is None
+        }
+        settings = Settings.model_validate({**settings.model_dump(), **found})
+        sources.update(dict.fromkeys(found, RUNNING))
+    return Loaded(settings, sources, file)
+
+
+def read_file(file: Path, *, of_anybody: bool = True) -> tuple[dict[str, str], list[str]]:
+    """The variables of a settings file, as a shell would read it, and what is wrong with it; none if it is not there.
+
+    A line is NAME=value, with quotes where the value has spaces. Beside ours it may set those of `WELL_KNOWN`. Unless
+    `of_anybody`, one that another user wrote is wrong: it would say where our conversations go.
+    """
+    try:
+        if not of_anybody and file.stat().st_uid not in (os.getuid(), 0):
+            return {}, [f"{file} belongs to another user; if it is meant, set {_DATA_DIR}={file.parent}."]
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return {}, []
+    except (OSError, UnicodeDecodeError) as error:
+        return {}, [f"{file} cannot be read: {error}."]
+    variables: dict[str, str] = {}
+    problems = []
+    for number, line in enumerate(lines, 1):
+        at = f"{file}, line {number}"
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            words = ["", ""]
+        if words[:1] == ["export"]:
+            del words[0]
+        if not words:
+            continue
+        name, equals, value = words[0].partition("=")
+        if len(words) > 1 or not equals:
+            # Without the line itself: there may be a secret in it.
+            problems.append(
+                f"{at}: it is no NAME=value; a value with spaces or quotes stands in 'single quotes'."
+            )
+        elif name == _DATA_DIR:
+            problems.append(f"{at}: {_DATA_DIR} says where this file is found; set it in the environment.")
+        elif not _is_ours(name):
+            problems.append(f"{at}: {name} is no setting.{_guess(PREFIX + name)}")
+        elif value:
+            variables[name] = value
+    return variables, problems
+
+
+def _settings_of(
+    variables: Mapping[str, str], place: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """The values by field, the source of every field, and what is wrong. `place` is where each variable was set."""
+    problems: list[str] = []
+    values: dict[str, str] = {}
+    sources = dict.fromkeys(Settings.model_fields, "default")
+    for variable in WELL_KNOWN:
+        if variable in variables:
+            name = variable.lower()
+            values[name], sources[name] = variables[variable], f"{place[variable]}, {variable}"
+    for variable in sorted(name for name in variables if name.startswith(PREFIX)):
+        name = variable.removeprefix(PREFIX).lower()
+        if name in Settings.model_fields:
+            values[name], sources[name] = variables[variable], place[variable]
+        elif (secret := name.removesuffix(FILE.lower())) in SECRETS and name.endswith(FILE.lower()):
+            if PREFIX + secret.upper() in variables:
+                problems.append(
+                    f"{PREFIX}{secret.upper()} and {variable} are both set; one of them is too many."
+                )
+                continue
+            try:
+                values[secret] = Path(variables[variable]).read_text(encoding="utf-8").rstrip("\r\n")
+                sources[secret] = f"file {variables[variable]}"
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(f"{variable} cannot be read: {error}.")
+        else:
+            where = "" if place[variable] == "environment" else f" ({place[variable]})"
+            problems.append(f"{variable} is no setting{where}.{_guess(variable)}")
+    return values, sources, problems
+
+
+def _data_directory_above() -> Path | None:
+    """The data directory that is meant where none is set, if it is not the one of the working directory."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return None
+    found = data_directory.nearest(here)
+    return None if found is None or found.parent == here else found
+
+
+def running_file(data_dir: Path) -> Path:
+    """Where `frameledger up` writes the addresses of its servers while it runs: a JSON object of settings."""
+    return data_dir / "run" / "settings.json"
+
+
+def read_running(data_dir: Path) -> dict[str, str]:
+    """The addresses that a running `up` wrote down; empty when none runs."""
+    try:
+        found: dict[str, str] = json.loads(running_file(data_dir).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def _is_ours(variable: str) -> bool:
+    return variable.startswith(PREFIX) or variable in WELL_KNOWN
+
+
+def _other_form(variable: str) -> str:
+    """The name under which the same secret is set in its other form, itself or the file that it lies in."""
+    return variable.removesuffix(FILE) if variable.endswith(FILE) else variable + FILE
+
+
+def _guess(variable: str) -> str:
+    known = [name.upper() for name in Settings.model_fields] + [name.upper() + FILE for name in SECRETS]
+    close = difflib.get_close_matches(variable.removeprefix(PREFIX), known, n=1)
+    return f" Did you mean {PREFIX}{close[0]}?" if close else " `frameledger config` lists those that are."
+
+
+def _sentence(error: Any, sources: Mapping[str, str]) -> str:
+    # The message only, never the value: it may be a secret.
+    name = str(error["loc"][0])
+    source = sources.get(name, "")
+    where = f" ({source})" if source.startswith("file ") else ""
+    return f"{PREFIX}{name.upper()}{where}: {error['msg']}."
