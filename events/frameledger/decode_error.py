@@ -2,6 +2,8 @@
 
 from typing import Literal, get_args
 
+from frameledger.errors import RefusedError
+
 Reason = Literal[
     "empty",
     "too_large",
@@ -40,12 +42,13 @@ REASONS: tuple[str, ...] = get_args(Reason)
 _LONGEST_DETAIL = 300
 
 
-class DecodeError(Exception):
+class DecodeError(RefusedError):
     """Bytes that are no frame, and why. The same bytes fail again, with the same reason: set them aside.
 
-    `reason` is for programs, `detail` for people: one printable line that says what is wrong, where, and
-    what would be right. It quotes little of the bytes, and nothing else here holds them, so that it can be
-    logged and stored.
+    `reason` is for programs, `detail` for people: one printable line that says what is wrong, where, and what would
+    be right. It quotes little of the bytes, and nothing else here holds them, so that it can be logged and stored.
+
+    Remedy: Set the bytes aside, or have their publisher mend what `detail` names.
     """
 
     def __init__(self, reason: Reason, detail: str) -> None:

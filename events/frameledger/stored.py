@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from frameledger.errors import RefusedError
 from frameledger.evolve.state import State
 
 FOLD_VERSION = 3
@@ -23,8 +24,11 @@ FOLD_VERSION = 3
 """
 
 
-class StoredStateError(ValueError):
-    """These bytes are no state that this release can go on from."""
+class StoredStateError(RefusedError, ValueError):
+    """A stored state of a conversation is not one that this release can go on from.
+
+    Remedy: Use the release that wrote it or a newer one, or fold the conversation again from its frames.
+    """
 
 
 _states = TypeAdapter(State)

@@ -22,6 +22,7 @@ from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
+from frameledger.errors import ConfigurationError
 from frameledger_services import access
 from frameledger_services.settings import Settings
 
@@ -49,8 +50,12 @@ LISTENERS_ASK_SECONDS = 5.0
 RV = TypeVar("RV")
 
 
-class PoolerError(psycopg.NotSupportedError):
-    """The address leads to a pooler that gives a session's statements to changing sessions of the server."""
+class PoolerError(ConfigurationError, psycopg.NotSupportedError):
+    """The database's address leads to a pooler that gives the statements of a session to changing sessions of the
+    server.
+
+    Remedy: Let the pooler pool sessions (PgBouncer: `pool_mode=session`), or give the address of PostgreSQL itself.
+    """
 
     def __init__(self) -> None:
         super().__init__(

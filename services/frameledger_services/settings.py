@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic.fields import FieldInfo
 
+from frameledger.errors import ConfigurationError
 from frameledger_services import data_directory
 
 PREFIX = "FRAMELEDGER_"
@@ -335,8 +336,12 @@ class Settings(BaseModel):
     )
 
 
-class SettingsError(Exception):
-    """The environment does not say what we need to know. `problems` are sentences, one for each."""
+class SettingsError(ConfigurationError):
+    """The settings are incomplete or wrong. `problems` are sentences, one for each problem.
+
+    Remedy: Set what they name, in the environment or in the settings file; `frameledger config` shows what is in
+    force.
+    """
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))

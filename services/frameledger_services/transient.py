@@ -8,9 +8,14 @@ from __future__ import annotations
 import psycopg
 from aiokafka import errors as kafka
 
+from frameledger.errors import FrameledgerError, TransientError
 
-class TransientError(Exception):
-    """The base of errors of our own that waiting mends."""
+
+class EventLogError(FrameledgerError):
+    """The broker did not take a record, or did not do what it was asked for.
+
+    Remedy: It is one of the errors below it, which say what to do.
+    """
 
 
 DATABASE: tuple[type[Exception], ...] = (
@@ -25,11 +30,11 @@ DATABASE: tuple[type[Exception], ...] = (
 )
 """The database is away, or is not the primary, for a while."""
 
-BROKER: tuple[type[Exception], ...] = (kafka.KafkaError, TransientError, TimeoutError)
+BROKER: tuple[type[Exception], ...] = (kafka.KafkaError, EventLogError, TimeoutError)
 """The broker is away for a while, or a new member or producer has to begin anew. Also what only its operator mends,
 such as a right that is missing: a service says so and waits for it."""
 
-EITHER = (*DATABASE, *BROKER)
+EITHER: tuple[type[Exception], ...] = (*DATABASE, *BROKER, TransientError)
 
 _REFUSED_DATA = ("22", "23", "54")
 

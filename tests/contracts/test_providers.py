@@ -165,10 +165,10 @@ def test_an_empty_answer_is_an_end_without_text(provider):
 
 
 FAILURES: dict[str, type[errors.ProviderError]] = {
-    "overloaded": errors.TransientError,
-    "rate_limited": errors.TransientError,
+    "overloaded": errors.ProviderUnavailableError,
+    "rate_limited": errors.ProviderUnavailableError,
     "refused_context": errors.RefusedContextError,
-    "refused": errors.RefusedError,
+    "refused": errors.ProviderRefusedError,
     "cut": errors.ConnectionLostError,
 }
 

@@ -82,7 +82,7 @@ def test_a_lost_connection_is_made_again_and_the_caller_is_told_to_begin_again()
         server.lose_next = 1
         with pytest.raises(WebsocketReconnectedError) as raised:
             await service.run_inference(HELLO)
-        assert isinstance(raised.value, errors.TransientError)
+        assert isinstance(raised.value, errors.ProviderUnavailableError)
         assert len(service.losses) == 1
         assert server.connections == 2
         assert await service.run_inference(HELLO) == "Hello."

@@ -254,7 +254,7 @@ def test_a_used_up_quota_is_not_tried_again():
         return (await asked(service))[1]
 
     error = against("openai", test, say.Answer((say.StreamError("insufficient_quota", "pay"),)))
-    assert type(error) is errors.RefusedError
+    assert type(error) is errors.ProviderRefusedError
 
 
 @both

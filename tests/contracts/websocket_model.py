@@ -21,10 +21,10 @@ from frameledger_services.providers.scripted import ScriptedLLMAdapter
 from frameledger_services.providers.websocket import WebsocketLLMService
 
 ERRORS = {
-    "overloaded": errors.TransientError,
-    "rate_limited": errors.TransientError,
+    "overloaded": errors.ProviderUnavailableError,
+    "rate_limited": errors.ProviderUnavailableError,
     "refused_context": errors.RefusedContextError,
-    "refused": errors.RefusedError,
+    "refused": errors.ProviderRefusedError,
 }
 
 
@@ -71,7 +71,11 @@ class PlainWebsocketLLMService(WebsocketLLMService):
                     raise errors.IncompleteCallError("The arguments of a call were cut off.")
                 case "error":
                     kind = ERRORS[event["kind"]]
-                    more = {"retry_after": event["retry_after"]} if kind is errors.TransientError else {}
+                    more = (
+                        {"retry_after": event["retry_after"]}
+                        if kind is errors.ProviderUnavailableError
+                        else {}
+                    )
                     raise kind(event["message"], **more)
                 case "done":
                     if calls:

@@ -21,7 +21,7 @@ from frameledger.fold import Conversation, Folding
 from frameledger.partition import partition_for
 from frameledger.record import DecodeError, Record, decode
 from frameledger_services.projector import batches, writing
-from frameledger_services.projector.batches import Batches, FencedError, Owned, Topics
+from frameledger_services.projector.batches import Batches, Owned, ProjectorFencedError, Topics
 from frameledger_services.projector.cache import HeadCache
 from frameledger_services.store import copying, projections
 
@@ -365,7 +365,7 @@ def test_who_lost_one_of_its_partitions_is_fenced_and_stores_nothing_of_any(data
     async def run():
         async with Projecting(database, owner="first") as first:
             await projections.assign(first.connection, TOPIC, lost, "second")
-            with pytest.raises(FencedError) as fenced:
+            with pytest.raises(ProjectorFencedError) as fenced:
                 await first.store(log.records)
             assert fenced.value.partitions == {lost}
         assert read_from_the_tables() == ([], {0})

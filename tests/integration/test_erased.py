@@ -7,7 +7,7 @@ import pytest
 from tests.integration.test_batches import Log, Projecting, value_of
 
 from frameledger_services.projector import batches
-from frameledger_services.projector.batches import FencedError
+from frameledger_services.projector.batches import ProjectorFencedError
 
 RUN = b'{"type":"LLMRunFrame"}'
 END = b'{"type":"EndFrame"}'
@@ -24,7 +24,7 @@ def erased_in_between(database, erase):
             await projecting.store(log.records[:3])
             with psycopg.connect(database) as operator:
                 operator.execute(erase)
-            with pytest.raises(FencedError):
+            with pytest.raises(ProjectorFencedError):
                 await projecting.store(log.records[3:4])
             with psycopg.connect(database) as connection:
                 assert value_of(connection, "SELECT count(*) FROM frames") == 0
@@ -77,7 +77,7 @@ def test_erasing_fences_nobody_in_other_partitions(database):
                 log.add(f"ctx-{number}", RUN)
             later = log.records[12:]
             await projecting.store([record for record in later if record.partition != first.partition])
-            with pytest.raises(FencedError) as fenced:
+            with pytest.raises(ProjectorFencedError) as fenced:
                 await projecting.store([record for record in later if record.partition == first.partition])
             assert fenced.value.partitions == {first.partition}
 

@@ -30,7 +30,7 @@ from frameledger.ids import ContextId, Version
 from frameledger_services import claims
 from frameledger_services.claims import missed
 from frameledger_services.projector import held_effects
-from frameledger_services.projector.batches import FencedError
+from frameledger_services.projector.batches import ProjectorFencedError
 from frameledger_services.store import held_effects as statements
 from frameledger_services.store import projections
 from frameledger_services.timekeeper import questions
@@ -250,7 +250,7 @@ def test_who_was_fenced_lets_nothing_out(database, everything_is_young):
             await held.store(log.records)
             for partition in held.owned:
                 await projections.assign(held.connection, TOPIC, partition, "another")
-            with pytest.raises(FencedError):
+            with pytest.raises(ProjectorFencedError):
                 await held.let_out()
 
     asyncio.run(run())

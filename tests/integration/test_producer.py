@@ -18,7 +18,7 @@ from frameledger.partition import librdkafka_default, partition_for
 from frameledger.record import MAX_VALUE_BYTES, Outgoing, Place
 from frameledger_services.event_log import broker, producer, sender
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.producer import Producer, PublishError, RefusedError, TooLargeError
+from frameledger_services.event_log.producer import Producer, PublishError, RecordRefusedError, TooLargeError
 from frameledger_services.event_log.reader import last_records
 from frameledger_services.event_log.topics import TopicDescription, TopicSpec
 from frameledger_services.settings import Settings
@@ -185,7 +185,7 @@ def test_what_stands_behind_a_record_that_the_broker_refuses_is_not_published(lo
             return results
 
     refused, *fine = asyncio.run(scenario())
-    assert isinstance(refused, RefusedError)
+    assert isinstance(refused, RecordRefusedError)
     assert "max.message.bytes" in str(refused)
     assert refused.places == (None, None)
     assert [len(places) for places in fine] == [2] * 20
@@ -222,7 +222,7 @@ def test_a_partition_without_a_leader_is_waited_for(log, monkeypatch):
 
 def test_a_record_beyond_all_limits_is_refused_before_anything_is_sent(log):
     beyond = record("a", bytes(producer.BYTES_ON_THE_WAY + 1))
-    with pytest.raises(RefusedError, match="nothing was published"):
+    with pytest.raises(RecordRefusedError, match="nothing was published"):
         publish(log, [record("a", b"1"), beyond])
     publish(log, [record("a", b"2")])
     assert [received.value for received in read_back(log, 1)] == [b"2"]

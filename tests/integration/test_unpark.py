@@ -38,7 +38,7 @@ from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector import folding, loading
 from frameledger_services.projector import unpark as unparking
-from frameledger_services.projector.batches import FencedError
+from frameledger_services.projector.batches import ProjectorFencedError
 from frameledger_services.projector.unpark import NotParkedError, unpark
 from frameledger_services.store import copying
 
@@ -259,7 +259,7 @@ def test_a_running_projector_notices_and_goes_on(database, poison):
         async with Projecting(database) as projecting, operator(database) as connection:
             await projecting.store(records[:3])
             assert (await unpark(connection, NAMES, "ctx", "a test", Sent())).folded == 2
-            with pytest.raises(FencedError):
+            with pytest.raises(ProjectorFencedError):
                 await projecting.store(records[3:])
         async with Projecting(database) as again:
             await again.store(records[3:])

@@ -15,7 +15,11 @@ from frameledger_services.inference import answering
 from frameledger_services.inference.answering import answer
 from frameledger_services.inference.composing import request_of
 from frameledger_services.inference.world import Composed, World
-from frameledger_services.providers.errors import RefusedError, TransientError, UnmappableError
+from frameledger_services.providers.errors import (
+    ProviderRefusedError,
+    ProviderUnavailableError,
+    UnmappableError,
+)
 from frameledger_services.providers.script import Script
 from frameledger_services.providers.scripted import ScriptedLLMService
 from frameledger_services.store.contexts import StoredContext
@@ -369,7 +373,7 @@ def test_what_was_used_so_far_goes_out_with_the_first_words_and_with_the_error_t
             await stage.model.push_usage(Usage(input_tokens=len(word)))
             yield LLMTextFrame(text=word)
         if fails:
-            raise RefusedError("No more.")
+            raise ProviderRefusedError("No more.")
         yield LLMFullResponseEndFrame(finish_reason="stop", usage=Usage(input_tokens=5, output_tokens=2))
 
     monkeypatch.setattr(stage.model, "answer", counts)
@@ -388,7 +392,7 @@ def test_a_provider_that_has_only_counted_has_not_begun_to_speak(monkeypatch):
         tried.append(request)
         await stage.model.push_usage(Usage(input_tokens=5))
         if len(tried) < 3:
-            raise TransientError("Overloaded.")
+            raise ProviderUnavailableError("Overloaded.")
         yield LLMFullResponseEndFrame(finish_reason="stop", usage=Usage(input_tokens=5, output_tokens=0))
 
     monkeypatch.setattr(stage.model, "answer", counts)

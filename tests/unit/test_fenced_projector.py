@@ -8,7 +8,7 @@ from tests.support.log_in_memory import Feed, Group
 from frameledger.record import Record
 from frameledger_services import failpoints
 from frameledger_services.projector import service
-from frameledger_services.projector.batches import FencedError, Owned, Topics
+from frameledger_services.projector.batches import Owned, ProjectorFencedError, Topics
 from frameledger_services.projector.namesakes import Self
 
 TOPIC = "llm.frames"
@@ -24,7 +24,7 @@ class FencedBatches:
     """Each batch meets another owner."""
 
     async def store(self, records, owned, positions):
-        raise FencedError(set(positions))
+        raise ProjectorFencedError(set(positions))
 
     def is_isolated(self, partition):
         return False

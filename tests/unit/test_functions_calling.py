@@ -9,7 +9,7 @@ from tests.bounds import IN_PROCESS, scaled
 
 from frameledger.context import LLMContext
 from frameledger.frames import FunctionCallResultFrame, FunctionCallResultProperties
-from frameledger_services.event_log.producer import RefusedError, TooLargeError
+from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
 from frameledger_services.functions import FunctionCallParams, ResultRefusedError, speaking, words
 from frameledger_services.functions.call_frames import Call
 from frameledger_services.functions.calling import Calling
@@ -249,7 +249,7 @@ def test_a_result_that_the_broker_refuses_is_ambiguous_and_never_told_as_failed(
 
     def refused(frame):
         is_result = frame.type == "FunctionCallResultFrame" and frame.settled_as is None
-        return RefusedError("Not authorized to write.", [None]) if is_result else None
+        return RecordRefusedError("Not authorized to write.", [None]) if is_result else None
 
     frames = asyncio.run(ended(pay, Options(safe_to_retry=safe), hands=OnPaper(refused)))
     assert said(frames) == ["FunctionCallInProgressFrame", "ErrorFrame", "ambiguous"]
@@ -260,7 +260,7 @@ def test_a_result_that_the_broker_refuses_is_ambiguous_and_never_told_as_failed(
 @pytest.mark.regression("fault 6")
 def test_a_result_that_is_refused_for_a_moment_is_taken(monkeypatch):
     monkeypatch.setattr(speaking, "AGAIN_SECONDS", 0.0)
-    refusals = [RefusedError("There is no leader.", [None])] * 2
+    refusals = [RecordRefusedError("There is no leader.", [None])] * 2
 
     async def pay(params):
         return "paid"
@@ -286,11 +286,11 @@ def test_a_result_that_is_too_large_is_told_as_finished_and_too_large():
 
 
 @pytest.mark.regression("fault 6")
-@pytest.mark.parametrize("error", [RefusedError, LeaseLostError])
+@pytest.mark.parametrize("error", [RecordRefusedError, LeaseLostError])
 def test_a_start_that_is_refused_ends_nothing_but_its_own_call(error, monkeypatch):
     """The task that publishes it runs in the task group of the whole service."""
     monkeypatch.setattr(speaking, "AGAIN_SECONDS", 0.0)
-    refusals = [error("Not authorized.", [None]) if error is RefusedError else error()] * 5
+    refusals = [error("Not authorized.", [None]) if error is RecordRefusedError else error()] * 5
 
     async def pay(params):
         return "paid"
@@ -302,7 +302,7 @@ def test_a_start_that_is_refused_ends_nothing_but_its_own_call(error, monkeypatc
     frames = asyncio.run(
         ended(pay, ledger=NeverFolded(), hands=OnPaper(refused), ending=ending, timeout_secs=0.2)
     )
-    if error is RefusedError:
+    if error is RecordRefusedError:
         assert said(frames) == ["FunctionCallInProgressFrame", "FunctionCallCancelFrame"]
     else:
         assert (said(frames), ending) == ([], ["release"])
@@ -311,7 +311,7 @@ def test_a_start_that_is_refused_ends_nothing_but_its_own_call(error, monkeypatc
 @pytest.mark.regression("fault 6")
 def test_a_start_that_is_too_large_and_whose_cancel_is_refused_ends_nothing_but_its_own_call(monkeypatch):
     monkeypatch.setattr(speaking, "AGAIN_SECONDS", 0.0)
-    refusals = [RefusedError("Not authorized.", [None])] * 5
+    refusals = [RecordRefusedError("Not authorized.", [None])] * 5
 
     def refused(frame):
         if frame.type == "FunctionCallInProgressFrame":

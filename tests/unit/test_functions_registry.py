@@ -6,8 +6,8 @@ from frameledger.tools import FunctionSchema
 from frameledger_services.functions import (
     FunctionCallParams,
     FunctionRegistry,
+    FunctionSchemaError,
     ReservedNameError,
-    SchemaError,
     UnknownFunctionError,
     tool_options,
 )
@@ -266,7 +266,7 @@ def test_what_cannot_be_called_or_has_another_schema_is_refused():
         registry.register_function(
             "look", one, schema=FunctionSchema("look", properties={"a": {"type": "nothing"}})
         )
-    with pytest.raises(SchemaError, match="no name"):
+    with pytest.raises(FunctionSchemaError, match="no name"):
         registry.register_direct_function(lambda: None)
     with pytest.raises(ValueError, match="a name"):
         registry.register_function("", one)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from frameledger.tools import FunctionSchema
 from frameledger_services import cancel_tools
-from frameledger_services.functions import FunctionCallParams, SchemaError, schema_of
+from frameledger_services.functions import FunctionCallParams, FunctionSchemaError, schema_of
 from frameledger_services.functions.arguments import ArgumentsError, Checker, parsed
 from frameledger_services.functions.cancelling import Refusal, RunningCall, chosen
 from frameledger_services.functions.schemas import signature_of
@@ -139,7 +139,7 @@ def test_a_parameter_called_params_says_its_type():
     async def weather(params, city: str): ...
     def for_the_model(params: dict[str, str]): ...
 
-    with pytest.raises(SchemaError, match="weather: 'params' has no type"):
+    with pytest.raises(FunctionSchemaError, match="weather: 'params' has no type"):
         schema_of(weather)
     assert list(schema_of(for_the_model).properties) == ["params"]
 
@@ -156,7 +156,7 @@ def test_the_parameters_of_the_call_may_be_one_of_several_types_and_are_passed_o
 
     def twice(params: FunctionCallParams, more: FunctionCallParams): ...
 
-    with pytest.raises(SchemaError, match="'params' and 'more' both take"):
+    with pytest.raises(FunctionSchemaError, match="'params' and 'more' both take"):
         schema_of(twice)
 
 
@@ -186,13 +186,13 @@ def test_what_no_model_can_give_is_refused():
     def file(handle: Checker): ...
 
     for function in (several, anything, by_place):
-        with pytest.raises(SchemaError, match="by name"):
+        with pytest.raises(FunctionSchemaError, match="by name"):
             schema_of(function)
-    with pytest.raises(SchemaError, match="contains itself"):
+    with pytest.raises(FunctionSchemaError, match="contains itself"):
         schema_of(endless)
-    with pytest.raises(SchemaError, match="'Nothing'"):
+    with pytest.raises(FunctionSchemaError, match="'Nothing'"):
         schema_of(unknown)
-    with pytest.raises(SchemaError, match="file"):
+    with pytest.raises(FunctionSchemaError, match="file"):
         schema_of(file)
     # A default that is no JSON is the function's own affair.
     assert schema_of(strange).properties == {"thing": {}}

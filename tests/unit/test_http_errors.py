@@ -12,8 +12,8 @@ from frameledger_services.providers import errors, http_errors
     ("status", "kind"),
     [
         *[(status, errors.RefusedContextError) for status in (400, 413, 422, 418)],
-        *[(status, errors.RefusedError) for status in (401, 402, 403, 404)],
-        *[(status, errors.TransientError) for status in (408, 409, 429, 500, 502, 503, 504, 529)],
+        *[(status, errors.ProviderRefusedError) for status in (401, 402, 403, 404)],
+        *[(status, errors.ProviderUnavailableError) for status in (408, 409, 429, 500, 502, 503, 504, 529)],
     ],
 )
 def test_a_status_says_what_must_be_done(status, kind):
@@ -22,25 +22,25 @@ def test_a_status_says_what_must_be_done(status, kind):
 
 def test_a_used_up_quota_is_a_refusal_of_us_with_any_status():
     error = http_errors.of_status("p", 429, words="w", kinds=("insufficient_quota", None))
-    assert type(error) is errors.RefusedError
+    assert type(error) is errors.ProviderRefusedError
     assert "429" in error.message
 
 
 def test_a_status_outranks_the_words_beside_it():
     error = http_errors.of_status("p", 404, words="w", kinds=(None, "invalid_request_error"))
-    assert type(error) is errors.RefusedError
+    assert type(error) is errors.ProviderRefusedError
 
 
 @pytest.mark.parametrize(
     ("kinds", "kind"),
     [
-        (("overloaded_error",), errors.TransientError),
-        (("rate_limit_error",), errors.TransientError),
+        (("overloaded_error",), errors.ProviderUnavailableError),
+        (("rate_limit_error",), errors.ProviderUnavailableError),
         (("invalid_request_error",), errors.RefusedContextError),
-        ((None, "authentication_error"), errors.RefusedError),
+        ((None, "authentication_error"), errors.ProviderRefusedError),
         ((400, None), errors.RefusedContextError),
-        ((None, None), errors.TransientError),
-        (("a_new_one",), errors.TransientError),
+        ((None, None), errors.ProviderUnavailableError),
+        (("a_new_one",), errors.ProviderUnavailableError),
     ],
 )
 def test_in_a_stream_the_words_say_it(kinds, kind):

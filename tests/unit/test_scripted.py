@@ -83,7 +83,7 @@ def test_a_reply_that_is_given_a_number_of_times_is_counted_for_each_request():
     async def ask(text):
         try:
             return await service.run_inference(LLMContext([user(text)]))
-        except errors.TransientError:
+        except errors.ProviderUnavailableError:
             return None
 
     async def all_of_them():

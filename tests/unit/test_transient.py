@@ -11,7 +11,7 @@ from psycopg import errors
 
 from frameledger_services import transient
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.producer import RefusedError
+from frameledger_services.event_log.producer import RecordRefusedError
 
 SERVICES = Path(__file__).resolve().parents[2] / "services" / "frameledger_services"
 
@@ -90,7 +90,7 @@ def test_a_record_may_be_sent_again_by_another_producer(kind):
         kafka.MessageSizeTooLargeError(),
         kafka.TopicAuthorizationFailedError(),
         kafka.InvalidTopicError(),
-        RefusedError("too large", [None]),
+        RecordRefusedError("too large", [None]),
         ValueError(),
     ],
     ids=repr,
@@ -147,7 +147,7 @@ ELSEWHERE = {
     "frameledger_services.store.migrating": "what waiting for another's lock ends with",
 }
 
-KINDS = {"KafkaError", "BrokerError", "PublishError", "OperationalError"}
+KINDS = {"KafkaError", "EventLogError", "BrokerError", "PublishError", "OperationalError", "TransientError"}
 KINDS |= {
     name
     for name, kind in vars(kafka).items()

@@ -8,6 +8,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from psycopg import AsyncConnection
 
+from frameledger.errors import FencedError
 from frameledger.ids import ContextId, GroupId, RunId, ToolCallId, Version
 
 Connection = AsyncConnection[Any]
@@ -110,8 +111,12 @@ class ClaimedCall:
     """The claim's token, which all that is said under it names: nobody else ever has it."""
 
 
-class WorkerDeadError(Exception):
-    """The worker that asks is dead by the database's clock. It has to begin again as another one."""
+class WorkerDeadError(FencedError):
+    """A worker that asks for work is dead by the database's clock: it sent no heartbeat for a lease.
+
+    Remedy: None is needed: it begins again as another worker. If it happens often, give the machine more processor
+    time, or raise `FRAMELEDGER_WORK_LEASE_SECS`.
+    """
 
 
 C = TypeVar("C")

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from frameledger.context import LLMContext
+from frameledger.errors import RefusedError
 from frameledger.frames import LLMSetToolsFrame
 from frameledger.ids import ContextId
 from frameledger.record import Outgoing, outgoing
@@ -16,7 +17,7 @@ from frameledger.tools import Tools, tools_to_wire
 from frameledger_services import access
 from frameledger_services.client import published, reading
 from frameledger_services.client.connections import Connections
-from frameledger_services.client.errors import NotPublishedError
+from frameledger_services.client.errors import FramesRefusedError, FramesUnacknowledgedError
 from frameledger_services.client.given import Given, Taken, Taking
 from frameledger_services.client.misspelled import warn_of_misspelled
 from frameledger_services.client.projected import Projected
@@ -225,7 +226,8 @@ class Client:
             places = await self._producer.publish(self._topic, records, within=within)
         except PublishError as error:
             left = [one.complete for one, place in zip(taken, error.places, strict=True) if place is None]
-            raise NotPublishedError(str(error), left) from error
+            kind = FramesRefusedError if isinstance(error, RefusedError) else FramesUnacknowledgedError
+            raise kind(str(error), left) from error
         return tuple(
             published.acknowledged(place, one.complete) for place, one in zip(places, taken, strict=True)
         )

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Sequence
 
 from frameledger.frames import AnyFrame
-from frameledger_services import transient
 from frameledger_services.client import published
-from frameledger_services.client.connections import Connections, DatabaseError
 from frameledger_services.client.errors import NotVisibleError
 from frameledger_services.client.projected import Projected
 from frameledger_services.client.published import Published
+from frameledger_services.store.connections import Connections, DatabaseError, DatabaseUnavailableError
 from frameledger_services.store.schema import SchemaError
 
 PAUSE_SECONDS = 0.25
@@ -46,9 +45,7 @@ async def until_visible(
                     reached, stored = await connections.read(published.reached, context_id, found)
                     if reached is not None and reached > last.offset:
                         return await connections.read(published.outcomes, found, stored)
-                except DatabaseError as error:
-                    if not isinstance(error.__cause__, transient.DATABASE):
-                        raise
+                except DatabaseUnavailableError as error:
                     progress = f"the database does not answer: {error}"
                     await asyncio.sleep(PAUSE_SECONDS)
                 else:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from uuid import UUID
 
+from frameledger.errors import TransientError
 from frameledger.evolve.state import Call
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import FunctionCallResultFrame, LLMFullResponseStartFrame, LLMTextFrame
@@ -17,8 +18,11 @@ PATIENCE = 90.0
 """Seconds that anything in the conversation may take."""
 
 
-class NotSeenError(Exception):
-    """What the demo waited for did not happen in time."""
+class NotSeenError(TransientError):
+    """What the demo waited for did not happen in time.
+
+    Remedy: Run it again; `frameledger doctor` says what is wrong with the servers.
+    """
 
 
 class Talk:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from frameledger.errors import ConfigurationError
+
 LAUNCHER = Path(__file__).with_name("launch.py")
 LARGEST_LOG = 16 * 1024 * 1024
 LONGEST_LINE = 300
@@ -28,10 +30,10 @@ REMEDIES = {
 }
 
 
-class EmbeddedError(Exception):
-    """The machine does not let us start something, or what was started does not run.
+class EmbeddedError(ConfigurationError):
+    """The machine does not let an embedded server start, or what was started does not run.
 
-    `remedy` is what a person can do about it. Trying again without doing it changes nothing.
+    Remedy: The error's own `remedy` says what a person can do; trying again without it changes nothing.
     """
 
     def __init__(self, problem: str, remedy: str) -> None:

@@ -14,6 +14,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 
+from frameledger.errors import TransientError
 from frameledger_services import access
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.failover import is_connected, with_failover
@@ -21,7 +22,7 @@ from frameledger_services.event_log.log_rate_limit import rate_limited, rate_lim
 from frameledger_services.event_log.topic_request import TopicsRequest, topics_in
 from frameledger_services.event_log.topics import TopicDescription, TopicSpec
 from frameledger_services.settings import Settings
-from frameledger_services.transient import TransientError
+from frameledger_services.transient import EventLogError
 
 REQUEST_SECONDS = 15.0
 READY_SECONDS = 30.0
@@ -31,8 +32,12 @@ NEXT_SECONDS = 3.0
 _LOOK_AGAIN_SECONDS = 0.05
 
 
-class BrokerError(TransientError):
-    """The broker is not reached, or does not do what it was asked for. The message says which broker and what."""
+class BrokerError(EventLogError, TransientError):
+    """The broker is not reached, or does not do what it was asked for. The message says which broker and what.
+
+    Remedy: Check that the broker runs at `FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS` and that the topics exist
+    (`frameledger topics --create`), then try again.
+    """
 
 
 class Broker:

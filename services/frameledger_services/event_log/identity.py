@@ -11,11 +11,16 @@ from uuid import UUID
 
 from psycopg import AsyncConnection
 
+from frameledger.errors import ConfigurationError
 from frameledger_services.event_log.topics import TopicDescription
 
 
-class TopicChangedError(Exception):
-    """The topic is not the one that this database was filled from: nothing may be read from it into this database."""
+class TopicChangedError(ConfigurationError):
+    """The topic is not the one that this database was filled from, or it has another number of partitions.
+
+    Remedy: Set the database or the topic prefix that belongs to the topic. If the log was lost or made anew, run
+    `frameledger recover`.
+    """
 
 
 @dataclass(frozen=True, slots=True)

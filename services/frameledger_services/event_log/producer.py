@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from aiokafka import errors as kafka_errors
 
+from frameledger.errors import RefusedError, TransientError
 from frameledger.partition import partition_for
 from frameledger.record import Outgoing, Place
 from frameledger_services.event_log.answers import Answers
@@ -19,7 +20,7 @@ from frameledger_services.event_log.compression import batch_size
 from frameledger_services.event_log.sender import LARGEST, Sender
 from frameledger_services.event_log.topics import TopicDescription, unwritable
 from frameledger_services.settings import Settings
-from frameledger_services.transient import TransientError, is_retriable
+from frameledger_services.transient import EventLogError, is_retriable
 
 ACKNOWLEDGED_WITHIN = 30.0
 """Seconds that a publisher waits if it does not say otherwise."""
@@ -41,10 +42,13 @@ BYTES_ON_THE_WAY = LARGEST
 record for each of many partitions, would send such a one again and again."""
 
 
-class PublishError(TransientError):
+class PublishError(EventLogError):
     """Not all records are known to be on the log. `places` says of each where it is, None of those not acknowledged.
 
-    These may still arrive. What has an id can be published again without harm: a frame that comes twice counts once.
+    These may still arrive. What has an id can be published again without harm: a frame that comes twice counts
+    once.
+
+    Remedy: It is one of the errors below it, which say what to do.
     """
 
     def __init__(self, sentence: str, places: Sequence[Place | None]) -> None:
@@ -52,12 +56,26 @@ class PublishError(TransientError):
         self.places = tuple(places)
 
 
-class RefusedError(PublishError):
-    """The broker does not take a record, and will not take it later: it is too large, or we may not write there."""
+class UnacknowledgedError(PublishError, TransientError):
+    """The broker did not acknowledge all records in time.
+
+    Remedy: Publish those again that have no place.
+    """
 
 
-class TooLargeError(RefusedError):
-    """A record is larger than its topic takes. Nothing that can be set on our side will change that."""
+class RecordRefusedError(PublishError, RefusedError):
+    """The broker does not take a record, and will not take it later: it is too large, or we may not write there.
+
+    Remedy: Make the frame smaller, or give the publisher the right to write to the topic.
+    """
+
+
+class TooLargeError(RecordRefusedError):
+    """A record is larger than its topic takes.
+
+    Remedy: Make the frame smaller, or raise the topic's `max.message.bytes`. No setting of the publisher changes
+    that.
+    """
 
 
 class Producer:
@@ -86,12 +104,12 @@ class Producer:
     async def publish(
         self, topic: str, records: Sequence[Outgoing], *, within: float = ACKNOWLEDGED_WITHIN
     ) -> list[Place]:
-        """Publish records in their order; where each lies, once all in-sync replicas have it.
+        """Publish records in their order. Returns where each lies, once all in-sync replicas have it.
 
-        A broker that goes away is waited for, up to `within` seconds; `PublishError` when they have passed.
-        `TooLargeError` for a record that the topic is known not to take: nothing was sent. `RefusedError` for one that
-        the broker refuses: of the others, those that share its partition and come after it are not published, and the
-        rest are. `BrokerError` when no broker answers at all or there is no such topic: nothing was sent.
+        A broker that goes away is waited for, up to `within` seconds; then it raises `UnacknowledgedError`. Raises
+        `TooLargeError` for a record that the topic is known not to take: nothing was sent; `RecordRefusedError` for
+        one that the broker refuses: of the others, those that share its partition and come after it are not published,
+        and the rest are; and `BrokerError` when no broker answers at all or there is no such topic: nothing was sent.
         """
         places: list[Place | None] = [None] * len(records)
         sizes = [_size(record) for record in records]
@@ -113,7 +131,7 @@ class Producer:
                         said = error
         except TimeoutError:
             why = await self._in_the_way(topic, records, places)
-            raise PublishError(_late(topic, places, within, said, why), places) from said
+            raise UnacknowledgedError(_late(topic, places, within, said, why), places) from said
         return [place for place in places if place is not None]
 
     async def _send_all(
@@ -159,7 +177,7 @@ class Producer:
             await self._replace(sender)
             for failure in failures:
                 if not is_retriable(failure):
-                    kind = TooLargeError if _is_too_large(failure) else RefusedError
+                    kind = TooLargeError if _is_too_large(failure) else RecordRefusedError
                     raise kind(_refusal(topic, failure), places) from failure
         return failures[0] if failures else None
 

@@ -4,6 +4,9 @@ An application needs `FunctionRegistry`, `FunctionCallParams`, `tool_options` an
 is run, start with `calling`.
 """
 
+import warnings
+from typing import Any
+
 from frameledger_services.functions.call_frames import FUNCTION_FAILED
 from frameledger_services.functions.options import tool_options
 from frameledger_services.functions.params import (
@@ -18,7 +21,7 @@ from frameledger_services.functions.registry import (
     ReservedNameError,
     UnknownFunctionError,
 )
-from frameledger_services.functions.schemas import SchemaError, schema_of
+from frameledger_services.functions.schemas import FunctionSchemaError, schema_of
 from frameledger_services.functions.service import FunctionService, NotRunningError
 
 __all__ = [
@@ -28,12 +31,22 @@ __all__ = [
     "FunctionCallRegistryItem",
     "FunctionCallResultCallback",
     "FunctionRegistry",
+    "FunctionSchemaError",
     "FunctionService",
     "NotRunningError",
     "ReservedNameError",
     "ResultRefusedError",
-    "SchemaError",
     "UnknownFunctionError",
     "schema_of",
     "tool_options",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The name of 0.1, which goes with 0.3."""
+    if name == "SchemaError":
+        warnings.warn(
+            "SchemaError is FunctionSchemaError; the old name goes with 0.3", DeprecationWarning, stacklevel=2
+        )
+        return FunctionSchemaError
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,14 +10,18 @@ import jsonschema
 import referencing
 from jsonschema.exceptions import SchemaError as BadSchemaError
 
+from frameledger.errors import RefusedError
 from frameledger.tools import FunctionSchema
 
 MOST_COMPLAINTS = 5
 """The model mends a few mistakes at a time; a thousand wrong items make no longer message than ten."""
 
 
-class ArgumentsError(ValueError):
-    """The arguments of a call do not fit. The message is for the model."""
+class ArgumentsError(RefusedError, ValueError):
+    """The arguments of a call do not fit the function's schema. The message is for the model.
+
+    Remedy: None is needed: the model reads the message and may call again.
+    """
 
 
 class Checker:

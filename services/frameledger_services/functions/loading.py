@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from frameledger.errors import ConfigurationError
 from frameledger_services.functions.registry import FunctionRegistry
 
 REGISTRY = "registry"
 RESOURCES = "app_resources"
 
 
-class ModuleError(Exception):
-    """A module cannot be imported, or has no functions. The message says what to do."""
+class ModuleError(ConfigurationError):
+    """A module of functions cannot be imported, or has no functions.
+
+    Remedy: Mend the module, or name another one: the message says which.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,18 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn, Protocol
 
 from frameledger.context import LLMContext
+from frameledger.errors import RefusedError
 from frameledger.frames import AnyFrame, FunctionCallResultProperties
 
 LoadContext = Callable[[], LLMContext]
 
 
-class ResultRefusedError(RuntimeError):
-    """What a handler said cannot count: its call has settled, was taken away, or does not take such a result."""
+class ResultRefusedError(RefusedError, RuntimeError):
+    """What a handler said cannot count: its call has settled, was taken away, or does not take such a result.
+
+    Remedy: End the handler, or report what the message asks for. Results in between need
+    `cancel_on_interruption=False`.
+    """
 
 
 class FunctionCallResultCallback(Protocol):

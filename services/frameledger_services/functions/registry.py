@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+from frameledger.errors import NotFoundError, RefusedError
 from frameledger.tools import FunctionSchema, tool_name
 from frameledger_services.cancel_tools import PREFIX, cancelled_by
 from frameledger_services.functions.arguments import Checker
@@ -19,12 +20,18 @@ H = TypeVar("H", bound=Handler)
 Schema = FunctionSchema | Mapping[str, Any]
 
 
-class UnknownFunctionError(LookupError):
-    """No handler is registered under that name. The message lists those that are."""
+class UnknownFunctionError(NotFoundError):
+    """No handler is registered under that name. The message lists those that are.
+
+    Remedy: Register the function, or use a name of that list.
+    """
 
 
-class ReservedNameError(ValueError):
-    """The name belongs to a tool that the service serves itself."""
+class ReservedNameError(RefusedError, ValueError):
+    """The name belongs to a tool that the service serves itself.
+
+    Remedy: Register the function under another name.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ class DirectFunction:
 
     @classmethod
     def of(cls, function: Handler) -> DirectFunction:
-        """Raises `SchemaError` for a function of which no schema can be made."""
+        """Raises `FunctionSchemaError` for a function of which no schema can be made."""
         return cls(function, signature_of(function))
 
     @property
@@ -137,7 +144,8 @@ class FunctionRegistry:
     ) -> H:
         """Serve a function under its own name, with a schema made from its signature and docstring.
 
-        Returns the function, so that it can be used as a decorator. Raises `SchemaError` and `ReservedNameError`.
+        Returns the function, so that it can be used as a decorator. Raises `FunctionSchemaError` and
+        `ReservedNameError`.
         """
         given = Given(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
         self._register(_direct_item(DirectFunction.of(handler), given))
@@ -197,7 +205,7 @@ class FunctionRegistry:
     def advertise(self, context_id: str, functions: Iterable[Handler | DirectFunction]) -> None:
         """Register these as what a context's tool list advertises, instead of those of its last one.
 
-        What was removed by hand, and was advertised all the time since, stays removed. Raises `SchemaError` and
+        What was removed by hand, and was advertised all the time since, stays removed. Raises `FunctionSchemaError` and
         `ReservedNameError` and changes nothing then.
         """
         made = [one if isinstance(one, DirectFunction) else self.direct_function(one) for one in functions]
@@ -231,7 +239,7 @@ class FunctionRegistry:
 
     def direct_function(self, function: Handler) -> DirectFunction:
         """What is known of a function that is going to be advertised. It is the same for all contexts: a schema and its
-        checker are large, and contexts are many. Raises `SchemaError`."""
+        checker are large, and contexts are many. Raises `FunctionSchemaError`."""
         known = self._newest_advertised(getattr(function, "__name__", ""))
         if known is not None and isinstance(known.handler, DirectFunction) and known.function == function:
             return known.handler

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import PydanticJsonSchemaWarning
 
+from frameledger.errors import RefusedError
 from frameledger.tools import FunctionSchema
 from frameledger_services.functions.arguments import ArgumentsError
 from frameledger_services.functions.params import FunctionCallParams
@@ -25,8 +26,11 @@ PARAMS = "params"
 _log = structlog.get_logger("functions")
 
 
-class SchemaError(TypeError):
-    """No schema can be made from a function. The message names it, says why, and what to do."""
+class FunctionSchemaError(RefusedError, TypeError):
+    """No schema can be made from a function. The message names it and says why.
+
+    Remedy: Annotate its parameters with types that have a JSON Schema, as the message says.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +65,16 @@ def schema_of(function: Callable[..., Any]) -> FunctionSchema:
 
     Docstrings in the styles of Google, NumPy and reST describe the parameters; `Annotated[..., Field(...)]` outranks
     them. A parameter of type `FunctionCallParams` is left out, also as one of several types; one that is called
-    `params` has to say its type. Raises SchemaError.
+    `params` has to say its type. Raises FunctionSchemaError.
     """
     return signature_of(function).schema
 
 
 def signature_of(function: Callable[..., Any]) -> Signature:
-    """All that is known of a function from its source. Raises SchemaError."""
+    """All that is known of a function from its source. Raises FunctionSchemaError."""
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
-        raise SchemaError(f"{function!r} has no name that a model could call; define it with `def`.")
+        raise FunctionSchemaError(f"{function!r} has no name that a model could call; define it with `def`.")
     hints = _hints(function, name)
     documented = docstring_parser.parse(inspect.getdoc(function) or "")
     described = {one.arg_name: one.description or "" for one in documented.params}
@@ -78,19 +82,19 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise SchemaError(
+            raise FunctionSchemaError(
                 f"{name}: the parameter {parameter.name!r} cannot be given by name, and a model gives all by name. "
                 "List the parameters one by one."
             )
         hint = hints.get(parameter.name)
         if _takes_params(hint):
             if params_name is not None:
-                raise SchemaError(
+                raise FunctionSchemaError(
                     f"{name}: {params_name!r} and {parameter.name!r} both take the `FunctionCallParams`; one is enough."
                 )
             params_name = parameter.name
         elif hint is None and parameter.name == PARAMS:
-            raise SchemaError(
+            raise FunctionSchemaError(
                 f"{name}: {PARAMS!r} has no type. Write `{PARAMS}: FunctionCallParams` to be given the parameters of "
                 f"the call; a parameter of this name that the model gives needs a type, such as `{PARAMS}: str`."
             )
@@ -117,7 +121,7 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
-        raise SchemaError(
+        raise FunctionSchemaError(
             f"{name}: an annotation names {error.name!r}, which does not exist when the program runs. "
             "Import it outside of `if TYPE_CHECKING`."
         ) from error
@@ -149,7 +153,7 @@ def _model(name: str, fields: Mapping[str, Any]) -> type[BaseModel]:
             **fields,
         )
     except PydanticUserError as error:
-        raise SchemaError(f"{name}: {error.message}") from error
+        raise FunctionSchemaError(f"{name}: {error.message}") from error
     return made
 
 
@@ -160,7 +164,7 @@ def _properties(name: str, model: type[BaseModel]) -> tuple[dict[str, Any], tupl
             warnings.simplefilter("ignore", PydanticJsonSchemaWarning)
             schema = model.model_json_schema(by_alias=True)
     except PydanticUserError as error:
-        raise SchemaError(f"{name}: {error.message}") from error
+        raise FunctionSchemaError(f"{name}: {error.message}") from error
     definitions = schema.get("$defs", {})
     properties = {
         parameter: _inlined(name, described, definitions, ())
@@ -189,7 +193,7 @@ def _inlined(name: str, value: Any, definitions: Mapping[str, Any], inside: tupl
         return rest
     target = str(reference).removeprefix("#/$defs/")
     if target in inside:
-        raise SchemaError(
+        raise FunctionSchemaError(
             f"{name}: the type {target!r} contains itself, and a schema has an end. Flatten it."
         )
     return _untitled(_inlined(name, definitions[target], definitions, (*inside, target))) | rest

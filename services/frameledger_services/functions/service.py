@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import structlog
 
+from frameledger.errors import RefusedError
 from frameledger.frames import (
     AnyFrame,
     CancelFrame,
@@ -41,8 +42,11 @@ H = TypeVar("H", bound=Handler)
 _log = structlog.get_logger("functions")
 
 
-class NotRunningError(RuntimeError):
-    """The service does not run, and only a running one can do this."""
+class NotRunningError(RefusedError, RuntimeError):
+    """The service does not run, and only a running one can do this.
+
+    Remedy: Start it first: `async with service`, or `await service.start()`.
+    """
 
 
 class FunctionService(Hooks):
@@ -211,7 +215,8 @@ class FunctionService(Hooks):
 
         A function is advertised with its schema; a schema, a tool in OpenAI's form, or all of a `ToolsSchema`, is
         advertised only, and served by whoever serves that name. A handler leaves with its tool, and with the end of
-        the conversation. Raises `NotRunningError`, `SchemaError`, `ReservedNameError`, and what publishing raises.
+        the conversation. Raises `NotRunningError`, `FunctionSchemaError`, `ReservedNameError`, and what
+        publishing raises.
         """
         running = self._need_running()
         if isinstance(functions, ToolsSchema):

@@ -10,7 +10,7 @@ import structlog
 from frameledger.decode_error import DecodeError
 from frameledger.frames import AnyFrame, FunctionCallResultProperties
 from frameledger_services import transient
-from frameledger_services.event_log.producer import RefusedError, TooLargeError
+from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions import context_updated, words
 from frameledger_services.functions.call_frames import Call, SettledAs
@@ -25,7 +25,7 @@ AGAIN_SECONDS = 0.5
 REFUSALS = 3
 """So often a broker may refuse a result, of which somebody waits to hear, before it counts as not taken."""
 
-UNFIT = (RefusedError, ValueError, TypeError, RuntimeError, LookupError, AttributeError)
+UNFIT = (RecordRefusedError, ValueError, TypeError, RuntimeError, LookupError, AttributeError)
 """What is raised for words of a handler that cannot be published. They may be any objects, which raise what they like
 when they are written down: a dictionary that another thread changes meanwhile is a RuntimeError."""
 
@@ -59,8 +59,8 @@ class Speaker:
         self._in_progress = publishing
 
     async def publish(self, *frames: AnyFrame, refusals: int | None = None) -> None:
-        """Publish, now. Raises `TooLargeError` and ValueError for what is never taken, and `RefusedError` once the
-        broker has refused it so often as `refusals` says; null means that it is tried again all the same."""
+        """Publish, now. Raises `TooLargeError` and ValueError for what is never taken, and `RecordRefusedError` once
+        the broker has refused it `refusals` times; with None it is tried again all the same."""
         refused = 0
         while True:
             try:
@@ -68,7 +68,7 @@ class Speaker:
                 return
             except TooLargeError:
                 raise
-            except RefusedError as error:
+            except RecordRefusedError as error:
                 refused += 1
                 _log.error("a frame is refused by the broker", **self.call.names(), error=str(error))
                 if refused == refusals:
@@ -126,7 +126,7 @@ class Speaker:
             frame = self.call.intermediate(self._between, said.result, said.properties)
             context_updated.watch(self._around, self.call, said.properties, frame)
             await self._hands.publish(self.call.context_id, frame)
-        except (transient.TransientError, *UNFIT) as error:
+        except (transient.EventLogError, *UNFIT) as error:
             _not_taken(said, f"The result in between was not published: {error}", error)
         else:
             said.answer.set_result(None)
@@ -205,7 +205,7 @@ class Speaker:
             isinstance(cause, DecodeError) and cause.reason == "too_large"
         ):
             why, message = "its result is too large", words.too_large(self._name)
-        elif isinstance(error, RefusedError):
+        elif isinstance(error, RecordRefusedError):
             why = "its result was not taken"
             await self.publish(self.call.error(f"{why}: {error}"))
             await self.ambiguous()

@@ -41,7 +41,7 @@ from frameledger_services.event_log.producer import TooLargeError
 from frameledger_services.inference.attempt import Attempt
 from frameledger_services.inference.merging import Merging
 from frameledger_services.inference.world import Composed, Outcome, World
-from frameledger_services.providers.errors import ConnectionLostError, ProviderError, TransientError
+from frameledger_services.providers.errors import ConnectionLostError, ProviderError, ProviderUnavailableError
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService
 
@@ -106,11 +106,11 @@ class _Attempt:
         """What the attempt is known to have used so far."""
         self._told_used = False
 
-    async def answered(self) -> TransientError | None:
+    async def answered(self) -> ProviderUnavailableError | None:
         """Answer; why the answer broke off in the middle, if another attempt is to follow."""
         composed = await self._world.compose()
         self._attempt.skip_tts = composed.skip_tts
-        lost: TransientError | None = None
+        lost: ProviderUnavailableError | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._merging.run())
@@ -132,7 +132,7 @@ class _Attempt:
         await self._publish([ErrorFrame(code="attempts_exhausted", message=message, fatal=True)])
         return "given_up"
 
-    async def _said(self, composed: Composed) -> TransientError | None:
+    async def _said(self, composed: Composed) -> ProviderUnavailableError | None:
         request = composed.request
         if isinstance(request, ProviderError):
             self._add(self._start(self._model.provider), *self._failure(request.code, request.message))
@@ -151,7 +151,7 @@ class _Attempt:
             self._model.stop_pushing(token)
         return None
 
-    async def _streamed(self, request: Request) -> TransientError | None:
+    async def _streamed(self, request: Request) -> ProviderUnavailableError | None:
         """Take in the whole answer; the error, if it broke off in the middle and may be said anew (R6.4). Raises other
         errors."""
         for tried in count():
@@ -163,7 +163,7 @@ class _Attempt:
                         if isinstance(frame, LLMFullResponseEndFrame):
                             return None
                 raise ProviderError(f"{request.provider} ended its answer without an end frame.")
-            except TransientError as error:
+            except ProviderUnavailableError as error:
                 if (error.retry_after or 0.0) > LONGEST_RETRY_AFTER:
                     raise
                 if self._spoke:

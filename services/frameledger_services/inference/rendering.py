@@ -9,6 +9,7 @@ from typing import Any
 from psycopg import AsyncConnection
 from pydantic import ValidationError
 
+from frameledger.errors import NotFoundError
 from frameledger.frames import LLMFullResponseStartFrame
 from frameledger.record import decode
 from frameledger_services.inference.composing import CANCEL_TOOLS, OFFER, as_offered, request_of
@@ -19,8 +20,11 @@ from frameledger_services.store import contexts
 from frameledger_services.store.contexts import StoredContext
 
 
-class NoRequestError(LookupError):
-    """There is nothing to make a request of. The sentence says what is missing."""
+class NoRequestError(NotFoundError):
+    """There is no request of a run to render again. The message says what is missing.
+
+    Remedy: Give a run that has started, of a provider that is installed.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from uuid import UUID
 
 from psycopg import AsyncConnection, errors
 
+from frameledger.errors import FencedError
 from frameledger.ids import ContextId
 from frameledger.record import FIRST_GENERATION, LoggedFrame, Record
 from frameledger.stored import StoredStateError
@@ -76,9 +77,11 @@ class Owned:
     """Its effects are held back until this offset is reached (`held_effects`); None if they are not."""
 
 
-class FencedError(Exception):
-    """Somebody else owns these partitions by now, or wrote in them: what is in memory of them is to be dropped, and
-    nothing of the batch happened."""
+class ProjectorFencedError(FencedError):
+    """Another projector owns these partitions by now, or wrote in them. Nothing of the batch happened.
+
+    Remedy: Drop what is in memory of them. The projector does so by itself, and takes part in the group again.
+    """
 
     def __init__(self, partitions: set[int]) -> None:
         super().__init__(f"partitions {sorted(partitions)} belong to another projector")
@@ -111,8 +114,8 @@ class Batches:
     ) -> list[OutboxRow]:
         """Store what lies between the partitions' `next_offset` and `positions`, and move them on.
 
-        Returns what is to be published now. Raises `FencedError` if a partition was lost, and psycopg's errors when
-        the database cannot be reached; then nothing was stored and the records have to be read again. A frame that
+        Returns what is to be published now. Raises `ProjectorFencedError` if a partition was lost, and psycopg's errors
+        when the database cannot be reached; then nothing was stored and the records have to be read again. A frame that
         can never be folded or stored parks its conversation and is no error.
         """
         with deadline():
@@ -184,7 +187,7 @@ class Batches:
         except MissingHeadError:
             # Without a fence: whatever else was in memory is not to be trusted either.
             self._cache.drop(context_ids)
-            raise FencedError(set(positions)) from None
+            raise ProjectorFencedError(set(positions)) from None
         except BaseException:
             self._cache.drop(context_ids)
             raise
@@ -303,7 +306,7 @@ def _is_small(batch: Sequence[Decoded]) -> bool:
 def _check_held(progress: Sequence[Progress], held: set[int]) -> None:
     lost = {one.partition for one in progress} - held
     if lost:
-        raise FencedError(lost)
+        raise ProjectorFencedError(lost)
 
 
 def _progress(owned: Owned, last: Record | None, next_offset: int) -> Progress:

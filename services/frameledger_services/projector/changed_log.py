@@ -13,6 +13,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Literal
 
+from frameledger.errors import ConfigurationError
 from frameledger.record import Record
 from frameledger_services.store.recovering import KeptFrame, Position, Receipt
 
@@ -25,8 +26,11 @@ Happened = Literal["fine", "lost_tail", "expired", "another_log"]
 NO_END = 2**63 - 1
 
 
-class LogChangedError(Exception):
-    """The log is not the one that was projected: nothing is skipped, an operator has to decide."""
+class LogChangedError(ConfigurationError):
+    """The log is not the one that was projected: records are missing or others. Nothing is skipped.
+
+    Remedy: Run `frameledger recover`, which shows what is missing and goes on as its operator decides.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ import psycopg
 import structlog
 from psycopg import AsyncConnection
 
+from frameledger.errors import RefusedError
 from frameledger_services.projector.batches import Batches, Owned
 from frameledger_services.projector.folding import Found
 from frameledger_services.projector.rows import OutboxRow
@@ -84,8 +85,11 @@ class Crashes:
         return "alone" if self.alone or self.all >= ISOLATED_AFTER else "together"
 
 
-class PoisonError(Exception):
-    """Projectors crashed one after the other over this record."""
+class PoisonError(RefusedError):
+    """Projectors crashed one after the other over this record.
+
+    Remedy: Its conversation is parked. Once the cause is mended, fold it with `frameledger unpark`.
+    """
 
     def __init__(self, crashes: Crashes) -> None:
         super().__init__(

@@ -16,6 +16,7 @@ import orjson
 
 from frameledger.decoding import MAX_ID_BYTES
 from frameledger.effects import CallFunction, Cancel, Effect, RunInference, to_wire
+from frameledger.errors import RefusedError
 from frameledger.evolve import evolve
 from frameledger.frames import AnyFrame
 from frameledger.partition import partition_for
@@ -195,17 +196,24 @@ class Folding:
             self.rows.outbox.append(letter)
 
 
-class UnfoldableError(Exception):
-    """A frame made the fold raise, which is a bug of ours: its conversation is parked, the others go on."""
+class UnfoldableError(RefusedError):
+    """A frame made the fold raise, which is a bug of ours: its conversation is parked, the others go on.
+
+    Remedy: Report the bug with the frame. With a release that has it mended, fold the conversation with
+    `frameledger unpark`.
+    """
 
     def __init__(self, record: Record, error: Exception) -> None:
         super().__init__(f"{type(error).__name__}: {error}")
         self.record = record
 
 
-class UncertainRepetitionError(Exception):
-    """An id came again with other bytes than a frame had that is in memory: only the stored payload says whether it
-    is that frame. Fold with `stored_ids`."""
+class UncertainRepetitionError(RefusedError):
+    """An id came again with other bytes than a frame has that is in memory, and only the stored payload says whether
+    it is that frame.
+
+    Remedy: None is needed: the projector folds the batch again with `stored_ids`.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from frameledger.record import Place
-from frameledger_services.projector.batches import FencedError, Owned, Topics
+from frameledger_services.projector.batches import Owned, ProjectorFencedError, Topics
 from frameledger_services.projector.closing import YOUNG, closing_id, closing_row
 from frameledger_services.projector.folding import effect_row
 from frameledger_services.projector.rows import OutboxRow, Rows
@@ -45,7 +45,7 @@ async def let_out(connection: Connection, topics: Topics, owned: Owned) -> list[
     """Ask for what is still open in a partition that has come to the end until which its effects are held back.
 
     Returns what is to be published, which is nothing for a partition that has not come there, or is not held. Raises
-    `FencedError` if it is somebody else's by now, and psycopg's errors; then nothing was done.
+    `ProjectorFencedError` if it is somebody else's by now, and psycopg's errors; then nothing was done.
     """
     if owned.held_until is None or owned.next_offset < owned.held_until:
         return []
@@ -53,7 +53,7 @@ async def let_out(connection: Connection, topics: Topics, owned: Owned) -> list[
     async with connection.transaction():
         now = await statements.reach(connection, topic, partition, epoch, owned.next_offset)
         if now is None:
-            raise FencedError({partition})
+            raise ProjectorFencedError({partition})
         old = await _not_closed(connection, await _open(connection, topic, partition, now, old=True))
         young = [] if old else await _open(connection, topic, partition, now, old=False)
         outbox = list(

@@ -10,6 +10,7 @@ from psycopg import AsyncConnection
 
 from frameledger import stored
 from frameledger.decoding import decode
+from frameledger.errors import RefusedError
 from frameledger.evolve import Step, evolve
 from frameledger.ids import ContextId
 from frameledger_services.projector.head import Counters, Head
@@ -34,9 +35,12 @@ async def load(connection: AsyncConnection[Any], context_ids: Sequence[ContextId
     return heads
 
 
-class BehindError(Exception):
+class BehindError(RefusedError):
     """What is stored of a conversation cannot be folded again: the fold of this release has a bug that another did not
-    have. `head` is as far as it came."""
+    have. `head` is as far as it came.
+
+    Remedy: Its conversation is parked. With a release that folds it, use `frameledger unpark`.
+    """
 
     def __init__(self, head: Head, error: Exception) -> None:
         super().__init__(
@@ -99,8 +103,11 @@ def refold(head: Head, frames: Iterable[Unfolded]) -> None:
 _UNKNOWN = decode(b'{"type":"unknown"}')
 
 
-class OtherwiseError(Exception):
-    """Another release folded a frame otherwise, and its rows are stored so: a state of this one would not be theirs."""
+class OtherwiseError(RefusedError):
+    """Another release folded a frame otherwise, and its rows are stored so: a state of this one would not be theirs.
+
+    Remedy: Its conversation is parked. Project the log into an empty database, or go back to the other release.
+    """
 
     def __init__(self, frame: Unfolded, step: Step) -> None:
         super().__init__(

@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 from psycopg import AsyncConnection
 
+from frameledger.errors import FencedError
 from frameledger_services.event_log.consumer import SESSION_MS
 from frameledger_services.store import projections
 
@@ -27,8 +28,11 @@ LOOK_AGAIN_SECONDS = 0.1
 _log = structlog.get_logger("projector")
 
 
-class NamesakeError(Exception):
-    """Another projector of our name lives, and owns partitions."""
+class NamesakeError(FencedError):
+    """Another projector of our name lives, and owns partitions.
+
+    Remedy: Give each projector a name of its own (`FRAMELEDGER_PROJECTOR_INSTANCE_ID`), or end the other one.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Any
 
 from psycopg import AsyncConnection, errors
 
+from frameledger.errors import FencedError
 from frameledger_services import failpoints
 from frameledger_services.event_log import broker, identity
 from frameledger_services.event_log.broker import BrokerError
@@ -35,8 +36,11 @@ from frameledger_services.store.recovering import NewReceipt, Position, Receipt
 Connection = AsyncConnection[Any]
 
 
-class MovedError(Exception):
-    """Somebody else moved a partition on, or recovered, since it was looked at: nothing was done."""
+class MovedError(FencedError):
+    """Another process moved a partition on, or recovered, since it was looked at. Nothing was done.
+
+    Remedy: Stop the projectors, and run `frameledger recover` again.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import frames_topic, held_effects, namesakes, partitions
 from frameledger_services.projector.ahead import Ahead, Look
 from frameledger_services.projector.announcing import Announcer
-from frameledger_services.projector.batches import Batches, FencedError, Owned, Topics
+from frameledger_services.projector.batches import Batches, Owned, ProjectorFencedError, Topics
 from frameledger_services.projector.cache import HeadCache
 from frameledger_services.projector.changed_log import LogChangedError
 from frameledger_services.projector.crashes import Isolation, end_in_order
@@ -285,7 +285,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             try:
                 # It may have come to its end with its former owner, who died before it let them out.
                 await self._let_effects_out([partition])
-            except FencedError:
+            except ProjectorFencedError:
                 self._retreat({partition})
 
     async def _store(self, look: Look) -> None:
@@ -295,7 +295,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             try:
                 self._relay.hand_over(await self._isolation.store(chunk, self._owned, positions))
                 await self._let_effects_out(positions)
-            except FencedError as fenced:
+            except ProjectorFencedError as fenced:
                 _log.warning("fenced", partitions=sorted(fenced.partitions))
                 # All of them: the consumer is past the records of the batches that do not come any more.
                 self._retreat(set(ends))

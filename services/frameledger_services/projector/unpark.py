@@ -19,6 +19,7 @@ from psycopg import AsyncConnection, errors
 
 from frameledger.decoding import decode
 from frameledger.effects import CallFunction, Cancel, Effect, RunInference
+from frameledger.errors import NotFoundError, RefusedError
 from frameledger.evolve import evolve
 from frameledger.evolve.state import State
 from frameledger.ids import ContextId
@@ -51,12 +52,18 @@ SOURCE = "frameledger/unpark"
 TOO_LATE = "The conversation was parked when this run was asked for, and unparked too late to begin it."
 
 
-class NotParkedError(LookupError):
-    """The conversation is not parked, or not there at all."""
+class NotParkedError(NotFoundError):
+    """The conversation is not parked, or not there at all.
+
+    Remedy: `frameledger parked` lists those that are.
+    """
 
 
-class ContradictoryHeadError(Exception):
-    """The stored head of a conversation says that frames were folded behind the one from which it is parked."""
+class ContradictoryHeadError(RefusedError):
+    """The stored head of a conversation says that frames were folded behind the one from which it is parked.
+
+    Remedy: Project the log into an empty database, which makes the head anew; all frames are stored.
+    """
 
     def __init__(self, context_id: str, state_version: int, parked_version: int) -> None:
         super().__init__(
@@ -107,7 +114,7 @@ async def _publish(connection: Connection, rows: Sequence[OutboxRow], send: Send
     """Send what was committed and remove it; why it could not be sent."""
     try:
         await send(rows)
-    except (transient.TransientError, SettingsError) as error:
+    except (transient.EventLogError, SettingsError) as error:
         return str(error)
     await statements.delete_outbox(connection, [row.place for row in rows])
     return None

@@ -23,7 +23,7 @@ from frameledger_services.providers.anthropic_answer import AnthropicAnswer
 from frameledger_services.providers.errors import (
     ConnectionLostError,
     ProviderError,
-    TransientError,
+    ProviderUnavailableError,
     UnmappableError,
 )
 from frameledger_services.providers.http_errors import MALFORMED
@@ -147,7 +147,7 @@ class AnthropicLLMService(LLMService[AnthropicLLMAdapter]):
                 await self.notify("on_connection_error", sentence)
                 return ConnectionLostError(sentence)
             case _:
-                return TransientError(f"{self.provider} sent an event that cannot be read.")
+                return ProviderUnavailableError(f"{self.provider} sent an event that cannot be read.")
 
 
 def _sentence(error: APIStatusError) -> str:

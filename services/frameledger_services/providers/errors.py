@@ -5,9 +5,16 @@ No message carries a secret: addresses and keys are left out where an error is m
 
 from __future__ import annotations
 
+import warnings
 
-class ProviderError(Exception):
-    """The provider did not answer a request. `code` is for programs, the sentence for people; both may be published."""
+from frameledger import errors
+
+
+class ProviderError(errors.FrameledgerError):
+    """The provider did not answer a request. `code` is for programs, the message for people; both may be published.
+
+    Remedy: It is one of the errors below it, which say what to do.
+    """
 
     code = "provider_error"
 
@@ -18,8 +25,11 @@ class ProviderError(Exception):
             self.code = code
 
 
-class TransientError(ProviderError):
-    """It may work again soon: overloaded, rate limited, out of order. Try again, not before `retry_after` seconds."""
+class ProviderUnavailableError(ProviderError, errors.TransientError):
+    """The provider may answer again soon: it is overloaded, limits the rate, or is out of order.
+
+    Remedy: Try again, not before `retry_after` seconds.
+    """
 
     code = "provider_unavailable"
 
@@ -28,44 +38,65 @@ class TransientError(ProviderError):
         self.retry_after = retry_after
 
 
-class ConnectionLostError(TransientError):
-    """The stream broke off, or there was no connection at all."""
+class ConnectionLostError(ProviderUnavailableError):
+    """The stream of a provider broke off, or there was no connection at all.
+
+    Remedy: Try again; if it never connects, check the provider's address.
+    """
 
     code = "connection_lost"
 
 
 class WebsocketReconnectedError(ConnectionLostError):
-    """The connection was lost and made again. What the server knew of the inference is gone: begin it again."""
+    """The connection to a provider was lost and made again. What the server knew of the inference is gone.
+
+    Remedy: Begin the inference again.
+    """
 
     code = "websocket_reconnected"
 
 
-class RefusedContextError(ProviderError):
-    """The provider refuses this very request (its 400). It would refuse it again."""
+class RefusedContextError(ProviderError, errors.RefusedError):
+    """The provider refuses this very request (its 400), and would refuse it again.
+
+    Remedy: Change the context or its settings as the message says.
+    """
 
     code = "context_refused"
 
 
-class RefusedError(ProviderError):
-    """The provider refuses us (its 401, 403, 404): the key, the address or the model is wrong."""
+class ProviderRefusedError(ProviderError, errors.ConfigurationError):
+    """The provider refuses us (its 401, 402, 403, 404): the key, the account, the address or the model is wrong.
+
+    Remedy: Set the right key, address or model.
+    """
 
     code = "provider_refused"
 
 
-class CompletionTimeoutError(ProviderError):
-    """Nothing came from the provider for as long as the service waits."""
+class CompletionTimeoutError(ProviderError, errors.TransientError):
+    """Nothing came from the provider for as long as the service waits.
+
+    Remedy: Try again, or raise `FRAMELEDGER_INFERENCE_COMPLETION_TIMEOUT_SECS`.
+    """
 
     code = "completion_timeout"
 
 
-class IncompleteCallError(ProviderError):
-    """The model was cut short, as by a limit of tokens, in the middle of a function call. Nothing may be called."""
+class IncompleteCallError(ProviderError, errors.RefusedError):
+    """The model was cut short, as by a limit of tokens, in the middle of a function call. Nothing may be called.
+
+    Remedy: Raise the limit of tokens, or ask for less.
+    """
 
     code = "incomplete_call"
 
 
-class UnmappableError(ProviderError):
-    """The request holds what this provider has no form for, and the sentence names it. Nothing was sent."""
+class UnmappableError(ProviderError, errors.RefusedError):
+    """The request holds what this provider has no form for, and the message names it. Nothing was sent.
+
+    Remedy: Take it out of the context or the settings, or use another provider.
+    """
 
     code = "unmappable"
 
@@ -74,3 +105,12 @@ class UnmappableError(ProviderError):
         super().__init__(f"The provider {provider!r} cannot be asked this: {what}.")
         self.provider = provider
         self.what = what
+
+
+def __getattr__(name: str) -> type[ProviderError]:
+    """The names of 0.1, which go with 0.3."""
+    renamed = {"TransientError": ProviderUnavailableError, "RefusedError": ProviderRefusedError}
+    if name not in renamed:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{name} is now {renamed[name].__name__}", DeprecationWarning, stacklevel=2)
+    return renamed[name]

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from frameledger_services.providers.errors import (
     ProviderError,
+    ProviderRefusedError,
+    ProviderUnavailableError,
     RefusedContextError,
-    RefusedError,
-    TransientError,
 )
 
 MALFORMED = (JSONDecodeError, UnicodeDecodeError, ValidationError)
@@ -109,10 +109,10 @@ def _error(
     refused = _REFUSED[402] if _NO_QUOTA.intersection(_texts(kinds)) else _REFUSED.get(status)
     if refused is not None:
         # The provider's sentences quote keys, projects and organisations.
-        return RefusedError(f"{said}: {refused}." + (f" See {settings}." if settings else ""))
+        return ProviderRefusedError(f"{said}: {refused}." + (f" See {settings}." if settings else ""))
     shown = f"{said}: {_shown(words, secret)}"
     if status in _TRANSIENT or status >= 500:
-        return TransientError(shown, code=_CODES.get(status), retry_after=retry_after(headers))
+        return ProviderUnavailableError(shown, code=_CODES.get(status), retry_after=retry_after(headers))
     return RefusedContextError(shown)
 
 

@@ -21,7 +21,7 @@ from frameledger_services.providers import http_errors
 from frameledger_services.providers.errors import (
     ConnectionLostError,
     ProviderError,
-    TransientError,
+    ProviderUnavailableError,
     UnmappableError,
 )
 from frameledger_services.providers.http_errors import MALFORMED
@@ -156,7 +156,7 @@ class OpenAILLMService(LLMService[OpenAILLMAdapter]):
                     self.provider, words=error.message, kinds=(error.code, error.type), secret=self._api_key
                 )
             case _:
-                return TransientError(f"{self.provider} sent an event that cannot be read.")
+                return ProviderUnavailableError(f"{self.provider} sent an event that cannot be read.")
 
 
 def _sentence(error: APIStatusError) -> str:

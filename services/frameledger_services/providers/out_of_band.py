@@ -9,7 +9,7 @@ from tenacity.wait import wait_exponential_jitter
 
 from frameledger.context import LLMContext
 from frameledger_services.providers import plugins
-from frameledger_services.providers.errors import TransientError
+from frameledger_services.providers.errors import ProviderUnavailableError
 from frameledger_services.providers.service import LLMService
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.settings import Settings
@@ -52,7 +52,7 @@ class OutOfBand:
         attempts = AsyncRetrying(
             stop=stop_after_attempt(self._settings.inference_retries + 1),
             wait=_pause,
-            retry=retry_if_exception_type(TransientError) & _in_time,
+            retry=retry_if_exception_type(ProviderUnavailableError) & _in_time,
             reraise=True,
         )
         return await attempts(service.run_inference, context, max_tokens, system_instruction)
@@ -65,7 +65,7 @@ class OutOfBand:
 
 def _asked(state: RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome is not None else None
-    return (error.retry_after or 0.0) if isinstance(error, TransientError) else 0.0
+    return (error.retry_after or 0.0) if isinstance(error, ProviderUnavailableError) else 0.0
 
 
 def _in_time(state: RetryCallState) -> bool:

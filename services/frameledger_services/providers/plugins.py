@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import Any
 
+from frameledger.errors import ConfigurationError, NotFoundError
 from frameledger_services.providers.service import LLMService
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.settings import Settings
@@ -12,12 +13,18 @@ from frameledger_services.settings import Settings
 GROUP = "frameledger.providers"
 
 
-class NoSuchProviderError(LookupError):
-    """No installed package offers a provider of that name, or what it offers is none."""
+class NoSuchProviderError(NotFoundError):
+    """No installed package offers a provider of that name, or what it offers is none.
+
+    Remedy: Install the package that offers it, or name one of those that the message lists.
+    """
 
 
-class MissingKeyError(Exception):
-    """The settings lack what a provider cannot answer without. `remedy` is what to do about it."""
+class MissingKeyError(ConfigurationError):
+    """The settings lack the key that a provider cannot answer without.
+
+    Remedy: Set the variable that the message names, or use another provider: `scripted` needs none.
+    """
 
     def __init__(self, provider: str, variable: str) -> None:
         self.problem = f"The provider {provider} needs a key, and {variable} is not set."

@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator
 
+from frameledger.errors import RefusedError
 from frameledger.frames import FinishReason, Usage
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -148,8 +149,11 @@ class Script(_Part):
     """Pieces a second, of text and thoughts; null: as fast as they are taken."""
 
 
-class ScriptError(Exception):
-    """A script file that cannot be read, or is no script. The sentence says where."""
+class ScriptError(RefusedError):
+    """A script file of the scripted provider cannot be read, or is no script.
+
+    Remedy: Mend the file at the place that the message names.
+    """
 
 
 def read(path: Path) -> Script:

@@ -186,12 +186,12 @@ def _counted(request: Request, thinking: int, speaking: int) -> Usage:
 
 
 _FAILURES: Mapping[str, type[errors.ProviderError]] = {
-    "overloaded": errors.TransientError,
-    "rate_limited": errors.TransientError,
+    "overloaded": errors.ProviderUnavailableError,
+    "rate_limited": errors.ProviderUnavailableError,
     "connection_lost": errors.ConnectionLostError,
     "cut": errors.ConnectionLostError,
     "refused_context": errors.RefusedContextError,
-    "refused": errors.RefusedError,
+    "refused": errors.ProviderRefusedError,
     "incomplete_call": errors.IncompleteCallError,
 }
 
@@ -199,7 +199,7 @@ _FAILURES: Mapping[str, type[errors.ProviderError]] = {
 def _failure(step: Fail) -> errors.ProviderError:
     sentence = step.message or f"The script says that the provider fails here ({step.fail})."
     kind = _FAILURES[step.fail]
-    if kind is errors.TransientError:
+    if kind is errors.ProviderUnavailableError:
         code = "rate_limited" if step.fail == "rate_limited" else None
-        return errors.TransientError(sentence, code=code, retry_after=step.retry_after)
+        return errors.ProviderUnavailableError(sentence, code=code, retry_after=step.retry_after)
     return kind(sentence)

@@ -14,6 +14,7 @@ from typing import Any
 from psycopg import AsyncConnection
 from sqlalchemy import Table
 
+from frameledger.errors import NotFoundError
 from frameledger_services.store import recordset, tables
 from frameledger_services.store.copying import copy_in
 
@@ -65,8 +66,11 @@ async def add(connection: Connection, rows: Added) -> None:
         await copy_in(connection, rows.table, rows.columns, rows.rows)
 
 
-class MissingHeadError(Exception):
-    """A conversation that a batch goes on with is not in the database any more: it was erased."""
+class MissingHeadError(NotFoundError):
+    """A conversation that a batch goes on with is not in the database any more: it was erased.
+
+    Remedy: None is needed: the projector drops what it has in memory and begins again.
+    """
 
 
 async def change(connection: Connection, rows: Changed) -> None:

@@ -12,7 +12,8 @@ import psycopg
 from psycopg import AsyncConnection, IsolationLevel
 from psycopg.pq import TransactionStatus
 
-from frameledger_services import access, database
+from frameledger.errors import ConfigurationError, FrameledgerError, TransientError
+from frameledger_services import access, database, transient
 from frameledger_services.settings import Settings, without_password
 from frameledger_services.store import schema
 
@@ -23,8 +24,31 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class DatabaseError(Exception):
-    """The database is not reached, or does not answer. The message says which one, and what it said."""
+class DatabaseError(FrameledgerError):
+    """The database does not answer, or not what it was asked. The message says which one, and what it said.
+
+    Remedy: It is one of the two errors below it, which say what to do.
+    """
+
+
+class DatabaseUnavailableError(DatabaseError, TransientError):
+    """The database is not reached, does not answer in time, or is not the primary for now.
+
+    Remedy: Try again; if it stays so, check that it runs at `FRAMELEDGER_DATABASE_URL`.
+    """
+
+
+class DatabaseRefusedError(DatabaseError, ConfigurationError):
+    """The database refuses what it was asked for, as for a right that is missing.
+
+    Remedy: Give the user the rights that the message names, or another address to Frameledger.
+    """
+
+
+def failure(what: str, error: psycopg.Error) -> DatabaseError:
+    """An error of psycopg as one of ours: `what` failed, and why."""
+    kind = DatabaseUnavailableError if transient.is_transient(error) else DatabaseRefusedError
+    return kind(f"{what}: {str(error).strip()}")
 
 
 class Connections:
@@ -61,10 +85,12 @@ class Connections:
                             raise
                         await self.close()
         except psycopg.Error as error:
-            raise DatabaseError(f"{self._name()}: {str(error).strip()}") from error
+            raise failure(self._name(), error) from error
         except TimeoutError as error:
             await self.close()
-            raise DatabaseError(f"{self._name()} did not answer within {READ_SECONDS:.0f} s.") from error
+            raise DatabaseUnavailableError(
+                f"{self._name()} did not answer within {READ_SECONDS:.0f} s."
+            ) from error
 
     async def close(self) -> None:
         """Close what is idle."""

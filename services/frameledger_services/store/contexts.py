@@ -10,19 +10,26 @@ import orjson
 from psycopg import AsyncConnection
 
 from frameledger.context import LLMContext
+from frameledger.errors import NotFoundError
 from frameledger.ids import ContextId, Version
 
 
-class NoSuchContextError(LookupError):
-    """No frame of this conversation is in the database."""
+class NoSuchContextError(NotFoundError):
+    """No frame of this conversation is in the database.
+
+    Remedy: Check the id. If it was published just now, wait for it: `publish(..., wait=True)`.
+    """
 
     def __init__(self, context_id: str) -> None:
         super().__init__(f"There is no context {context_id!r} in the database.")
         self.context_id = context_id
 
 
-class NoSuchVersionError(LookupError):
-    """The conversation has fewer frames than that."""
+class NoSuchVersionError(NotFoundError):
+    """The conversation has fewer frames than that.
+
+    Remedy: Ask for a version up to `newest`, or for None, the newest one.
+    """
 
     def __init__(self, context_id: str, version: int, newest: int) -> None:
         super().__init__(f"The context {context_id!r} has no version {version}; it has 0 to {newest}.")

@@ -11,14 +11,19 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
+from frameledger.errors import ConfigurationError
+
 REVISION = "0004"
 """The revision that this release works with: the newest one in `migrations`."""
 
 FOUND = "SELECT version_num FROM frameledger_schema"
 
 
-class SchemaError(Exception):
-    """The database is not in the shape that this release works with. `found` is None for one without our tables."""
+class SchemaError(ConfigurationError):
+    """The database is not in the shape that this release works with. `found` is None for one without our tables.
+
+    Remedy: It is one of the two errors below it, which say what to do.
+    """
 
     def __init__(self, found: str | None, sentence: str) -> None:
         super().__init__(sentence)
@@ -26,11 +31,17 @@ class SchemaError(Exception):
 
 
 class TooOldError(SchemaError):
-    """`frameledger migrate` is the remedy."""
+    """The database has no tables of ours yet, or those of an older release.
+
+    Remedy: Run `frameledger migrate`.
+    """
 
 
 class TooNewError(SchemaError):
-    """A newer release was here: upgrading this one is the remedy."""
+    """The database has the tables of a newer release.
+
+    Remedy: Upgrade this installation.
+    """
 
 
 async def check(connection: psycopg.AsyncConnection[Any]) -> None:

@@ -12,6 +12,8 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
+from frameledger.errors import FencedError
+
 
 def awake_or_not() -> float:
     """Seconds that pass also while the machine is suspended, where the system can tell. Linux's monotonic clock stands
@@ -20,8 +22,12 @@ def awake_or_not() -> float:
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
-class LeaseLostError(Exception):
-    """Too long without a heartbeat, or the worker was judged dead: its work may be another worker's by now."""
+class LeaseLostError(FencedError):
+    """A worker had no heartbeat for longer than its lease, or was judged dead: its work may be another worker's by
+    now.
+
+    Remedy: Stop the job and publish nothing more of it. Workers do so by themselves.
+    """
 
     def __init__(self) -> None:
         super().__init__("The worker's lease is over: its work may be another worker's by now.")

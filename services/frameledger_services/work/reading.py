@@ -8,14 +8,18 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from frameledger import effects
+from frameledger.errors import RefusedError
 
 E = TypeVar("E", effects.RunInference, effects.CallFunction, effects.Cancel)
 
 _LARGEST = {"version": 2**63 - 1, "requested_version": 2**63 - 1, "ordinal": 2**31 - 1}
 
 
-class NoEffectError(ValueError):
-    """The bytes are no effect of the kind that is wanted; the message says why."""
+class NoEffectError(RefusedError, ValueError):
+    """Bytes on a topic of effects are no effect of the kind that is wanted; the message says why.
+
+    Remedy: None is needed: the record is passed over. Find out who else writes to that topic.
+    """
 
 
 def read(kind: type[E], value: bytes | None) -> E:

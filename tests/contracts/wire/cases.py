@@ -44,16 +44,22 @@ CASES = {
         Answer(HELLO, finish="content_filter"), text="Hello there", finish_reason="content_filter"
     ),
     "400": Case(Failure(400), errors.RefusedContextError),
-    "401": Case(Failure(401), errors.RefusedError),
-    "403": Case(Failure(403), errors.RefusedError),
-    "404": Case(Failure(404), errors.RefusedError),
+    "401": Case(Failure(401), errors.ProviderRefusedError),
+    "403": Case(Failure(403), errors.ProviderRefusedError),
+    "404": Case(Failure(404), errors.ProviderRefusedError),
     "413": Case(Failure(413), errors.RefusedContextError),
-    "429 with retry-after": Case(Failure(429, retry_after="2"), errors.TransientError, retry_after=2.0),
-    "429": Case(Failure(429), errors.TransientError),
-    "500": Case(Failure(500), errors.TransientError),
-    "529": Case(Failure(529), errors.TransientError),
-    "error in the stream": Case(Answer((*HELLO, StreamError())), errors.TransientError, "Hello there"),
-    "garbage in the stream": Case(Answer((*HELLO, Garbage())), errors.TransientError, "Hello there"),
+    "429 with retry-after": Case(
+        Failure(429, retry_after="2"), errors.ProviderUnavailableError, retry_after=2.0
+    ),
+    "429": Case(Failure(429), errors.ProviderUnavailableError),
+    "500": Case(Failure(500), errors.ProviderUnavailableError),
+    "529": Case(Failure(529), errors.ProviderUnavailableError),
+    "error in the stream": Case(
+        Answer((*HELLO, StreamError())), errors.ProviderUnavailableError, "Hello there"
+    ),
+    "garbage in the stream": Case(
+        Answer((*HELLO, Garbage())), errors.ProviderUnavailableError, "Hello there"
+    ),
     "refusal in the stream": Case(
         Answer((*HELLO, StreamError("invalid_request_error", "no"))),
         errors.RefusedContextError,

@@ -20,12 +20,12 @@ from frameledger.record import FIRST_GENERATION, Outgoing, Place
 from frameledger_services import database
 from frameledger_services.cli.repair import render_rejected
 from frameledger_services.cli.terminal import backend, output, render_context
-from frameledger_services.client import DatabaseError
 from frameledger_services.event_log.producer import Producer, PublishError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 from frameledger_services.store import reading, retrying, schema
 from frameledger_services.store.batch import headers_from_json
+from frameledger_services.store.connections import failure
 from frameledger_services.store.reading import Rejected
 
 _WHERE = re.compile(r"(?:(\d{1,10}):)?(\d{1,10}):(\d{1,19})", re.ASCII)
@@ -139,7 +139,7 @@ def retry(
         try:
             done = asyncio.run(_retry(settings, places, again=again))
         except psycopg.Error as error:
-            raise DatabaseError(f"The database does not do it: {str(error).strip()}") from error
+            raise failure("The database does not do it", error) from error
     for one, place in done.published:
         typer.echo(f"{_where(one)} is published again at {place.partition}:{place.offset}.")
     for one, why in done.left:

@@ -16,7 +16,6 @@ from rich.table import Table
 from frameledger.stored import StoredStateError
 from frameledger_services import database
 from frameledger_services.cli.terminal import backend, output, render_context
-from frameledger_services.client import DatabaseError
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.relay import sending
@@ -24,6 +23,7 @@ from frameledger_services.projector.unpark import ContradictoryHeadError, NotPar
 from frameledger_services.projector.unpark import unpark as unpark_context
 from frameledger_services.settings import Settings
 from frameledger_services.store import copying, reading, schema
+from frameledger_services.store.connections import failure
 
 LOCK_TIMEOUT = "10s"
 
@@ -127,7 +127,7 @@ def _unparked(context: str, why: str) -> Unparked:
             "Try again; `frameledger doctor` says whether projectors get on.",
         )
     except psycopg.Error as error:
-        raise DatabaseError(f"The database does not do it: {str(error).strip()}") from error
+        raise failure("The database does not do it", error) from error
 
 
 async def _unpark(settings: Settings, context: str, why: str) -> Unparked:

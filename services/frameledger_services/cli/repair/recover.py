@@ -18,7 +18,6 @@ from rich.console import Console
 from frameledger_services import database
 from frameledger_services.cli.repair import render_recovery
 from frameledger_services.cli.terminal import backend, output
-from frameledger_services.client import DatabaseError
 from frameledger_services.event_log.producer import Producer, PublishError
 from frameledger_services.projector import putting_back
 from frameledger_services.projector import recover as recovering
@@ -26,6 +25,7 @@ from frameledger_services.projector.putting_back import PutBack
 from frameledger_services.projector.recover import Examined, MovedError
 from frameledger_services.settings import Settings
 from frameledger_services.store import schema
+from frameledger_services.store.connections import failure
 
 commands = typer.Typer()
 
@@ -53,7 +53,7 @@ def recover(
         try:
             _recover(Settings.from_env(), apply=apply, yes=yes, as_json=as_json)
         except psycopg.Error as error:
-            raise DatabaseError(f"The database does not do it: {str(error).strip()}") from error
+            raise failure("The database does not do it", error) from error
 
 
 def _recover(settings: Settings, *, apply: bool, yes: bool, as_json: bool) -> None:
