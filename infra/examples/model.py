@@ -4,7 +4,7 @@ It is what `frameledger run inference` does, and follows the same settings: FRAM
 model it is; without it, the scripted one answers.
 """
 
-from frameledger_services import life
+from frameledger_services import process
 from frameledger_services.inference import InferenceService
 from frameledger_services.providers import plugins
 from frameledger_services.settings import Settings
@@ -22,4 +22,4 @@ if __name__ == "__main__":
     async def on_completion_timeout(model):
         print(f"{model.provider} says nothing", flush=True)
 
-    life.live(InferenceService(settings, model).run)
+    process.run_service(InferenceService(settings, model).run)

@@ -2,7 +2,7 @@
 
 from my_tools import app_resources, registry
 
-from frameledger_services import life
+from frameledger_services import process
 from frameledger_services.functions import FunctionService
 from frameledger_services.settings import Settings
 
@@ -13,4 +13,4 @@ if __name__ == "__main__":
     async def on_function_calls_cancelled(service, function_calls):
         print("cancelled:", *(call.tool_call_id for call in function_calls), flush=True)
 
-    life.live(service.run)
+    process.run_service(service.run)

@@ -11,7 +11,7 @@ from tests.bounds import ON_SERVERS
 from tests.support.scene import INTERRUPTION, Scene, made_up_run
 
 from frameledger_services import claims
-from frameledger_services.claims import ClaimedRun, Offer, WorkerDeadError
+from frameledger_services.claims import ClaimedRun, Registration, WorkerDeadError
 
 _numbers = itertools.count(1)
 
@@ -69,7 +69,7 @@ async def workers(address, *offered):
                 "lease_secs": 60.0,
                 "slots": 10,
             }
-            offer = Offer(**usual | options)
+            offer = Registration(**usual | options)
             await claims.register(connection, offer)
             made.append(Worker(connection, offer))
         yield made
@@ -99,7 +99,7 @@ def test_who_claims_first_has_it_and_the_second_finds_it_taken(scene):
     async def scenario():
         (effect,) = await scene.ask("a")
         async with workers(scene.address, {}, {}) as (one, other):
-            assert await one.claim_runs([effect]) == claims.Claiming(
+            assert await one.claim_runs([effect]) == claims.ClaimResult(
                 [
                     ClaimedRun(
                         effect.id, "a", effect.version, effect.run_id, attempt=1, claim=one.tokens[effect.id]
@@ -329,8 +329,8 @@ def test_what_a_worker_serves_may_change(scene):
         (call,) = await scene.call("a", "f", tools=("f",))
         async with workers(scene.address, FUNCTIONS) as (one,):
             assert (await one.claim_calls([call])).claimed == []
-            await claims.offer_again(
-                one.connection, Offer(one.id, "test", "functions", "here", 1, 60, 10, serves=("f",))
+            await claims.update_registration(
+                one.connection, Registration(one.id, "test", "functions", "here", 1, 60, 10, serves=("f",))
             )
             assert len((await one.claim_calls([call])).claimed) == 1
 
@@ -617,7 +617,7 @@ def test_old_claims_and_workers_are_forgotten_and_unfinished_ones_are_not(scene)
                 "UPDATE workers SET heartbeat_at = heartbeat_at - interval '31 days' WHERE worker_id <> %s",
                 (living.id,),
             )
-            assert await claims.forget(one.connection, claims_days=30, workers_days=30) == 1
+            assert await claims.purge(one.connection, claims_days=30, workers_days=30) == 1
             assert set(await finishes(one)) == {"unfinished", "new"}
             cursor = await one.connection.execute("SELECT worker_id FROM workers")
             assert {row[0] for row in await cursor.fetchall()} == {one.id, living.id}
@@ -629,7 +629,7 @@ def test_open_work_that_nobody_claimed_is_found_under_the_ids_of_its_effects(sce
     async def scenario():
         (claimed,) = await scene.ask("claimed")
         (named,) = await scene.ask("named", settings={"model": "m1"})
-        (missed,) = await scene.ask("missed")
+        (unclaimed,) = await scene.ask("unclaimed")
         await scene.ask("over")
         await scene.tell(("over", INTERRUPTION))
         calls = await scene.call("calls", "f", "g", "h", tools=("h",))
@@ -639,13 +639,13 @@ def test_open_work_that_nobody_claimed_is_found_under_the_ids_of_its_effects(sce
             of_calls,
         ):
             await one.claim_runs([claimed])
-            assert await one.missed_runs(10) == [missed]
-            assert await lister.missed_runs(10) == [named, missed]
-            assert await lister.missed_runs(1) == [named]
+            assert await one.unclaimed_runs(10) == [unclaimed]
+            assert await lister.unclaimed_runs(10) == [named, unclaimed]
+            assert await lister.unclaimed_runs(1) == [named]
             await of_calls.claim_calls(calls[:1])
-            assert await of_calls.missed_calls(10) == [calls[1]]
+            assert await of_calls.unclaimed_calls(10) == [calls[1]]
             await one.connection.execute("UPDATE runs SET opened_at = clock_timestamp()")
-            assert await one.missed_runs(10) == [], "they may be on their way"
+            assert await one.unclaimed_runs(10) == [], "they may be on their way"
 
     run(scenario())
 
@@ -663,8 +663,8 @@ def test_nobody_works_for_a_recording(scene):
             await scene.tell(*((name, recording) for name in "abc"))
             assert (await one.claim_runs([asked])).claimed == []
             assert (await of_calls.claim_calls([call])).claimed == []
-            assert await one.missed_runs(10) == []
-            assert await of_calls.missed_calls(10) == []
+            assert await one.unclaimed_runs(10) == []
+            assert await of_calls.unclaimed_calls(10) == []
             assert await one.take_over_runs(10) == []
             await scene.tell(("a", recording | {"react": True}))
             assert len((await one.claim_runs([asked])).claimed) == 1
@@ -680,8 +680,8 @@ def test_who_died_long_ago_is_said_to_have_left(scene):
                 "UPDATE workers SET heartbeat_at = heartbeat_at - interval '2 minutes' WHERE worker_id = %s",
                 (just_dead.id,),
             )
-            await claims.bury(living.connection)
-            await claims.bury(living.connection)
+            await claims.reap_workers(living.connection)
+            await claims.reap_workers(living.connection)
             cursor = await living.connection.execute(
                 "SELECT worker_id FROM workers WHERE stopped_at = heartbeat_at"
             )
@@ -704,7 +704,7 @@ def test_a_workers_role_may_do_all_of_this_and_nothing_else(scene):
                 await worker.connection.execute("SET ROLE frameledger_worker")
                 await worker.heartbeat([effect.id])
                 await claims.reconnected(worker.connection, worker.id)
-                await claims.offer_again(worker.connection, worker.offer)
+                await claims.update_registration(worker.connection, worker.offer)
                 await worker.release_all_but([])
                 await worker.finish_over()
             assert len((await one.claim_runs([effect])).claimed) == 1
@@ -715,10 +715,10 @@ def test_a_workers_role_may_do_all_of_this_and_nothing_else(scene):
             await of_calls.release([call.id])
             assert len(await of_calls.take_over_calls(1)) == 1
             await one.finish([effect.id])
-            await one.missed_runs(1)
-            await of_calls.missed_calls(1)
-            await claims.forget(one.connection, claims_days=30, workers_days=30)
-            await claims.bury(one.connection)
+            await one.unclaimed_runs(1)
+            await of_calls.unclaimed_calls(1)
+            await claims.purge(one.connection, claims_days=30, workers_days=30)
+            await claims.reap_workers(one.connection)
             await claims.leave(one.connection, one.id)
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 await one.connection.execute("DELETE FROM runs")
@@ -754,8 +754,8 @@ def test_every_statement_reads_by_indexes(scene):
             await claims.take_over_runs(explaining, one.id, 5)
             await claims.take_over_calls(explaining, one.id, 5)
             await claims.finish_over(explaining, one.id)
-            await claims.missed_runs(explaining, one.id, 5)
-            await claims.missed_calls(explaining, one.id, 5)
+            await claims.unclaimed_runs(explaining, one.id, 5)
+            await claims.unclaimed_calls(explaining, one.id, 5)
             await claims.finish(explaining, one.id, ids)
             await claims.release(explaining, one.id, ids)
             await claims.release_all_but(explaining, one.id, ids)

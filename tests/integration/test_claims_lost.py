@@ -129,9 +129,9 @@ def test_what_was_finished_as_the_attempt_of_another_is_taken_again_a_lease_late
             await other.claim_calls([call])
             await other.finish([call.id], ended)
             await a_lease_passes(one)
-            assert await one.missed_runs(5) == [], "what was said under the claim is on its way"
+            assert await one.unclaimed_runs(5) == [], "what was said under the claim is on its way"
             await scene.tell(("a", response(effect.run_id, 1, one.tokens[effect.id])))
-            assert await one.missed_runs(5) == []
+            assert await one.unclaimed_runs(5) == []
             assert (await one.claim_runs([effect])).claimed == []
             await scene.tell(
                 ("a", response(effect.run_id, 1, "another")), ("b", start_of(call, 1, "another"))
@@ -141,13 +141,13 @@ def test_what_was_finished_as_the_attempt_of_another_is_taken_again_a_lease_late
             await one.connection.execute(
                 "UPDATE tool_calls SET dispatched_at = dispatched_at - interval '1 hour'"
             )
-            assert await one.missed_runs(5) == [effect]
-            assert [one.id for one in await other.missed_calls(5)] == [call.id]
+            assert await one.unclaimed_runs(5) == [effect]
+            assert [one.id for one in await other.unclaimed_calls(5)] == [call.id]
             (taken_run,) = (await one.claim_runs([effect])).claimed
             (taken_call,) = (await other.claim_calls([call])).claimed
             assert (taken_run.attempt, taken_call.call_attempt) == (2, 2)
             assert (await one.claim_runs([effect])).claimed == []
-            assert await other.missed_calls(5) == []
+            assert await other.unclaimed_calls(5) == []
 
     run(scenario())
 
@@ -161,10 +161,10 @@ def test_a_call_that_runs_without_a_claim_is_taken_a_lease_later(scene):
             await one.connection.execute(
                 "UPDATE tool_calls SET dispatched_at = dispatched_at - interval '1 hour', started_at = now()"
             )
-            assert await one.missed_calls(5) == [], "its worker may still end it"
+            assert await one.unclaimed_calls(5) == [], "its worker may still end it"
             assert (await one.claim_calls([started])).claimed == []
             await a_lease_passes(one)
-            assert [effect.id for effect in await one.missed_calls(5)] == [started.id]
+            assert [effect.id for effect in await one.unclaimed_calls(5)] == [started.id]
             (taken,) = (await one.claim_calls([started, its_own])).claimed
             assert (taken.effect_id, taken.call_attempt, taken.status) == (started.id, 2, "running")
 

@@ -24,7 +24,7 @@ from frameledger.frames import (
 )
 from frameledger.partition import partition_for
 from frameledger.record import Outgoing, Place, outgoing
-from frameledger_services.claims import untaken
+from frameledger_services.claims import unserved
 from frameledger_services.cli import application
 from frameledger_services.cli.doctor import checks, servers
 from frameledger_services.event_log.producer import Producer
@@ -133,7 +133,7 @@ def test_doctor_warns_of_a_database_that_forgets_commits(settings, command):  # 
 
 
 def test_doctor_says_what_nobody_takes_and_how_to_have_it_taken(settings, command, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(untaken, "AFTER_SECS", 0.0)
+    monkeypatch.setattr(unserved, "AFTER_SECS", 0.0)
 
     async def run():
         await make_topics(settings)

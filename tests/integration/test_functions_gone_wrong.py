@@ -182,7 +182,7 @@ def test_a_plain_function_is_not_left_waiting_for_an_answer_when_its_lease_is_lo
         await asyncio.to_thread(entered.wait, 20)
         worker_id = await service.worker_id()
         # Its lease is over between what it says and its publication.
-        (await service._worker.alive()).lease.end()
+        (await service._worker.ready()).lease.end()
         leave.set()
         assert await asyncio.to_thread(answered.wait, 20)
         assert len(said) == 1

@@ -28,13 +28,13 @@ from frameledger import derived
 from frameledger.effects import CallFunction, RunInference
 from frameledger.ids import ContextId, Version
 from frameledger_services import claims
-from frameledger_services.claims import missed
+from frameledger_services.claims import unclaimed
 from frameledger_services.projector import held_effects
 from frameledger_services.projector.batches import ProjectorFencedError
 from frameledger_services.store import held_effects as statements
 from frameledger_services.store import projections
 from frameledger_services.timekeeper import questions
-from frameledger_services.work.reading import read
+from frameledger_services.work.effect_decoding import read
 
 AGES = timedelta(days=100_000)
 HI = {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": "Hi"}], "run_llm": True}
@@ -165,7 +165,7 @@ def test_what_somebody_has_claimed_or_what_the_outbox_has_is_not_asked_for_again
 @pytest.mark.regression("journey 2")
 def test_nobody_takes_work_of_a_partition_that_catches_up(database, monkeypatch, everything_is_young):
     """Neither what was asked for before, nor what nobody has, nor what a dead worker had."""
-    monkeypatch.setattr(missed, "AFTER_SECS", -1.0)
+    monkeypatch.setattr(unclaimed, "AFTER_SECS", -1.0)
     log = Log()
     log.add("a-run", json.dumps(HI).encode())
     log.add("of-the-dead", json.dumps(HI).encode())
@@ -176,8 +176,8 @@ def test_nobody_takes_work_of_a_partition_that_catches_up(database, monkeypatch,
         return [
             len((await inference.claim_runs(effects)).claimed),
             len((await functions.claim_calls(calls)).claimed),
-            len(await inference.missed_runs(10)),
-            len(await functions.missed_calls(10)),
+            len(await inference.unclaimed_runs(10)),
+            len(await functions.unclaimed_calls(10)),
             len(await inference.take_over_runs(10)),
         ]
 
@@ -194,7 +194,7 @@ def test_nobody_takes_work_of_a_partition_that_catches_up(database, monkeypatch,
             async with Held(database) as held:
                 assert await taken(inference, functions, a_run, calls) == [0, 0, 0, 0, 0]
                 assert await questions.reached(held.connection, TOPIC) == {}
-                assert await claims.untaken_runs(held.connection) == []
+                assert await claims.unserved_runs(held.connection) == []
                 await held.let_out()
                 assert set(await questions.reached(held.connection, TOPIC)) == set(range(PARTITIONS))
                 assert await taken(inference, functions, a_run, calls) == [1, 1, 0, 0, 1]

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from frameledger.frames import CancelFrame, EndFrame, StartFrame
 from frameledger_services.cli import application
-from frameledger_services.inference import InferenceService, composing, rendering
+from frameledger_services.inference import InferenceService, preparation, recorded_request
 from frameledger_services.providers.script import Script
 from frameledger_services.providers.scripted import ScriptedLLMService
 from frameledger_services.store.connections import connect
@@ -103,14 +103,14 @@ def test_a_model_may_cancel_what_it_started_where_the_function_allows_it(road):
 @pytest.mark.regression("fault 10")
 def test_a_database_that_cannot_be_read_for_a_while_uses_up_no_attempts(road, monkeypatch):
     left = [psycopg.OperationalError("the server is silent") for _ in range(5)]
-    read = composing.read
+    read = preparation.read
 
     async def fails_at_first(*arguments):
         if left:
             raise left.pop()
         return await read(*arguments)
 
-    monkeypatch.setattr(composing, "read", fails_at_first)
+    monkeypatch.setattr(preparation, "read", fails_at_first)
     model = scripted({"text": "Good day."})
     with projector(road.settings), answering(road.settings.model_copy(update=QUICK), lambda _: model):
         ask(road, "a")
@@ -138,7 +138,7 @@ def test_a_service_may_be_told_more_while_it_runs_and_its_requests_can_still_be_
 
 
 def test_a_context_that_was_parked_meanwhile_is_answered_when_it_is_not_any_more(road, monkeypatch):
-    read, parked = composing.read, threading.Event()
+    read, parked = preparation.read, threading.Event()
 
     async def parked_once(connection, context_id, version):
         stored, cancel_tools = await read(connection, context_id, version)
@@ -147,7 +147,7 @@ def test_a_context_that_was_parked_meanwhile_is_answered_when_it_is_not_any_more
         parked.set()
         return replace(stored, parked_version=version + 1), cancel_tools
 
-    monkeypatch.setattr(composing, "read", parked_once)
+    monkeypatch.setattr(preparation, "read", parked_once)
     settings = road.settings.model_copy(update=QUICK)
     with projector(road.settings), answering(settings, lambda _: scripted({"text": "Good day."})):
         ask(road, "a")
@@ -156,12 +156,12 @@ def test_a_context_that_was_parked_meanwhile_is_answered_when_it_is_not_any_more
 
 
 def test_a_context_that_is_gone_is_answered_by_nobody(road, monkeypatch):
-    read = composing.read
+    read = preparation.read
 
     async def gone(connection, context_id, version):
         return await read(connection, "nowhere" if context_id == "a" else context_id, version)
 
-    monkeypatch.setattr(composing, "read", gone)
+    monkeypatch.setattr(preparation, "read", gone)
     settings = road.settings.model_copy(update=QUICK)
     with projector(road.settings), answering(settings, lambda _: scripted({"text": "Good day."})):
         ask(road, "a")
@@ -239,10 +239,10 @@ def rendered_again(road, context_id):
     async def asked():
         [(run_id,)] = rows(road, "SELECT run_id FROM runs WHERE context_id = %s", context_id)
         async with await connect(road.settings) as connection:
-            return await rendering.asked(connection, context_id, run_id)
+            return await recorded_request.asked(connection, context_id, run_id)
 
     found = asyncio.run(asked())
-    return found, rendering.rendered(found, lambda _: ScriptedLLMService())
+    return found, recorded_request.rendered(found, lambda _: ScriptedLLMService())
 
 
 @pytest.mark.regression("repair 11")

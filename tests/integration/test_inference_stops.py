@@ -12,9 +12,9 @@ from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 
 from frameledger_services.bench.inference.answers import Answer, Hang, Text, say
 from frameledger_services.bench.inference.model_server import serving
-from frameledger_services.inference import composing
+from frameledger_services.inference import preparation
 from frameledger_services.providers.openai import OpenAILLMService
-from frameledger_services.work import living
+from frameledger_services.work import session
 
 CONTEXTS = [f"context-{number}" for number in range(40)]
 SURELY = 1.0
@@ -79,7 +79,7 @@ def test_it_closes_the_stream_within_a_second_when_the_topic_of_cancellations_is
         following.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(living, "follow", deaf)
+    monkeypatch.setattr(session, "follow", deaf)
     took = closings(road, road.settings)
     print(
         f"folded -> closed, by heartbeats: p50 {statistics.median(took) * 1000:.0f} ms, max {took[-1] * 1000:.0f} ms"
@@ -89,14 +89,14 @@ def test_it_closes_the_stream_within_a_second_when_the_topic_of_cancellations_is
 
 def test_a_run_that_is_interrupted_before_it_has_asked_asks_nobody(road, monkeypatch):
     reading, go_on = threading.Event(), threading.Event()
-    read = composing.read
+    read = preparation.read
 
     async def slowly(*args):
         reading.set()
         await asyncio.to_thread(go_on.wait, ON_SERVERS)
         return await read(*args)
 
-    monkeypatch.setattr(composing, "read", slowly)
+    monkeypatch.setattr(preparation, "read", slowly)
     settings = road.settings.model_copy(update=QUICK)
     with projector(road.settings), answering(settings, openai, serving()) as beside:
         ask(road, "context-0")
@@ -104,7 +104,7 @@ def test_a_run_that_is_interrupted_before_it_has_asked_asks_nobody(road, monkeyp
         interrupt(road, "context-0")
         road.until("SELECT bool_and(finish = 'over') FROM claims")
         go_on.set()
-        monkeypatch.setattr(composing, "read", read)
+        monkeypatch.setattr(preparation, "read", read)
         ask(road, "context-0", "Again?")
         road.until("SELECT count(*) = 1 FROM runs WHERE status = 'ended'")
         assert len(beside.needed.received) == 1

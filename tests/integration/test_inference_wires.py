@@ -30,7 +30,7 @@ from frameledger_services.bench.inference.answers import (
     say,
 )
 from frameledger_services.bench.inference.model_server import ModelServer, serving
-from frameledger_services.inference import rendering
+from frameledger_services.inference import recorded_request
 from frameledger_services.providers.anthropic import AnthropicLLMService
 from frameledger_services.providers.openai import OpenAILLMService
 from frameledger_services.store.connections import connect
@@ -476,9 +476,9 @@ async def rendered_again(on, context_id, wire):
     latest = "SELECT run_id FROM runs WHERE context_id = %s ORDER BY requested_version DESC LIMIT 1"
     [(run_id,)] = rows(on, latest, context_id)
     async with await connect(on.settings) as connection:
-        asked = await rendering.asked(connection, context_id, run_id)
+        asked = await recorded_request.asked(connection, context_id, run_id)
     providers = {"openai": OpenAILLMService, "anthropic": AnthropicLLMService}
-    request = rendering.rendered(
+    request = recorded_request.rendered(
         asked, lambda name: providers[name](api_key="another", run_in_parallel=False)
     )
     assert request.sha256 == asked.start.request_sha256

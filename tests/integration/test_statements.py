@@ -28,7 +28,7 @@ def on(address, test):
 
 
 def offer(**changed):
-    return claims.Offer(
+    return claims.Registration(
         **{
             "worker_id": f"worker-{uuid4()}",
             "service": "one",

@@ -9,7 +9,7 @@ from tests.support.timekeeping import FAR, PAST, limits
 
 from frameledger_services import claims
 from frameledger_services.timekeeper import questions, service, unstarted
-from frameledger_services.timekeeper.look import Looker, look
+from frameledger_services.timekeeper.sweep import Sweeper, look
 
 ALL = range(64)
 OPEN = 20
@@ -110,10 +110,10 @@ def test_a_rule_reads_what_is_open_and_nothing_that_is_over(filled, rule, limit)
 def test_a_look_finds_what_is_open_among_all_that_is_over(filled):
     async def found():
         async with await psycopg.AsyncConnection.connect(filled, autocommit=True) as connection:
-            offer = claims.Offer("us", "timekeeper", "timekeeper", "host", 1, 60.0, 1)
+            offer = claims.Registration("us", "timekeeper", "timekeeper", "host", 1, 60.0, 1)
             await claims.register(connection, offer)
             on = limits(run_silent=PAST, call=PAST, waiting_calls=True, user_silent=PAST, bot_silent=PAST)
-            return await look(connection, on, Looker("us", "timekeeper", False), ALL)
+            return await look(connection, on, Sweeper("us", "timekeeper", False), ALL)
 
     rules = [one.rule for one in asyncio.run(found())]
     assert {rule: rules.count(rule) for rule in ("run_silent", "user_stop", "bot_stop")} == dict.fromkeys(

@@ -2,7 +2,7 @@
 
 from tests.support.timekeeping import at_desk, limits
 
-from frameledger_services.timekeeper.look import tidy
+from frameledger_services.timekeeper.sweep import tidy
 
 
 async def fill(desk):

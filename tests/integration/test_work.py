@@ -1,4 +1,4 @@
-"""The life of a worker on the real servers: effects come, are claimed and done, and stop when they have to."""
+"""The session of a worker on the real servers: effects come, are claimed and done, and stop when they have to."""
 
 import asyncio
 import itertools
@@ -18,11 +18,11 @@ from tests.support.scene import INTERRUPTION, Scene
 from frameledger.effects import Cancel, to_wire
 from frameledger.frames import LLMRunFrame
 from frameledger.record import Outgoing
-from frameledger_services.claims import missed
+from frameledger_services.claims import unclaimed
 from frameledger_services.event_log.consumer import TopicPartition, consumer
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.work import CALLS, RUNS, LeaseLostError, Worker, heart, intake
+from frameledger_services.work import CALLS, RUNS, LeaseLostError, Worker, effect_consumer, heartbeat
 from frameledger_services.work.cancellations import Cancelled, follow
 
 LOOK_AGAIN = 0.02
@@ -106,9 +106,9 @@ class Office:
         finally:
             await client.stop()
 
-    def worker(self, perform, *, service=None, trade=RUNS, **options):
+    def worker(self, perform, *, service=None, kind=RUNS, **options):
         service = service or f"service-{next(_services)}"
-        return Worker(self.settings, trade, perform, service=service, serves_all=True, **options)
+        return Worker(self.settings, kind, perform, service=service, serves_all=True, **options)
 
 
 @asynccontextmanager
@@ -120,7 +120,7 @@ async def working(*workers):
             tasks.create_task(one.run(stopping))
         async with asyncio.timeout(ON_SERVERS):
             for one in workers:
-                await one.alive()
+                await one.ready()
         try:
             yield stopping
         finally:
@@ -133,18 +133,18 @@ class Desk:
     def __init__(self, ending="done"):
         self.begun = []
         self.jobs = {}
-        self.lives = []
+        self.sessions = []
         self.told = []
         self.at = {}
         self._may_end = {}
         self._changed = asyncio.Condition()
         self.ending = ending
 
-    async def hold(self, job, life):
+    async def hold(self, job, session):
         """Goes on until it is told to stop, or may end."""
         name = job.claimed.context_id
         may_end = self._may_end.setdefault(name, asyncio.Event())
-        self.lives.append(life)
+        self.sessions.append(session)
         self.jobs[name] = job
         async with self._changed:
             self.begun.append(name)
@@ -229,9 +229,9 @@ def test_long_work_holds_back_nobody_and_only_what_has_a_slot_is_claimed(office,
         revoked.extend(places)
         await was(self, places)
 
-    was = intake.Intake.on_partitions_revoked
-    monkeypatch.setattr(intake, "consumer", impatient)
-    monkeypatch.setattr(intake.Intake, "on_partitions_revoked", on_revoked)
+    was = effect_consumer.EffectConsumer.on_partitions_revoked
+    monkeypatch.setattr(effect_consumer, "consumer", impatient)
+    monkeypatch.setattr(effect_consumer.EffectConsumer, "on_partitions_revoked", on_revoked)
 
     async def scenario():
         desk = Desk()
@@ -263,7 +263,7 @@ async def now(office):
 
 
 def test_what_a_full_worker_has_not_claimed_goes_to_the_next_owner_of_its_partition(office, monkeypatch):
-    monkeypatch.setattr(missed, "AFTER_SECS", 3_600.0)
+    monkeypatch.setattr(unclaimed, "AFTER_SECS", 3_600.0)
 
     async def scenario():
         desk, other_desk = Desk(), Desk()
@@ -452,7 +452,7 @@ def test_who_is_to_end_finishes_what_it_can_and_gives_the_rest_back(office):
 
 
 def test_work_that_does_not_stop_is_cancelled_when_the_time_is_over(office):
-    async def stubborn(job, life):
+    async def stubborn(job, session):
         begun.set()
         await asyncio.Event().wait()
 
@@ -471,7 +471,7 @@ def test_work_that_does_not_stop_is_cancelled_when_the_time_is_over(office):
 def test_what_waits_for_its_turn_is_given_back_at_once_when_the_worker_ends(office):
     async def scenario():
         desk = Desk()
-        worker = office.worker(desk.hold, trade=CALLS, service="s")
+        worker = office.worker(desk.hold, kind=CALLS, service="s")
         async with working(worker) as stopping:
             first, second = await office.scene.call("a", "f", "g")
             await office.publish(first, second)
@@ -488,11 +488,11 @@ def test_calls_may_pass_their_lane_on(office):
     async def scenario():
         desk = Desk()
 
-        async def passes_on(job, life):
-            job.pass_on()
-            return await desk.hold(job, life)
+        async def passes_on(job, session):
+            job.release_order()
+            return await desk.hold(job, session)
 
-        async with working(office.worker(passes_on, trade=CALLS, per_key=10)):
+        async with working(office.worker(passes_on, kind=CALLS, per_key=10)):
             await office.publish(*await office.scene.call("a", "f", "g", "h"))
             await desk.until(lambda: len(desk.begun) == 3)
             desk.end("a")
@@ -507,7 +507,7 @@ def test_who_was_judged_dead_stops_publishes_nothing_and_lives_anew(office):
         async with working(worker):
             await office.ask("a")
             await desk.until_begun("a")
-            (first,) = desk.lives
+            (first,) = desk.sessions
             assert len(await first.publisher.publish("a", LLMRunFrame())) == 1
             await office.rows(
                 "UPDATE workers SET heartbeat_at = heartbeat_at - interval '1 day' RETURNING worker_id"
@@ -516,10 +516,10 @@ def test_who_was_judged_dead_stops_publishes_nothing_and_lives_anew(office):
             with pytest.raises(LeaseLostError):
                 await first.publisher.publish("a", LLMRunFrame())
             assert not first.lease.valid()
-            # The next life takes it over, once it has been connected for a lease.
+            # The next session takes it over, once it has been connected for a lease.
             await desk.until(lambda: len(desk.begun) == 2)
             assert desk.jobs["a"].claimed.attempt == 2
-            assert desk.lives[1].worker_id != first.worker_id
+            assert desk.sessions[1].worker_id != first.worker_id
             desk.end("a")
             await office.until_finished(a="done")
 
@@ -543,7 +543,7 @@ def test_connections_that_break_are_made_again_and_the_work_goes_on(office):
                 await desk.until_begun(f"b{number}")
             desk.end("a", "b0", "b1", "b2")
             await office.until_finished(a="done", b0="done", b1="done", b2="done")
-        assert len({life.worker_id for life in desk.lives}) == 1
+        assert len({session.worker_id for session in desk.sessions}) == 1
 
     asyncio.run(scenario())
 
@@ -577,7 +577,7 @@ def test_when_the_database_is_away_for_longer_than_the_lease_jobs_are_told_and_a
                 await desk.until_told(("a", "lost"))
                 assert desk.at["a"] - away <= office.settings.work_lease_secs + 0.5
             await desk.until(lambda: len(desk.begun) == 2)
-            assert desk.lives[0].worker_id != desk.lives[1].worker_id
+            assert desk.sessions[0].worker_id != desk.sessions[1].worker_id
             assert desk.jobs["a"].claimed.attempt == 2
             desk.end("a")
             await office.until_finished(a="done")
@@ -586,12 +586,12 @@ def test_when_the_database_is_away_for_longer_than_the_lease_jobs_are_told_and_a
 
 
 def test_a_handler_that_blocks_the_loop_does_not_lose_the_lease(office):
-    async def blocks(job, life):
+    async def blocks(job, session):
         # Nothing else goes on in this loop meanwhile.
         threading.Event().wait(1.5 * office.settings.work_lease_secs)
-        assert life.lease.valid()
-        await life.publisher.publish("a", LLMRunFrame())
-        lives.append(life)
+        assert session.lease.valid()
+        await session.publisher.publish("a", LLMRunFrame())
+        lives.append(session)
         return "done"
 
     lives: list = []
@@ -606,13 +606,13 @@ def test_a_handler_that_blocks_the_loop_does_not_lose_the_lease(office):
 
 
 def test_a_loop_that_is_blocked_for_very_long_is_taken_for_dead(office, monkeypatch):
-    monkeypatch.setattr(heart, "BLOCKED_SECONDS", 0.5)
+    monkeypatch.setattr(heartbeat, "BLOCKED_SECONDS", 0.5)
 
-    async def blocks(job, life):
+    async def blocks(job, session):
         attempts.append(job.claimed.attempt)
         if len(attempts) == 1:
             threading.Event().wait(2 * office.settings.work_lease_secs)
-            valid.append(life.lease.valid())
+            valid.append(session.lease.valid())
             return "release"
         return "done"
 
@@ -641,7 +641,7 @@ def test_a_claim_whose_answer_was_lost_is_given_back_and_done_as_the_next_attemp
     async def scenario():
         desk = Desk()
         desk.end("a")
-        async with working(office.worker(desk.hold, trade=replace(RUNS, claim=loses_its_answer))):
+        async with working(office.worker(desk.hold, kind=replace(RUNS, claim=loses_its_answer))):
             await office.ask("a")
             await office.until_finished(a="done")
         assert desk.begun == ["a"]
@@ -674,7 +674,7 @@ def test_a_service_is_not_called_like_the_projectors_group(office):
 
 
 def test_a_bug_in_a_job_ends_the_worker_and_its_work_can_be_taken_at_once(office):
-    async def buggy(job, life):
+    async def buggy(job, session):
         raise LookupError("a bug")
 
     async def scenario():
@@ -696,7 +696,7 @@ def test_a_bug_in_a_job_ends_the_worker_and_its_work_can_be_taken_at_once(office
 def test_work_that_fails_in_passing_is_given_back_for_another_attempt(office):
     attempts = []
 
-    async def fails_twice(job, life):
+    async def fails_twice(job, session):
         attempts.append(job.claimed.attempt)
         if len(attempts) < 3:
             raise psycopg.OperationalError("away")
@@ -712,9 +712,9 @@ def test_work_that_fails_in_passing_is_given_back_for_another_attempt(office):
 
 
 def test_work_may_be_kept_with_the_next_attempt(office):
-    async def keeps(job, life):
-        found.append(await life.next_attempt(job.claimed, job.claimed.attempt))
-        found.append(await life.next_attempt(job.claimed, job.claimed.attempt))
+    async def keeps(job, session):
+        found.append(await session.next_attempt(job.claimed, job.claimed.attempt))
+        found.append(await session.next_attempt(job.claimed, job.claimed.attempt))
         return "given_up"
 
     found: list = []
@@ -734,7 +734,7 @@ def test_what_a_worker_serves_may_change_while_it_lives(office):
         desk.end("a")
         worker = Worker(office.settings, CALLS, desk.hold, service="s")
         async with working(worker):
-            await worker.offer_again(serves=["f"], offers={"functions": []})
+            await worker.update_registration(serves=["f"], offers={"functions": []})
             assert await office.rows("SELECT serves FROM workers") == [(["f"],)]
             await office.publish(*await office.scene.call("a", "f"))
             await office.until_finished(a="done")

@@ -11,7 +11,7 @@ from tests.support.killable_worker import SERVICE, killable, quick_to_notice
 
 from frameledger.frames import LLMRunFrame
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.work import RUNS, Worker, intake
+from frameledger_services.work import RUNS, Worker, effect_consumer
 
 STEPS = {
     "before claim": 1,
@@ -26,7 +26,7 @@ STEPS = {
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(intake, "consumer", quick_to_notice)
+    monkeypatch.setattr(effect_consumer, "consumer", quick_to_notice)
 
 
 def another(office, perform):  # noqa: F811
@@ -105,16 +105,16 @@ def test_when_kafka_is_away_for_a_while_the_lease_holds_and_the_work_goes_on(off
         async with working(another(office, desk.hold)):
             await office.ask("a")
             await desk.until_begun("a")
-            (life,) = desk.lives
+            (session,) = desk.sessions
             broker.suspend()
             try:
                 before = (await office.rows("SELECT now()"))[0][0]
                 async with asyncio.TaskGroup() as tasks:
-                    publishing = tasks.create_task(life.publisher.publish("a", LLMRunFrame()))
+                    publishing = tasks.create_task(session.publisher.publish("a", LLMRunFrame()))
                     await office.until(
                         "SELECT now() > %s::timestamptz + interval '3 s'", before, expected=[(True,)]
                     )
-                    assert life.lease.valid()
+                    assert session.lease.valid()
                     assert not publishing.done()
                     broker.resume()
             finally:
@@ -130,6 +130,6 @@ def test_when_kafka_is_away_for_a_while_the_lease_holds_and_the_work_goes_on(off
             await desk.until_begun("b")
             desk.end("a", "b")
             await office.until_finished(a="done", b="done")
-        assert len({one.worker_id for one in desk.lives}) == 1
+        assert len({one.worker_id for one in desk.sessions}) == 1
 
     asyncio.run(scenario())

@@ -28,7 +28,7 @@ from tests.support.road import Raw
 
 from frameledger_services import work
 from frameledger_services.event_log.producer import Producer
-from frameledger_services.inference import composing
+from frameledger_services.inference import preparation
 from frameledger_services.inference.service import InferenceService
 from frameledger_services.providers import plugins
 from frameledger_services.providers.service import LLMService
@@ -193,7 +193,7 @@ def _reaching(plan: Plan, say: Callable[[str], None]) -> Callable[[str], None]:
 
 
 def _wrap(reach: Callable[[str], None]) -> None:
-    claim, read, publish = work.RUNS.claim, composing.read, Producer.publish
+    claim, read, publish = work.RUNS.claim, preparation.read, Producer.publish
 
     async def claim_runs(*args: Any, **options: Any) -> Any:
         reach("claim")
@@ -213,7 +213,7 @@ def _wrap(reach: Callable[[str], None]) -> None:
         return places
 
     vars(work)["RUNS"] = replace(work.RUNS, claim=claim_runs)
-    vars(composing)["read"] = read_context
+    vars(preparation)["read"] = read_context
     setattr(Producer, "publish", publish_each)  # noqa: B010  # mypy knows that it is a method
 
 

@@ -28,11 +28,11 @@ from aiokafka.conn import AIOKafkaConnection
 from tests.bounds import ON_SERVERS
 from tests.support.killable_worker import quick_to_notice
 
-from frameledger_services import life
+from frameledger_services import process
 from frameledger_services.event_log.sender import Sender
 from frameledger_services.functions import FunctionRegistry, FunctionService
 from frameledger_services.settings import Settings
-from frameledger_services.work import intake, living
+from frameledger_services.work import effect_consumer, session
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["tests.support.killable", "tests.support.answerers", __name__])
@@ -212,7 +212,7 @@ def _serve(
             await functions.run(stopping)
             telling.cancel()
 
-    life.live(serve)
+    process.run_service(serve)
 
 
 async def _tell_alive(functions: FunctionService, said: Any) -> None:
@@ -252,6 +252,6 @@ def _wrap(plan: Plan, reach: Callable[[str], None]) -> None:
 
     setattr(Sender, "send", send_and_tell)  # noqa: B010  # mypy knows that it is a method
     AIOKafkaConnection.connect = connect_elsewhere
-    vars(intake)["consumer"] = quick_to_notice
+    vars(effect_consumer)["consumer"] = quick_to_notice
     if plan.deaf:
-        vars(living)["follow"] = hear_nothing
+        vars(session)["follow"] = hear_nothing

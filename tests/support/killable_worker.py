@@ -14,10 +14,10 @@ import psutil
 from tests.bounds import ON_SERVERS, scaled
 
 from frameledger.frames import LLMRunFrame
-from frameledger_services import life
+from frameledger_services import process
 from frameledger_services.event_log.consumer import consumer
 from frameledger_services.settings import Settings
-from frameledger_services.work import RUNS, LeaseLostError, Worker, intake
+from frameledger_services.work import RUNS, LeaseLostError, Worker, effect_consumer
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload([__name__])
@@ -107,5 +107,5 @@ def _work(settings: Settings, point: str | None, number: signal.Signals, holds: 
         worker = Worker(settings, RUNS, perform, service=SERVICE, serves_all=True, failpoint=failpoint)
         await worker.run(stopping)
 
-    vars(intake)["consumer"] = quick_to_notice
-    life.live(serve)
+    vars(effect_consumer)["consumer"] = quick_to_notice
+    process.run_service(serve)

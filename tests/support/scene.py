@@ -10,7 +10,7 @@ from tests.integration.test_batches import Log, Projecting
 
 from frameledger import effects
 from frameledger.ids import ContextId, RunId, Version
-from frameledger_services.work.reading import read
+from frameledger_services.work.effect_decoding import read
 
 
 class Scene:

@@ -16,8 +16,8 @@ from frameledger.frames import Frame, encode_frame
 from frameledger.ids import ContextId, Version
 from frameledger_services import claims
 from frameledger_services.timekeeper.limits import Limits
-from frameledger_services.timekeeper.look import Looker, look
 from frameledger_services.timekeeper.settling import Settlement
+from frameledger_services.timekeeper.sweep import Sweeper, look
 
 OFF = Limits(
     run_unclaimed=None,
@@ -78,7 +78,7 @@ class Desk:
     ) -> list[Settlement]:
         """What a timekeeper of this name would publish now."""
         await self.lives(who, kind="timekeeper")
-        return await look(self.connection, on, Looker(who, "timekeeper", may_judge), current)
+        return await look(self.connection, on, Sweeper(who, "timekeeper", may_judge), current)
 
     def publish(self, found: list[Settlement]) -> None:
         for one in found:
@@ -105,7 +105,9 @@ class Desk:
         """A worker of this name is alive; made when it is first named."""
         if worker_id not in self._known:
             self._known.add(worker_id)
-            offer = claims.Offer(worker_id, "service", kind, "host", 1, LEASE, 10, tuple(serves), **fields)
+            offer = claims.Registration(
+                worker_id, "service", kind, "host", 1, LEASE, 10, tuple(serves), **fields
+            )
             await claims.register(self.connection, offer)
         await self.execute(
             "UPDATE workers SET heartbeat_at = clock_timestamp() WHERE worker_id = %s", worker_id

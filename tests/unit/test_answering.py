@@ -13,8 +13,8 @@ from frameledger_services.claims import ClaimedRun
 from frameledger_services.event_log.producer import TooLargeError
 from frameledger_services.inference import answering
 from frameledger_services.inference.answering import answer
-from frameledger_services.inference.composing import request_of
-from frameledger_services.inference.world import Composed, World
+from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies
+from frameledger_services.inference.preparation import request_of
 from frameledger_services.providers.errors import (
     ProviderRefusedError,
     ProviderUnavailableError,
@@ -46,7 +46,7 @@ class Stage:
 
     async def compose(self):
         stored = StoredContext("ctx", 7, self._context)
-        return Composed(request_of(self.model, stored, self.cancel_tools), self._skip_tts)
+        return PreparedRequest(request_of(self.model, stored, self.cancel_tools), self._skip_tts)
 
     async def publish(self, context_id, frames):
         assert context_id == "ctx"
@@ -60,7 +60,7 @@ class Stage:
         return next(self._attempts)
 
     def world(self):
-        return World(
+        return RunDependencies(
             worker="me",
             compose=self.compose,
             publish=self.publish,
@@ -260,7 +260,7 @@ def test_what_cannot_be_asked_is_named_and_nothing_is_sent(monkeypatch):
     stage = Stage({"text": "Never said."})
 
     async def compose():
-        return Composed(UnmappableError("scripted", "the setting top_k"))
+        return PreparedRequest(UnmappableError("scripted", "the setting top_k"))
 
     monkeypatch.setattr(stage, "compose", compose)
     assert stage.answer() == "done"

@@ -9,8 +9,8 @@ from frameledger_services.claims import ClaimedRun
 from frameledger_services.settings import SettingsError
 from frameledger_services.settings_sources import load
 from frameledger_services.work.cancellations import REMEMBERED, Cancelled
+from frameledger_services.work.effect_decoding import NoEffectError, read
 from frameledger_services.work.job import Job
-from frameledger_services.work.reading import NoEffectError, read
 
 RUN = effects.RunInference("e", "ctx", 7, "run")
 CALL = effects.CallFunction("e", "ctx", 7, 3, 0, "call", "f", None)

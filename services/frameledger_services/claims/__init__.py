@@ -32,58 +32,65 @@ A gate reads the start that has the id of its own token, so of all claims of a c
 primary as on the new one: both fold one log.
 """
 
+from frameledger_services.claims.attention import NeedsAttention, calls_needing_attention
 from frameledger_services.claims.claiming import claim_calls, claim_runs
-from frameledger_services.claims.keeping import finish, forget, next_attempt, release, release_all_but
-from frameledger_services.claims.left import Left, left_calls
-from frameledger_services.claims.missed import missed_calls, missed_runs
-from frameledger_services.claims.taking_over import finish_over, take_over_calls, take_over_runs
-from frameledger_services.claims.untaken import OpenWork, Untaken, open_work, untaken_calls, untaken_runs
+from frameledger_services.claims.held import finish, next_attempt, purge, release, release_all_but
+from frameledger_services.claims.takeover import finish_over, take_over_calls, take_over_runs
+from frameledger_services.claims.unclaimed import unclaimed_calls, unclaimed_runs
+from frameledger_services.claims.unserved import OpenWork, Unserved, open_work, unserved_calls, unserved_runs
 from frameledger_services.claims.values import (
     Claimed,
     ClaimedCall,
     ClaimedRun,
-    Claiming,
+    ClaimResult,
     Finish,
     Heartbeat,
     Kind,
-    Offer,
+    Registration,
     WorkerDeadError,
 )
-from frameledger_services.claims.workers import bury, heartbeat, leave, offer_again, reconnected, register
+from frameledger_services.claims.workers import (
+    heartbeat,
+    leave,
+    reap_workers,
+    reconnected,
+    register,
+    update_registration,
+)
 
 __all__ = [
+    "ClaimResult",
     "Claimed",
     "ClaimedCall",
     "ClaimedRun",
-    "Claiming",
     "Finish",
     "Heartbeat",
     "Kind",
-    "Left",
-    "Offer",
+    "NeedsAttention",
     "OpenWork",
-    "Untaken",
+    "Registration",
+    "Unserved",
     "WorkerDeadError",
-    "bury",
+    "calls_needing_attention",
     "claim_calls",
     "claim_runs",
     "finish",
     "finish_over",
-    "forget",
     "heartbeat",
     "leave",
-    "left_calls",
-    "missed_calls",
-    "missed_runs",
     "next_attempt",
-    "offer_again",
     "open_work",
+    "purge",
+    "reap_workers",
     "reconnected",
     "register",
     "release",
     "release_all_but",
     "take_over_calls",
     "take_over_runs",
-    "untaken_calls",
-    "untaken_runs",
+    "unclaimed_calls",
+    "unclaimed_runs",
+    "unserved_calls",
+    "unserved_runs",
+    "update_registration",
 ]

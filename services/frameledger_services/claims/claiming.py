@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from frameledger import effects
 from frameledger_services.claims import rules
-from frameledger_services.claims.values import ClaimedCall, ClaimedRun, Claiming, Connection
+from frameledger_services.claims.values import ClaimedCall, ClaimedRun, ClaimResult, Connection
 
 E = TypeVar("E", effects.RunInference, effects.CallFunction)
 C = TypeVar("C")
@@ -24,7 +24,7 @@ C = TypeVar("C")
 
 async def claim_runs(
     connection: Connection, worker_id: str, asked: Sequence[effects.RunInference], limit: int | None = None
-) -> Claiming[ClaimedRun]:
+) -> ClaimResult[ClaimedRun]:
     """Take those of these runs that are open, that this worker serves and that nobody had, at most `limit` of them.
 
     Raises `WorkerDeadError`, and nothing is taken then.
@@ -39,7 +39,7 @@ async def claim_runs(
 
 async def claim_calls(
     connection: Connection, worker_id: str, asked: Sequence[effects.CallFunction], limit: int | None = None
-) -> Claiming[ClaimedCall]:
+) -> ClaimResult[ClaimedCall]:
     """Take those of these calls that are dispatched, that this worker serves and that nobody had, at most `limit`.
 
     One that runs is taken too, if its claim was lost or came to nothing, a lease ago. Raises `WorkerDeadError`, and
@@ -58,7 +58,7 @@ async def _claim(
     statement: str,
     columns: Mapping[str, Any],
     claimed: Callable[[E, int, str, Any], C],
-) -> Claiming[C]:
+) -> ClaimResult[C]:
     cursor = await connection.execute(
         statement,
         {
@@ -86,7 +86,7 @@ async def _claim(
             found.append(claimed(effect, attempt, token, tuple(ledger)))
     # Behind the last one that the limit let in nothing was looked at.
     is_full = limit is not None and len(looked_at) >= limit
-    return Claiming(found, len(asked) - max(looked_at, default=0) if is_full else 0)
+    return ClaimResult(found, len(asked) - max(looked_at, default=0) if is_full else 0)
 
 
 def _call_columns(asked: Sequence[effects.CallFunction]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ Finish = Literal["done", "over", "given_up"]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class Registration:
     """A worker, one life of one process, and what it does."""
 
     worker_id: str
@@ -123,7 +123,7 @@ C = TypeVar("C")
 
 
 @dataclass(frozen=True, slots=True)
-class Claiming(Generic[C]):
+class ClaimResult(Generic[C]):
     """What became of effects that were asked for: what is ours now, in their order, and how many of them, the last
     ones, have to be asked for again, because the limit was reached before them."""
 

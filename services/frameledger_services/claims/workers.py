@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from psycopg.types.json import Json
 
 from frameledger_services.claims import rules
-from frameledger_services.claims.values import Connection, Heartbeat, Offer
+from frameledger_services.claims.values import Connection, Heartbeat, Registration
 
 LONG_DEAD_SECS = 3_600.0
 
 
-async def register(connection: Connection, offer: Offer) -> None:
+async def register(connection: Connection, offer: Registration) -> None:
     """A new worker, alive and connected from now on. Its id must be new."""
     await connection.execute(
         """
@@ -39,7 +39,7 @@ async def register(connection: Connection, offer: Offer) -> None:
     )
 
 
-async def offer_again(connection: Connection, offer: Offer) -> None:
+async def update_registration(connection: Connection, offer: Registration) -> None:
     """What the worker serves has changed; claims from now on follow it."""
     await connection.execute(
         "UPDATE workers SET serves = %s, serves_all = %s, offers = %s, slots = %s WHERE worker_id = %s",
@@ -72,7 +72,7 @@ async def leave(connection: Connection, worker_id: str) -> None:
     )
 
 
-async def bury(connection: Connection) -> None:
+async def reap_workers(connection: Connection) -> None:
     """Say of those who died `LONG_DEAD_SECS` ago that they have left. They were dead before and stay so; but whoever
     asks who is alive has only a few rows to look at."""
     await connection.execute(

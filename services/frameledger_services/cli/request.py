@@ -33,14 +33,14 @@ def request(
 
     Example: `frameledger request ctx-1 5f0c6b0a-6a43-5b7e-9c11-0d8e4b1f2a33`
     """
-    from frameledger_services.inference import rendering
+    from frameledger_services.inference import recorded_request
     from frameledger_services.providers import plugins
     from frameledger_services.providers.errors import ProviderError
 
-    with backend.exit_on_error(rendering.NoRequestError, plugins.NoSuchProviderError, ProviderError):
+    with backend.exit_on_error(recorded_request.NoRequestError, plugins.NoSuchProviderError, ProviderError):
         settings = Settings.from_env()
-        asked = asyncio.run(backend.query(settings, rendering.asked, context, run, attempt))
-        made = rendering.rendered(
+        asked = asyncio.run(backend.query(settings, recorded_request.asked, context, run, attempt))
+        made = recorded_request.rendered(
             asked, lambda provider: plugins.create(provider, plugins.unspoken(settings))
         )
     if raw:

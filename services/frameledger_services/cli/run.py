@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from frameledger_services import life
+from frameledger_services import process
 from frameledger_services.cli.terminal import backend, output
 from frameledger_services.settings import Settings
 
@@ -28,7 +28,7 @@ def projector() -> None:
 
     with backend.exit_on_error():
         settings = Settings.from_env()
-        life.live(lambda stopping: service.serve(settings, stopping))
+        process.run_service(lambda stopping: service.serve(settings, stopping))
 
 
 @commands.command()
@@ -44,7 +44,7 @@ def timekeeper() -> None:
 
     with backend.exit_on_error():
         settings = Settings.from_env()
-        life.live(lambda stopping: service.serve(settings, stopping))
+        process.run_service(lambda stopping: service.serve(settings, stopping))
 
 
 @commands.command()
@@ -112,7 +112,7 @@ def inference(
             models=[one.strip() for one in (settings.inference_models or "").split(",") if one.strip()],
             slots=slots,
         )
-        life.live(answering.run)
+        process.run_service(answering.run)
 
 
 @commands.command()
@@ -154,4 +154,4 @@ def functions(
             llm=None if provider is None else plugins.create(provider, settings),
             slots=slots,
         )
-        life.live(running.run)
+        process.run_service(running.run)

@@ -38,7 +38,7 @@ from frameledger_services.functions.speaking import Speaker
 from frameledger_services.functions.stopping import Stopping
 from frameledger_services.functions.surroundings import Hands, Surroundings
 from frameledger_services.functions.taken import Taken
-from frameledger_services.work import Ending, Why
+from frameledger_services.work import Ending, StopReason
 
 
 class Calling:
@@ -53,21 +53,21 @@ class Calling:
         *,
         age_secs: float = 0.0,
         started_before: Standing | None = None,
-        pass_on: Callable[[], None] = lambda: None,
+        release_order: Callable[[], None] = lambda: None,
         failpoint: Failpoint = failpoints.none,
     ) -> None:
         """`age_secs`: since it was dispatched. `started_before`: how it stands, if an earlier attempt had started it.
-        `pass_on`: its in-progress frame has its place, so the next call of the context may follow."""
+        `release_order`: its in-progress frame has its place, so the next call of the context may follow."""
         deadline = asyncio.get_running_loop().time() + plan.timeout_secs - age_secs
         speaker = Speaker(call, plan, around, hands, failpoint)
         taken = Taken(call, plan, around, hands, speaker, Inbox(speaker.refusal), deadline, failpoint)
         self._taken = taken
         self._started_before = started_before
-        self._pass_on = pass_on
+        self._release_order = release_order
         self._handler = CallHandler(taken)
         self._stopping = Stopping(taken, self._handler)
 
-    def tell(self, why: Why) -> None:
+    def tell(self, why: StopReason) -> None:
         """It is to stop."""
         self._taken.inbox.tell(why)
 
@@ -85,7 +85,7 @@ class Calling:
                 return "done"
             async with around.ledger.folding(call.context_id, call.frame_id("in progress"), call) as folded:
                 await taken.failpoint("claimed")
-                publishing = around.tails.start(starting.publish(taken, self._pass_on))
+                publishing = around.tails.start(starting.publish(taken, self._release_order))
                 taken.speaker.in_progress(publishing)
                 return await self._started(folded)
         except BaseException:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from frameledger_services.functions.handling import Ended
 from frameledger_services.functions.params import ResultRefusedError
 from frameledger_services.functions.reporting import Message, Said, Waits
-from frameledger_services.work import Why
+from frameledger_services.work import StopReason
 
 
 class Unreachable:
@@ -24,8 +24,8 @@ class Inbox:
 
     def __init__(self, refusal: Callable[[], ResultRefusedError]) -> None:
         """`refusal` says why a message does not count, once the inbox is closed."""
-        self.told: Why | None = None
-        """Why the call is to stop, until somebody acts on it."""
+        self.told: StopReason | None = None
+        """StopReason the call is to stop, until somebody acts on it."""
 
         self.ended: Ended | None = None
         """How the handler ended; null while it goes on."""
@@ -41,13 +41,13 @@ class Inbox:
         self.ended, self.unreachable = None, False
         self._events.clear()
 
-    def tell(self, why: Why) -> None:
+    def tell(self, why: StopReason) -> None:
         """The call is to stop."""
         self.told = why
         self._news.set()
 
-    def take_told(self) -> Why | None:
-        """Why the call is to stop, for whoever acts on it now."""
+    def take_told(self) -> StopReason | None:
+        """StopReason the call is to stop, for whoever acts on it now."""
         told, self.told = self.told, None
         return told
 

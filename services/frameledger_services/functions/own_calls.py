@@ -25,7 +25,7 @@ from frameledger_services.functions.calling import Calling
 from frameledger_services.functions.ledger import FOLDED_SECONDS, Standing
 from frameledger_services.functions.planning import Plan
 from frameledger_services.functions.queueing import Queues
-from frameledger_services.functions.surroundings import LifeHands, Surroundings
+from frameledger_services.functions.surroundings import SessionHands, Surroundings
 from frameledger_services.store.connections import DatabaseError
 
 _log = structlog.get_logger("functions")
@@ -60,7 +60,7 @@ class OwnCalls:
 
     async def run(
         self,
-        life: work.Life,
+        session: work.Session,
         context_id: str,
         function_calls: Sequence[FunctionCallFromLLM],
         *,
@@ -78,20 +78,20 @@ class OwnCalls:
         )
         with self._batch():
             if run_in_parallel:
-                await self._side_by_side(life, await self._announced(life, context_id, announcement))
+                await self._side_by_side(session, await self._announced(session, context_id, announcement))
                 return
             async with self._queues.place(context_id) as place:
                 async with place.entering:
-                    calls = await self._announced(life, context_id, announcement)
+                    calls = await self._announced(session, context_id, announcement)
                 await place.first()
-                await self._one_by_one(life, calls)
+                await self._one_by_one(session, calls)
 
     async def _announced(
-        self, life: work.Life, context_id: str, announcement: FunctionCallsStartedFrame
+        self, session: work.Session, context_id: str, announcement: FunctionCallsStartedFrame
     ) -> list[Call]:
         ledger, frame_id = self._around.ledger, str(announcement.id)
         async with asyncio.timeout(FOLDED_SECONDS), ledger.folding(context_id, frame_id) as folded:
-            await life.publisher.publish(context_id, announcement)
+            await session.publisher.publish(context_id, announcement)
             version = (await folded).version
         return [
             Call(
@@ -104,26 +104,26 @@ class OwnCalls:
                 arguments=one.arguments,
                 group_id=announcement.group_id,
                 attempt=None,
-                worker_id=life.worker_id,
+                worker_id=session.worker_id,
                 builtin=one.builtin,
             )
             for ordinal, one in enumerate(announcement.function_calls)
         ]
 
-    async def _side_by_side(self, life: work.Life, calls: Sequence[Call]) -> None:
+    async def _side_by_side(self, session: work.Session, calls: Sequence[Call]) -> None:
         async with asyncio.TaskGroup() as tasks:
             for call in calls:
                 in_progress = asyncio.Event()
-                task = tasks.create_task(self._one(life, call, in_progress.set))
+                task = tasks.create_task(self._one(session, call, in_progress.set))
                 # Each starts once the one before has its place on the log.
                 waiting = tasks.create_task(in_progress.wait())
                 await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
 
-    async def _one_by_one(self, life: work.Life, calls: Sequence[Call]) -> None:
+    async def _one_by_one(self, session: work.Session, calls: Sequence[Call]) -> None:
         for call in calls:
             if await self._may_start(call):
-                await self._one(life, call)
+                await self._one(session, call)
 
     async def _may_start(self, call: Call) -> bool:
         """Whether it was not forgotten or cancelled while it waited for its turn. If that cannot be known, the log
@@ -135,13 +135,15 @@ class OwnCalls:
             return True
         return standing.status is None or standing.is_open
 
-    async def _one(self, life: work.Life, call: Call, pass_on: Callable[[], None] = lambda: None) -> None:
+    async def _one(
+        self, session: work.Session, call: Call, release_order: Callable[[], None] = lambda: None
+    ) -> None:
         calling = Calling(
             call,
             await self._plan(call),
             self._around,
-            LifeHands(life),
-            pass_on=pass_on,
+            SessionHands(session),
+            release_order=release_order,
             failpoint=self._failpoint,
         )
         if self._draining:

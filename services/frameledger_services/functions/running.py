@@ -35,7 +35,7 @@ from frameledger_services.functions.registry import (
     checker_of,
 )
 from frameledger_services.functions.reporting import Reporter
-from frameledger_services.functions.surroundings import LifeHands, Surroundings
+from frameledger_services.functions.surroundings import SessionHands, Surroundings
 from frameledger_services.functions.tails import Tails
 from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
@@ -110,10 +110,10 @@ class Running:
         self._contexts.close()
         await self.reading.close()
 
-    async def perform(self, job: work.Job[ClaimedCall], life: work.Life) -> work.Ending:
+    async def perform(self, job: work.Job[ClaimedCall], session: work.Session) -> work.Ending:
         """One claimed call, as `work.Perform` has it."""
         claimed = job.claimed
-        call = _call(claimed, life.worker_id)
+        call = _call(claimed, session.worker_id)
         try:
             before = await self.ledger.standing(call) if claimed.status == "running" else None
             plan = await self.plan(call)
@@ -124,10 +124,10 @@ class Running:
             call,
             plan,
             self._around,
-            LifeHands(life, job),
+            SessionHands(session, job),
             age_secs=claimed.age_secs,
             started_before=before,
-            pass_on=job.pass_on,
+            release_order=job.release_order,
             failpoint=self._terms.failpoint,
         )
         forwarding = self.tails.start(_forward(job, calling))
@@ -206,7 +206,7 @@ def _call(claimed: ClaimedCall, worker_id: str) -> Call:
 async def _forward(job: work.Job[ClaimedCall], calling: Calling) -> None:
     """Tell the call when its job is to stop, and when the reason becomes a stronger one."""
     await job.stop.wait()
-    told: work.Why | None = None
+    told: work.StopReason | None = None
     while True:
         if job.why is not None and job.why != told:
             told = job.why

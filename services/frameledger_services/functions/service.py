@@ -129,9 +129,9 @@ class FunctionService(Hooks):
             failpoint=failpoint,
         )
         self._running: Running | None = None
-        self._background = work.Background(self.run, self._worker.alive, "function service")
+        self._background = work.Background(self.run, self._worker.ready, "function service")
 
-    # Life of the process, not of a context: the frames are those of the seed and may be left out.
+    # Session of the process, not of a context: the frames are those of the seed and may be left out.
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Run calls until `stopping` is set, then finish what can be finished, and hand over the rest.
@@ -185,7 +185,7 @@ class FunctionService(Hooks):
 
     async def worker_id(self) -> str:
         """Who it is in the table `workers` now; another one after each life. Waits until it lives."""
-        return (await self._worker.alive()).worker_id
+        return (await self._worker.ready()).worker_id
 
     # The application's side.
 
@@ -230,7 +230,7 @@ class FunctionService(Hooks):
         frame = LLMSetToolsFrame(id=str(uuid4()), tools=tuple(_advertised(one) for one in tools))
         self.registry.advertise(context_id, [one for one in tools if isinstance(one, DirectFunction)])
         running.advertised.publishing(context_id)
-        await self._offer_again()
+        await self._update_registration()
         advertising = running.tails.start(self._until_advertised(running, context_id, str(frame.id)))
         try:
             await self.push_frame(context_id, frame)
@@ -242,8 +242,8 @@ class FunctionService(Hooks):
         """Publish a frame to a conversation, within the lease. A log has no direction. Raises `NotRunningError`
         and what publishing raises."""
         self._need_running()
-        life = await self._worker.alive()
-        await life.publisher.publish(context_id, frame)
+        session = await self._worker.ready()
+        await session.publisher.publish(context_id, frame)
 
     async def run_function_calls(
         self, context_id: str, function_calls: Sequence[FunctionCallFromLLM], *, group_id: str | None = None
@@ -258,7 +258,7 @@ class FunctionService(Hooks):
         if not function_calls:
             return
         running = self._need_running()
-        life = await self._worker.alive()
+        session = await self._worker.ready()
         # Such a model may be offered the tools by which it cancels; whoever reads its answer need not know them.
         function_calls = [
             call
@@ -270,7 +270,7 @@ class FunctionService(Hooks):
         if told:
             await self.notify("on_function_calls_started", told)
         await running.own_calls.run(
-            life,
+            session,
             context_id,
             function_calls,
             group_id=group_id,
@@ -313,18 +313,18 @@ class FunctionService(Hooks):
         )
         leaving.set()
 
-    async def _perform(self, job: work.Job[ClaimedCall], life: work.Life) -> work.Ending:
-        return await self._need_running().perform(job, life)
+    async def _perform(self, job: work.Job[ClaimedCall], session: work.Session) -> work.Ending:
+        return await self._need_running().perform(job, session)
 
     async def _keep_offering(self, changed: asyncio.Event) -> None:
         while True:
             await changed.wait()
             changed.clear()
-            await self._offer_again()
+            await self._update_registration()
 
-    async def _offer_again(self) -> None:
+    async def _update_registration(self) -> None:
         registry = self.registry
-        await self._worker.offer_again(
+        await self._worker.update_registration(
             serves=registry.serves(), serves_all=registry.serves_all, offers=registry.offers()
         )
 

@@ -43,8 +43,8 @@ async def settled_as_taken_over(taken: Taken, before: Standing) -> bool:
     return True
 
 
-async def publish(taken: Taken, pass_on: Callable[[], None]) -> None:
-    """Publish that the call is in progress. `pass_on` is called once that has its place on the log, or never will.
+async def publish(taken: Taken, release_order: Callable[[], None]) -> None:
+    """Publish the in-progress frame. Calls `release_order` once that has its place on the log, or never will.
 
     Raises nothing: it runs beside the call, which hears by its inbox that it cannot be started.
     """
@@ -53,7 +53,7 @@ async def publish(taken: Taken, pass_on: Callable[[], None]) -> None:
     except LeaseLostError:
         taken.inbox.tell("lost")
     finally:
-        pass_on()
+        release_order()
 
 
 async def _published(taken: Taken) -> None:

@@ -15,7 +15,7 @@ from frameledger_services.functions.handling import Raised, Returned
 from frameledger_services.functions.inbox import Event
 from frameledger_services.functions.reporting import Said
 from frameledger_services.functions.taken import Taken
-from frameledger_services.work import Ending, LeaseLostError, Why
+from frameledger_services.work import Ending, LeaseLostError, StopReason
 
 _log = structlog.get_logger("functions")
 
@@ -29,7 +29,7 @@ class Stopping:
         self._ran_to_its_end = False
         """It had ended when it was told to stop, or cannot be stopped."""
 
-    async def told(self, why: Why) -> Ending | None:
+    async def told(self, why: StopReason) -> Ending | None:
         """The call is to stop. Null if there was no reason to."""
         taken = self._taken
         match why:

@@ -16,7 +16,7 @@ from frameledger_services.functions.params import FunctionCallParams
 from frameledger_services.functions.planning import Plan
 from frameledger_services.functions.reporting import Reporter
 from frameledger_services.functions.tails import Tails
-from frameledger_services.work import Job, LeaseLostError, Life
+from frameledger_services.work import Job, LeaseLostError, Session
 
 
 class Hands(Protocol):
@@ -48,17 +48,17 @@ class Surroundings:
     params: Callable[[Call, Plan, Reporter], FunctionCallParams]
 
 
-class LifeHands:
+class SessionHands:
     """Publishes within the lease of one life of the worker, and while the job is not another worker's."""
 
-    def __init__(self, life: Life, job: Job[ClaimedCall] | None = None) -> None:
-        self._life = life
+    def __init__(self, session: Session, job: Job[ClaimedCall] | None = None) -> None:
+        self._session = session
         self._job = job
 
     async def publish(self, context_id: str, *frames: AnyFrame) -> object:
         if not self.may_publish():
             raise LeaseLostError
-        return await self._life.publisher.publish(context_id, *frames)
+        return await self._session.publisher.publish(context_id, *frames)
 
     def may_publish(self) -> bool:
-        return self._life.lease.valid() and (self._job is None or self._job.why != "lost")
+        return self._session.lease.valid() and (self._job is None or self._job.why != "lost")

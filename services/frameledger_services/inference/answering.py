@@ -39,8 +39,8 @@ from frameledger.frames import (
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.event_log.producer import TooLargeError
 from frameledger_services.inference.attempt import Attempt
+from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies, RunOutcome
 from frameledger_services.inference.merging import Merging
-from frameledger_services.inference.world import Composed, Outcome, World
 from frameledger_services.providers.errors import ConnectionLostError, ProviderError, ProviderUnavailableError
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService
@@ -63,7 +63,7 @@ CLOSING_SECONDS = 5.0
 _log = structlog.get_logger("inference")
 
 
-async def answer(run: ClaimedRun, model: LLMService[Any], world: World) -> Outcome:
+async def answer(run: ClaimedRun, model: LLMService[Any], world: RunDependencies) -> RunOutcome:
     """Answer a run, to its terminal frame. To cancel this closes the provider's stream; nothing more is published.
 
     What fails at the provider is said on the log, and returns. Raises what `world` raises.
@@ -93,7 +93,7 @@ async def answer(run: ClaimedRun, model: LLMService[Any], world: World) -> Outco
 class _Attempt:
     """One attempt of a run."""
 
-    def __init__(self, run: ClaimedRun, number: int, model: LLMService[Any], world: World) -> None:
+    def __init__(self, run: ClaimedRun, number: int, model: LLMService[Any], world: RunDependencies) -> None:
         self._run = run
         self._model = model
         self._world = world
@@ -126,13 +126,13 @@ class _Attempt:
             await self._publish(self._failure("frame_refused", _why_refused(error)))
         return lost
 
-    async def give_up(self, message: str) -> Outcome:
+    async def give_up(self, message: str) -> RunOutcome:
         message = self._world.shown(message)
         _log.warning("run given up", run_id=self._run.run_id, reason=message)
         await self._publish([ErrorFrame(code="attempts_exhausted", message=message, fatal=True)])
         return "given_up"
 
-    async def _said(self, composed: Composed) -> ProviderUnavailableError | None:
+    async def _said(self, composed: PreparedRequest) -> ProviderUnavailableError | None:
         request = composed.request
         if isinstance(request, ProviderError):
             self._add(self._start(self._model.provider), *self._failure(request.code, request.message))

@@ -13,9 +13,9 @@ from frameledger.frames import AnyFrame, CancelFrame, EndFrame, StartFrame
 from frameledger.ids import ContextId
 from frameledger_services import work
 from frameledger_services.claims import ClaimedRun
-from frameledger_services.inference import composing
+from frameledger_services.inference import preparation
 from frameledger_services.inference.answering import answer, only
-from frameledger_services.inference.world import Composed, World
+from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
@@ -47,7 +47,7 @@ class InferenceService:
         self._settings = settings
         self._model = model
         self._connections = Connections(settings, "frameledger inference")
-        self._offered = composing.offer_of(model)
+        self._offered = preparation.service_config(model)
         own = model.settings.model or model.default_model
         self._worker = work.Worker(
             settings,
@@ -59,9 +59,9 @@ class InferenceService:
             offers=self._offered,
             slots=slots,
         )
-        self._background = work.Background(self.run, self._worker.alive, "inference service")
+        self._background = work.Background(self.run, self._worker.ready, "inference service")
 
-    # Life of the process, not of a context: the frames are those of the seed and may be left out.
+    # Session of the process, not of a context: the frames are those of the seed and may be left out.
 
     async def start(self, frame: StartFrame | None = None) -> None:
         """Answer in the background, until `stop` or `cancel`. Returns when it takes runs. Called twice it does nothing.
@@ -98,15 +98,15 @@ class InferenceService:
             await self._model.stop()
             await self._connections.close()
 
-    async def _perform(self, job: work.Job[ClaimedRun], life: work.Life) -> work.Ending:
+    async def _perform(self, job: work.Job[ClaimedRun], session: work.Session) -> work.Ending:
         """One run. What it was told to leave it leaves at once: the stream is closed, nothing more is published."""
         run = job.claimed
-        publishing = _Publishing(life.publisher)
-        world = World(
-            worker=life.worker_id,
+        publishing = _Publishing(session.publisher)
+        world = RunDependencies(
+            worker=session.worker_id,
             compose=partial(self._compose, run),
             publish=publishing.publish,
-            next_attempt=partial(life.next_attempt, run),
+            next_attempt=partial(session.next_attempt, run),
             merge_secs=self._settings.inference_merge_ms / 1000,
             retries=self._settings.inference_retries,
             # Twice before the timekeeper takes the run for dead; 0 says that it never does.
@@ -125,17 +125,17 @@ class InferenceService:
             return outcome
         return "over" if job.why == "over" else publishing.given_back
 
-    async def _compose(self, run: ClaimedRun) -> Composed:
-        stored, cancel_tools = await self._connections.read(composing.read, run.context_id, run.version)
+    async def _compose(self, run: ClaimedRun) -> PreparedRequest:
+        stored, cancel_tools = await self._connections.read(preparation.read, run.context_id, run.version)
         if stored.parked_version is not None:
             raise _ParkedError(
                 f"The context {run.context_id} is parked since version {stored.parked_version}."
             )
-        request = composing.request_of(self._model, stored, cancel_tools)
+        request = preparation.request_of(self._model, stored, cancel_tools)
         if isinstance(request, ProviderError):
-            return Composed(request, stored.skip_tts)
-        metadata = composing.metadata_of(request, composing.offer_of(self._model), self._offered)
-        return Composed(request, stored.skip_tts, metadata)
+            return PreparedRequest(request, stored.skip_tts)
+        metadata = preparation.metadata_of(request, preparation.service_config(self._model), self._offered)
+        return PreparedRequest(request, stored.skip_tts, metadata)
 
 
 def default_name(provider: str) -> str:

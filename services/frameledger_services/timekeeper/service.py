@@ -25,7 +25,7 @@ from frameledger_services.store import schema
 from frameledger_services.timekeeper import questions
 from frameledger_services.timekeeper.limits import Limits
 from frameledger_services.timekeeper.log import Log
-from frameledger_services.timekeeper.look import Looker, look, tidy
+from frameledger_services.timekeeper.sweep import Sweeper, look, tidy
 
 SERVICE = "timekeeper"
 
@@ -71,7 +71,7 @@ async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoin
 
 async def _keep_time(settings: Settings, stopping: asyncio.Event, failpoint: Failpoint) -> None:
     """One life of a worker, on one connection; a worker that was judged dead is followed by another one."""
-    offer = claims.Offer(
+    offer = claims.Registration(
         worker_id=f"{SERVICE}-{uuid4()}",
         service=SERVICE,
         kind="timekeeper",
@@ -102,7 +102,7 @@ class _Timekeeper:
         settings: Settings,
         connection: AsyncConnection[Any],
         log: Log,
-        offer: claims.Offer,
+        offer: claims.Registration,
         failpoint: Failpoint,
     ) -> None:
         self._limits = Limits.of(settings)
@@ -136,7 +136,7 @@ class _Timekeeper:
             await _sleep(stopping, self._every)
 
     async def _look(self) -> None:
-        looker = Looker(
+        looker = Sweeper(
             self._offer.worker_id,
             SERVICE,
             may_judge=await questions.may_judge(self._connection, self._offer.worker_id),

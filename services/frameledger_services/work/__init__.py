@@ -4,10 +4,10 @@ Start with `worker`. `job` is what a service's own code is given, `publisher` ho
 """
 
 from frameledger_services.work.background import Background
-from frameledger_services.work.job import Ending, Job, Life, Perform, Why
+from frameledger_services.work.job import Ending, Job, Perform, Session, StopReason
+from frameledger_services.work.kinds import CALLS, RUNS, JobKind
 from frameledger_services.work.lease import Lease, LeaseLostError
 from frameledger_services.work.publisher import Publisher
-from frameledger_services.work.trades import CALLS, RUNS, Trade
 from frameledger_services.work.worker import Worker
 
 __all__ = [
@@ -16,12 +16,12 @@ __all__ = [
     "Background",
     "Ending",
     "Job",
+    "JobKind",
     "Lease",
     "LeaseLostError",
-    "Life",
     "Perform",
     "Publisher",
-    "Trade",
-    "Why",
+    "Session",
+    "StopReason",
     "Worker",
 ]

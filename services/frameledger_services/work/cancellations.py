@@ -19,7 +19,7 @@ from frameledger_services.event_log import broker
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import TopicPartition, consumer
 from frameledger_services.settings import Settings
-from frameledger_services.work.reading import NoEffectError, read
+from frameledger_services.work.effect_decoding import NoEffectError, read
 
 REMEMBERED = 10_000
 LOOK_MS = 1_000

@@ -13,9 +13,9 @@ from frameledger_services.work.database import Database
 from frameledger_services.work.lease import Lease
 from frameledger_services.work.publisher import Publisher
 
-Why = Literal["over", "lost", "draining"]
-"""Why a job is to stop. `over`: its run is closed, or its call is settled or owed a cancel. `lost`: the work is another
-worker's, or may be: nothing may be published any more. `draining`: the process ends."""
+StopReason = Literal["over", "lost", "draining"]
+"""Why a job must stop. `over`: its run is closed, or its call is settled or must be cancelled. `lost`: another worker
+has the work, or may have it, so nothing may be published any more. `draining`: the process ends."""
 
 Ending = Literal["done", "over", "given_up", "release", "untried"]
 """What becomes of a claim: it is finished in one of three ways, or given back, for another worker's next attempt or,
@@ -34,22 +34,22 @@ class Job(Generic[C]):
 
     claimed: C
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    why: Why | None = None
-    pass_on: Callable[[], None] = lambda: None
+    why: StopReason | None = None
+    release_order: Callable[[], None] = lambda: None
     """Lets the next job of this context begin while this one goes on."""
 
-    def tell(self, why: Why) -> None:
+    def tell(self, why: StopReason) -> None:
         """Say that it is to stop. A weaker reason changes nothing."""
         if self.why is None or _RANK[why] > _RANK[self.why]:
             self.why = why
         self.stop.set()
 
 
-_RANK: dict[Why, int] = {"over": 0, "draining": 1, "lost": 2}
+_RANK: dict[StopReason, int] = {"over": 0, "draining": 1, "lost": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class Session:
     """One life of a worker, as its jobs see it."""
 
     worker_id: str
@@ -74,7 +74,7 @@ class Life:
             )
 
 
-Perform = Callable[[Job[C], Life], Awaitable[Ending]]
+Perform = Callable[[Job[C], Session], Awaitable[Ending]]
 """Does one job, and says what becomes of its claim; it does not touch the claim itself.
 
 `LeaseLostError` may leave it, and so may what is transient (broker, database): the claim is released

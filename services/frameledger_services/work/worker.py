@@ -1,4 +1,4 @@
-"""A worker: effects off their topic, each claimed by one, done in lanes, until it is told to stop."""
+"""A worker: effects off their topic, each claimed by one, done in executor, until it is told to stop."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from uuid import uuid4
 import structlog
 
 from frameledger_services import failpoints, transient
-from frameledger_services.claims import Claimed, Offer
+from frameledger_services.claims import Claimed, Registration
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.settings import Settings
-from frameledger_services.work.job import Life, Perform
-from frameledger_services.work.living import Living
-from frameledger_services.work.trades import Trade
+from frameledger_services.work.job import Perform, Session
+from frameledger_services.work.kinds import JobKind
+from frameledger_services.work.session import SessionRunner
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 """Seconds between two tries to begin a life; short again after one that lasted longer than the longest."""
@@ -36,7 +36,7 @@ class Worker(Generic[E, C]):
     def __init__(
         self,
         settings: Settings,
-        trade: Trade[E, C],
+        kind: JobKind[E, C],
         perform: Perform[C],
         *,
         service: str,
@@ -54,14 +54,14 @@ class Worker(Generic[E, C]):
                 "a service cannot be called projector: its consumer group would be the projector's"
             )
         self._settings = settings
-        self._trade = trade
+        self._kind = kind
         self._perform = perform
         self._per_key = per_key
         self._failpoint = failpoint
-        self._offer = Offer(
+        self._offer = Registration(
             worker_id="",
             service=service,
-            kind=trade.kind,
+            kind=kind.kind,
             host=socket.gethostname(),
             pid=os.getpid(),
             lease_secs=settings.work_lease_secs,
@@ -70,7 +70,7 @@ class Worker(Generic[E, C]):
             serves_all=serves_all,
             offers=offers or {},
         )
-        self._living: Living[E, C] | None = None
+        self._runner: SessionRunner[E, C] | None = None
         self._began = _Began()
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -95,35 +95,35 @@ class Worker(Generic[E, C]):
                         await stopping.wait()
                 pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def offer_again(
+    async def update_registration(
         self, *, serves: Sequence[str], serves_all: bool = False, offers: Mapping[str, Any] | None = None
     ) -> None:
         """What it serves has changed: returns when the database knows; at once if the worker does not live now, and it
         begins its next life so."""
         self._offer = replace(self._offer, serves=tuple(serves), serves_all=serves_all, offers=offers or {})
-        if (living := self._living) is not None:
-            await living.offer_again(replace(self._offer, worker_id=living.life.worker_id))
+        if (runner := self._runner) is not None:
+            await runner.update_registration(replace(self._offer, worker_id=runner.session.worker_id))
 
-    async def alive(self) -> Life:
+    async def ready(self) -> Session:
         """Wait until it lives, has been given partitions and hears cancellations; its life."""
         return await self._began.wait()
 
     async def _live(self, stopping: asyncio.Event) -> None:
         offer = replace(self._offer, worker_id=_new_id(self._offer))
-        living = Living(
+        runner = SessionRunner(
             self._settings,
-            self._trade,
+            self._kind,
             offer,
             self._perform,
             per_key=self._per_key,
             failpoint=self._failpoint,
             began=self._began.set,
         )
-        self._living = living
+        self._runner = runner
         try:
-            await living.run(stopping)
+            await runner.run(stopping)
         finally:
-            self._living = None
+            self._runner = None
             self._began.clear()
 
 
@@ -132,21 +132,21 @@ class _Began:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
-        self._life: Life | None = None
+        self._session: Session | None = None
 
-    def set(self, life: Life) -> None:
-        self._life = life
+    def set(self, session: Session) -> None:
+        self._session = session
         self._event.set()
 
     def clear(self) -> None:
-        self._life = None
+        self._session = None
         self._event.clear()
 
-    async def wait(self) -> Life:
-        while self._life is None:
+    async def wait(self) -> Session:
+        while self._session is None:
             await self._event.wait()
-        return self._life
+        return self._session
 
 
-def _new_id(offer: Offer) -> str:
+def _new_id(offer: Registration) -> str:
     return f"{offer.service}/{offer.host}/{offer.pid}/{uuid4().hex[:12]}"

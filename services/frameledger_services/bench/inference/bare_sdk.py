@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from openai import AsyncOpenAI
 
-from frameledger_services import life
+from frameledger_services import process
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def main() -> None:
     async def once(_: asyncio.Event) -> None:
         print(json.dumps(asdict(await read(base_url, int(streams), how == "at-once"))))
 
-    life.live(once)
+    process.run_service(once)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from frameledger_services import life
+from frameledger_services import process
 from frameledger_services.inference.service import InferenceService
 from frameledger_services.providers import plugins
 from frameledger_services.settings import Settings
-from frameledger_services.work import living
+from frameledger_services.work import session
 
 
 async def _hear_nothing(_settings: Any, _topic: str, _tell: Any, following: asyncio.Event) -> None:
@@ -19,7 +19,7 @@ async def _hear_nothing(_settings: Any, _topic: str, _tell: Any, following: asyn
 
 if __name__ == "__main__":
     # Nothing in the product turns it off.
-    vars(living).update(follow=_hear_nothing)
+    vars(session).update(follow=_hear_nothing)
     settings = Settings.from_env(look_for_running=False)
     model = plugins.create(settings.inference_provider or "openai", settings)
-    life.live(InferenceService(settings, model, service=settings.inference_service).run)
+    process.run_service(InferenceService(settings, model, service=settings.inference_service).run)

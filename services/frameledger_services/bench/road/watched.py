@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 
-from frameledger_services import life
+from frameledger_services import process
 from frameledger_services.projector import service
 from frameledger_services.settings import Settings
 
@@ -30,7 +30,7 @@ def watch() -> dict[str, list[float]]:
             on_disk.extend([time.time()] * (announcing - len(on_disk)))
 
     settings = Settings.from_env()
-    life.live(lambda stopping: service.serve(settings, stopping, failpoint))
+    process.run_service(lambda stopping: service.serve(settings, stopping, failpoint))
     return {"committed": committed, "on_disk": on_disk}
 
 

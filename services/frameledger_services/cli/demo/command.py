@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.text import Text
 
 from frameledger.ids import ContextId
-from frameledger_services import life
+from frameledger_services import process
 from frameledger_services.cli.demo import closing, render
 from frameledger_services.cli.terminal import backend, output
 from frameledger_services.cli.up.command import SERVICES as SERVICES_OF_UP
@@ -246,5 +246,5 @@ def _program() -> str:
 
 async def _until_signal(work: Coroutine[Any, Any, _T]) -> _T:
     """Do the work; the first Ctrl-C, SIGTERM or SIGHUP cancels it, a second one does not disturb its stopping."""
-    life.cancel_on_signals()
+    process.cancel_on_signals()
     return await work

@@ -8,7 +8,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from frameledger_services import claims
-from frameledger_services.claims import Left, OpenWork, Untaken
+from frameledger_services.claims import NeedsAttention, OpenWork, Unserved
 from frameledger_services.cli.doctor.finding import Finding
 
 Connection = AsyncConnection[Any]
@@ -16,24 +16,24 @@ Connection = AsyncConnection[Any]
 
 async def findings(connection: Connection) -> AsyncIterator[Finding]:
     """All of them; each run and call that nobody takes is one of the model or function that it waits for."""
-    runs = await claims.untaken_runs(connection)
+    runs = await claims.unserved_runs(connection)
     for run in runs:
         yield _of_runs(run)
     if not runs:
         yield Finding("runs", "ok", "No run waits for an inference service that is not there.")
-    calls = await claims.untaken_calls(connection)
+    calls = await claims.unserved_calls(connection)
     for call in calls:
         yield _of_calls(call)
     if not calls:
         yield Finding("calls", "ok", "No call waits for a function that is not there.")
-    for left in await claims.left_calls(connection):
+    for left in await claims.calls_needing_attention(connection):
         yield _of_left(left)
     yield _timekeeper(await claims.open_work(connection))
 
 
-def _of_runs(untaken: Untaken) -> Finding:
-    waits = _waits(untaken, "run")
-    if untaken.name is None:
+def _of_runs(unserved: Unserved) -> Finding:
+    waits = _waits(unserved, "run")
+    if unserved.name is None:
         return Finding(
             "runs",
             "fail",
@@ -43,21 +43,21 @@ def _of_runs(untaken: Untaken) -> Finding:
     return Finding(
         "runs",
         "fail",
-        f"{waits} for the model {untaken.name}, and no inference service that lives serves that.",
+        f"{waits} for the model {unserved.name}, and no inference service that lives serves that.",
         "Start one: `frameledger run inference`; --models says which ones it serves, all if none are named.",
     )
 
 
-def _of_calls(untaken: Untaken) -> Finding:
+def _of_calls(unserved: Unserved) -> Finding:
     return Finding(
         "calls",
         "fail",
-        f"{_waits(untaken, 'call')} for the function {untaken.name}, and no function service that lives has that.",
+        f"{_waits(unserved, 'call')} for the function {unserved.name}, and no function service that lives has that.",
         "Start the one that does: `frameledger run functions --module ...`; its log says why it ended.",
     )
 
 
-def _of_left(left: Left) -> Finding:
+def _of_left(left: NeedsAttention) -> Finding:
     one = left.count == 1
     oldest = f"{_age(left.oldest_secs)}{'' if one else ' at most'}: {left.tool_call_id} of {left.context_id}"
     calls = "One call" if one else f"{left.count:,} calls"
@@ -90,10 +90,10 @@ def _age(seconds: float) -> str:
     return f"{seconds:,.0f} s"
 
 
-def _waits(untaken: Untaken, what: str) -> str:
-    if untaken.count == 1:
-        return f"One {what} has waited {untaken.oldest_secs:,.0f} s"
-    return f"{untaken.count:,} {what}s have waited up to {untaken.oldest_secs:,.0f} s"
+def _waits(unserved: Unserved, what: str) -> str:
+    if unserved.count == 1:
+        return f"One {what} has waited {unserved.oldest_secs:,.0f} s"
+    return f"{unserved.count:,} {what}s have waited up to {unserved.oldest_secs:,.0f} s"
 
 
 def _timekeeper(work: OpenWork) -> Finding:

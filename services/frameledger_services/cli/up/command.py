@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from frameledger_services import life
+from frameledger_services import process
 from frameledger_services.cli.terminal import backend, output
 from frameledger_services.cli.up import lag, render
 from frameledger_services.settings import PREFIX, Settings, SettingsError
@@ -156,7 +156,7 @@ async def _run(settings: Settings) -> bool:
     """Run everything in this process until a signal comes; returns whether everything ran."""
     from frameledger_services.embedded import stack
 
-    asked = life.cancel_on_signals()
+    asked = process.cancel_on_signals()
     with render.Progress(output.console(), settings.data_dir) as progress:
         try:
             await stack.up(

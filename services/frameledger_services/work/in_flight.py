@@ -1,4 +1,4 @@
-"""The work that a worker has in hand: jobs in lanes, told when to stop, and their claims settled when they end."""
+"""The work that a worker has in hand: jobs in executor, told when to stop, and their claims settled when they end."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from frameledger_services import claims, transient
 from frameledger_services.claims import Claimed, Heartbeat
 from frameledger_services.claims.values import Connection
 from frameledger_services.failpoints import Failpoint
-from frameledger_services.lanes import Lane, Lanes
+from frameledger_services.keyed_executor import KeyedExecutor, Ticket
 from frameledger_services.work.cancellations import Cancelled
-from frameledger_services.work.job import Ending, Job, Life, Perform, Why
+from frameledger_services.work.job import Ending, Job, Perform, Session, StopReason
 from frameledger_services.work.lease import LeaseLostError
 
 C = TypeVar("C", bound=Claimed)
@@ -24,12 +24,12 @@ C = TypeVar("C", bound=Claimed)
 _log = structlog.get_logger("worker")
 
 
-class Doing(Generic[C]):
+class InFlightJob(Generic[C]):
     """A job, and where it goes on."""
 
     def __init__(self, job: Job[C]) -> None:
         self.job = job
-        self.lane: Lane | None = None
+        self.ticket: Ticket | None = None
         self.task: asyncio.Task[Any] | None = None
 
     @property
@@ -38,13 +38,13 @@ class Doing(Generic[C]):
         return self.job.claimed.claim
 
 
-class InHand(Generic[C]):
+class InFlight(Generic[C]):
     """What one life of a worker has claimed and not settled."""
 
     def __init__(
         self,
-        lanes: Lanes,
-        life: Life,
+        executor: KeyedExecutor,
+        session: Session,
         perform: Perform[C],
         subject: Callable[[C], str],
         *,
@@ -52,13 +52,13 @@ class InHand(Generic[C]):
         failpoint: Failpoint,
     ) -> None:
         """`subject` is what a cancellation names of a piece of work; `grace_secs` is for jobs that are sent home."""
-        self._lanes = lanes
-        self._life = life
+        self._executor = executor
+        self._session = session
         self._perform = perform
         self._subject = subject
         self._grace_secs = grace_secs
         self._failpoint = failpoint
-        self._doing: dict[str, Doing[C]] = {}
+        self._doing: dict[str, InFlightJob[C]] = {}
         self._ended: dict[tuple[str, str], Ending] = {}
         self._all_settled = asyncio.Event()
         self._to_settle = asyncio.Event()
@@ -68,7 +68,7 @@ class InHand(Generic[C]):
         """How many jobs go on or wait for their turn."""
         return len(self._doing)
 
-    def held(self) -> dict[str, Doing[C]]:
+    def held(self) -> dict[str, InFlightJob[C]]:
         """The jobs by effect, as they are now. May be called from any thread."""
         return dict(self._doing)
 
@@ -77,23 +77,23 @@ class InHand(Generic[C]):
         return {**dict(self._ended), **{effect: doing.claim for effect, doing in self._doing.items()}}
 
     def start(self, claimed: Sequence[C]) -> None:
-        """Begin jobs of what was just claimed, for which there must be places in the lanes."""
+        """Begin jobs of what was just claimed, for which there must be places in the executor."""
         for one in claimed:
             job = Job(one)
             if (before := self._doing.get(one.effect_id)) is not None:
                 # Its claim was lost, by a database that lost its latest commits for one.
                 before.job.tell("lost")
-            doing = self._doing[one.effect_id] = Doing(job)
+            doing = self._doing[one.effect_id] = InFlightJob(job)
             if self._cancelled.has(one.context_id, self._subject(one), one.version):
                 job.tell("over")
-            doing.lane = self._lanes.start(one.context_id, partial(self._do, doing))
-            job.pass_on = doing.lane.pass_on
+            doing.ticket = self._executor.submit(one.context_id, partial(self._do, doing))
+            job.release_order = doing.ticket.release_order
 
-    async def _do(self, doing: Doing[C], _: Lane) -> None:
+    async def _do(self, doing: InFlightJob[C], _: Ticket) -> None:
         doing.task = asyncio.current_task()
         ending: Ending = "release"
         try:
-            ending = await self._perform(doing.job, self._life)
+            ending = await self._perform(doing.job, self._session)
         except Exception as error:
             if not transient.is_transient(error, LeaseLostError):
                 raise
@@ -101,7 +101,7 @@ class InHand(Generic[C]):
         finally:
             self._ends(doing, ending)
 
-    def _ends(self, doing: Doing[C], ending: Ending) -> None:
+    def _ends(self, doing: InFlightJob[C], ending: Ending) -> None:
         effect_id = doing.job.claimed.effect_id
         if self._doing.get(effect_id) is not doing:
             # It was lost, and came again as another job: the claim is that one's.
@@ -112,14 +112,14 @@ class InHand(Generic[C]):
 
     async def settle(self) -> None:
         """Finish and release claims, as many at once as there are."""
-        worker_id = self._life.worker_id
+        worker_id = self._session.worker_id
         while True:
             await self._to_settle.wait()
             self._to_settle.clear()
             for ending in sorted(set(self._ended.values())):
                 held = [held for held, how in self._ended.items() if how == ending]
                 await self._failpoint("before settling")
-                await self._life.database.do(
+                await self._session.database.do(
                     partial(_settled, worker_id=worker_id, held=dict(held), ending=ending)
                 )
                 for one in held:
@@ -129,7 +129,7 @@ class InHand(Generic[C]):
                 self._all_settled.set()
                 self._all_settled = asyncio.Event()
 
-    def heard(self, answer: Heartbeat, held: Mapping[str, Doing[C]]) -> None:
+    def heard(self, answer: Heartbeat, held: Mapping[str, InFlightJob[C]]) -> None:
         """Tell those jobs that a heartbeat says are over or lost. `held` is what it was sent with: what was given back
         since may have come again as another job."""
         for effect_id in answer.over:
@@ -145,25 +145,25 @@ class InHand(Generic[C]):
             if self._cancelled.has(claimed.context_id, self._subject(claimed), claimed.version):
                 doing.job.tell("over")
 
-    async def send_home(self, why: Why) -> None:
+    async def stop_all(self, why: StopReason) -> None:
         """Tell every job to stop, wait for a while, and cancel those that have not. Returns when all have ended."""
         self.drop_waiting()
         for doing in tuple(self._doing.values()):
             doing.job.tell(why)
         try:
             async with asyncio.timeout(self._grace_secs):
-                await self._lanes.idle()
+                await self._executor.join()
         except TimeoutError:
-            _log.warning("jobs cancelled", worker=self._life.worker_id, why=why, jobs=len(self._doing))
+            _log.warning("jobs cancelled", worker=self._session.worker_id, why=why, jobs=len(self._doing))
             for doing in tuple(self._doing.values()):
                 if doing.task is not None:
                     doing.task.cancel()
-            await self._lanes.idle()
+            await self._executor.join()
 
     def drop_waiting(self) -> None:
         """Give back what has not begun."""
         for doing in tuple(self._doing.values()):
-            if doing.lane is not None and self._lanes.drop(doing.lane):
+            if doing.ticket is not None and self._executor.withdraw(doing.ticket):
                 self._ends(doing, "untried")
 
     async def all_settled(self) -> None:

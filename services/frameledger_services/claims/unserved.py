@@ -20,7 +20,7 @@ LOOKED_AT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Untaken:
+class Unserved:
     """Some runs or calls that wait for one thing. `name` is the model or function; None for a run of any model."""
 
     name: str | None
@@ -40,20 +40,20 @@ class OpenWork:
     timekeepers: int
 
 
-async def untaken_runs(connection: Connection) -> list[Untaken]:
+async def unserved_runs(connection: Connection) -> list[Unserved]:
     """Open runs that nobody takes, by model, those that wait longest first.
 
     One that has started without ever being claimed is answered by somebody whom we do not know.
     """
-    return await _untaken(connection, _RUNS)
+    return await _unserved(connection, _RUNS)
 
 
-async def untaken_calls(connection: Connection) -> list[Untaken]:
+async def unserved_calls(connection: Connection) -> list[Unserved]:
     """Dispatched calls that nobody takes, by function, those that wait longest first.
 
     Of a built-in tool that is the function which it is about.
     """
-    return await _untaken(connection, _CALLS)
+    return await _unserved(connection, _CALLS)
 
 
 async def open_work(connection: Connection) -> OpenWork:
@@ -65,8 +65,8 @@ async def open_work(connection: Connection) -> OpenWork:
     return found
 
 
-async def _untaken(connection: Connection, statement: str) -> list[Untaken]:
-    async with connection.cursor(row_factory=class_row(Untaken)) as cursor:
+async def _unserved(connection: Connection, statement: str) -> list[Unserved]:
+    async with connection.cursor(row_factory=class_row(Unserved)) as cursor:
         await cursor.execute(statement, {"after_secs": AFTER_SECS, "looked_at": LOOKED_AT})
         return await cursor.fetchall()
 

@@ -24,7 +24,7 @@ from tests.unit.rules.dsl import (
 
 from frameledger.frames.calls import Waiting
 from frameledger_services import claims
-from frameledger_services.claims import OpenWork, Untaken, untaken
+from frameledger_services.claims import OpenWork, Unserved, unserved
 from frameledger_services.cli.doctor import work
 
 CTX = "desk"
@@ -32,14 +32,14 @@ HOUR = 3_600
 
 
 async def runs(desk):
-    return shown(await claims.untaken_runs(desk.connection))
+    return shown(await claims.unserved_runs(desk.connection))
 
 
 async def called(desk):
-    return shown(await claims.untaken_calls(desk.connection))
+    return shown(await claims.unserved_calls(desk.connection))
 
 
-def shown(found: list[Untaken]):
+def shown(found: list[Unserved]):
     """What waits, and how much of it. The log of these tests is months old."""
     assert all(one.oldest_secs > HOUR for one in found)
     assert sorted(found, key=lambda one: -one.oldest_secs) == found
@@ -138,7 +138,7 @@ def test_what_is_young_parked_or_a_recording_is_nobodys(database, monkeypatch):
             "WHERE starts_with(context_id, 'parked')"
         )
         assert (await runs(desk), await called(desk)) == ({None: 1}, {})
-        monkeypatch.setattr(untaken, "AFTER_SECS", 1e9)
+        monkeypatch.setattr(unserved, "AFTER_SECS", 1e9)
         assert (await runs(desk), await called(desk)) == ({}, {})
 
     at_desk(database, test)
@@ -160,7 +160,10 @@ def test_what_is_open_is_counted_and_who_would_end_it(database):
 
 
 async def left(desk):
-    return {one.why: (one.count, one.tool_call_id) for one in await claims.left_calls(desk.connection)}
+    return {
+        one.why: (one.count, one.tool_call_id)
+        for one in await claims.calls_needing_attention(desk.connection)
+    }
 
 
 @pytest.mark.regression("trial C5", "journey 12")
@@ -203,8 +206,8 @@ UPDATE runs SET started_at = NULL WHERE status = 'open';
 """
 
 FOUND = {
-    claims.untaken_runs: [(None, OPEN)],
-    claims.untaken_calls: [("look", OPEN)],
+    claims.unserved_runs: [(None, OPEN)],
+    claims.unserved_calls: [("look", OPEN)],
     claims.open_work: OpenWork(runs=OPEN, calls=2 * OPEN, speakers=OPEN, timekeepers=0),
 }
 MOST_ROWS = 10 * OPEN

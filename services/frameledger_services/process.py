@@ -11,7 +11,7 @@ Serve = Callable[[asyncio.Event], Awaitable[None]]
 """A service: it works until the event is set."""
 
 
-def live(serve: Serve) -> None:
+def run_service(serve: Serve) -> None:
     """Serve until SIGTERM or Ctrl-C, which end it cleanly. Raises what the service raises."""
 
     async def life() -> None:

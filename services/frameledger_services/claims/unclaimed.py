@@ -18,7 +18,7 @@ AFTER_SECS = 2.0
 """How old such work is at least: usually an effect is claimed within milliseconds."""
 
 
-async def missed_runs(connection: Connection, worker_id: str, limit: int) -> list[effects.RunInference]:
+async def unclaimed_runs(connection: Connection, worker_id: str, limit: int) -> list[effects.RunInference]:
     """The effects of at most `limit` open runs that this worker serves and that nobody claimed, the oldest first."""
     cursor = await connection.execute(
         _RUNS, {"worker_id": worker_id, "limit": limit, "after_secs": AFTER_SECS}
@@ -32,7 +32,7 @@ async def missed_runs(connection: Connection, worker_id: str, limit: int) -> lis
     ]
 
 
-async def missed_calls(connection: Connection, worker_id: str, limit: int) -> list[effects.CallFunction]:
+async def unclaimed_calls(connection: Connection, worker_id: str, limit: int) -> list[effects.CallFunction]:
     """The effects of at most `limit` calls, dispatched or running, that this worker serves and that nobody claimed."""
     cursor = await connection.execute(
         _CALLS, {"worker_id": worker_id, "limit": limit, "after_secs": AFTER_SECS}

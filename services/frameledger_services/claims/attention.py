@@ -20,7 +20,7 @@ Why = Literal["lost", "waiting", "ambiguous"]
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class NeedsAttention:
     """Some calls of one kind, and which of them is the oldest.
 
     `lost`: a worker started it, and no living worker has it. `waiting`: for a person. `ambiguous`: a person has to say
@@ -34,9 +34,9 @@ class Left:
     tool_call_id: str
 
 
-async def left_calls(connection: Connection) -> list[Left]:
+async def calls_needing_attention(connection: Connection) -> list[NeedsAttention]:
     """One row for each kind of which there are calls, of contexts that are neither parked nor recordings."""
-    async with connection.cursor(row_factory=class_row(Left)) as cursor:
+    async with connection.cursor(row_factory=class_row(NeedsAttention)) as cursor:
         await cursor.execute(_LEFT, {"after_secs": AFTER_SECS})
         return await cursor.fetchall()
 

@@ -43,7 +43,7 @@ def read(kind: type[E], value: bytes | None) -> E:
 
 
 def _problem(name: str, value: Any) -> str | None:
-    """Why the database would not take it, if so. A name may be anything: it is not looked up."""
+    """StopReason the database would not take it, if so. A name may be anything: it is not looked up."""
     if isinstance(value, str) and name != "function_name":
         return "an id is 1 to 255 bytes without NUL" if not _is_id(value) else None
     if isinstance(value, int) and not 0 <= value <= _LARGEST[name]:

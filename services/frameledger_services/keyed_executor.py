@@ -1,7 +1,7 @@
 """Jobs of one key in order, many keys at once, a limit on both. Of one event loop.
 
 A key's jobs begin in the order in which they were given. The next one begins when those before it have ended or passed
-their lane on, and never more than `per_key` of one key go on at once. A job that waits for its turn takes up a place
+their ticket on, and never more than `per_key` of one key go on at once. A job that waits for its turn takes up a place
 too: whoever gives jobs asks first whether one is free, and so never takes on more than can be done.
 """
 
@@ -11,10 +11,10 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 
-Job = Callable[["Lane"], Awaitable[None]]
+Job = Callable[["Ticket"], Awaitable[None]]
 
 
-class Lane:
+class Ticket:
     """A job's place among those of its key."""
 
     def __init__(self, key: Hashable, job: Job, passed_on: Callable[[], None]) -> None:
@@ -25,7 +25,7 @@ class Lane:
 
         self._passed_on = passed_on
 
-    def pass_on(self) -> None:
+    def release_order(self) -> None:
         """The next of this key may begin now, if `per_key` allows, while this one goes on. Called twice it does nothing
         more."""
         if self.is_first:
@@ -37,79 +37,79 @@ class _Key:
     """What goes on and what waits of one key."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Lane] = deque()
+        self.waiting: deque[Ticket] = deque()
         self.going_on = 0
-        self.first: Lane | None = None
+        self.first: Ticket | None = None
 
 
-class Lanes:
+class KeyedExecutor:
     """Where jobs go on, as tasks of a task group.
 
     A job that raises ends the group: what is expected to fail is the job's own affair, and the rest is a bug that has
     to be seen. If the group is cancelled, what waits never begins.
     """
 
-    def __init__(self, tasks: asyncio.TaskGroup, *, at_once: int, per_key: int = 1) -> None:
-        if at_once < 1 or per_key < 1:
-            raise ValueError(f"at_once is {at_once} and per_key {per_key}; both must be at least 1")
+    def __init__(self, tasks: asyncio.TaskGroup, *, slots: int, per_key: int = 1) -> None:
+        if slots < 1 or per_key < 1:
+            raise ValueError(f"slots is {slots} and per_key {per_key}; both must be at least 1")
         self._tasks = tasks
-        self._at_once = at_once
+        self._slots = slots
         self._per_key = per_key
         self._keys: dict[Hashable, _Key] = {}
         self._given = 0
         self._changed = asyncio.Event()
 
     @property
-    def free(self) -> int:
-        """How many more may be given: `at_once` less those that go on or wait for their turn."""
-        return self._at_once - self._given
+    def free_slots(self) -> int:
+        """How many more may be given: `slots` less those that go on or wait for their turn."""
+        return self._slots - self._given
 
-    async def wait_free(self) -> None:
+    async def wait_for_slot(self) -> None:
         """Returns when one more may be given."""
-        while self.free < 1:
+        while self.free_slots < 1:
             await self._next_change()
 
-    async def idle(self) -> None:
+    async def join(self) -> None:
         """Returns when nothing goes on and nothing waits."""
         while self._given:
             await self._next_change()
 
-    def start(self, key: Hashable, job: Job) -> Lane:
+    def submit(self, key: Hashable, job: Job) -> Ticket:
         """Begin a job as soon as those of its key before it allow. Raises ValueError when no place is free."""
-        if self.free < 1:
-            raise ValueError(f"all {self._at_once} places are taken; wait_free() says when one is not")
+        if self.free_slots < 1:
+            raise ValueError(f"all {self._slots} places are taken; wait_for_slot() says when one is not")
         of_key = self._keys.setdefault(key, _Key())
-        lane = Lane(key, job, lambda: self._begin(of_key))
-        of_key.waiting.append(lane)
+        ticket = Ticket(key, job, lambda: self._begin(of_key))
+        of_key.waiting.append(ticket)
         self._given += 1
         self._begin(of_key)
-        return lane
+        return ticket
 
-    def drop(self, lane: Lane) -> bool:
+    def withdraw(self, ticket: Ticket) -> bool:
         """True if the job had not begun, and it never will. False if it had, or was dropped before."""
-        of_key = self._keys.get(lane.key)
-        if of_key is None or lane not in of_key.waiting:
+        of_key = self._keys.get(ticket.key)
+        if of_key is None or ticket not in of_key.waiting:
             return False
-        of_key.waiting.remove(lane)
-        self._one_less(lane.key, of_key)
+        of_key.waiting.remove(ticket)
+        self._one_less(ticket.key, of_key)
         return True
 
     def _begin(self, of_key: _Key) -> None:
         while of_key.waiting and of_key.going_on < self._per_key:
             if of_key.first is not None and of_key.first.is_first:
                 return
-            lane = of_key.waiting.popleft()
-            of_key.first = lane
+            ticket = of_key.waiting.popleft()
+            of_key.first = ticket
             of_key.going_on += 1
-            self._tasks.create_task(self._go(lane, of_key))
+            self._tasks.create_task(self._go(ticket, of_key))
 
-    async def _go(self, lane: Lane, of_key: _Key) -> None:
+    async def _go(self, ticket: Ticket, of_key: _Key) -> None:
         try:
-            await lane.job(lane)
+            await ticket.job(ticket)
         finally:
-            lane.is_first = False
+            ticket.is_first = False
             of_key.going_on -= 1
-            self._one_less(lane.key, of_key)
+            self._one_less(ticket.key, of_key)
         # Not if it raised: the group ends then, and takes no more tasks.
         self._begin(of_key)
 

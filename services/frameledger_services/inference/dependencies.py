@@ -12,13 +12,13 @@ from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.request import Request
 from frameledger_services.settings import HIDDEN
 
-Outcome = Literal["done", "given_up", "release"]
+RunOutcome = Literal["done", "given_up", "release"]
 """The run has its terminal frame; it had too many attempts, and has one for that; it is not ours any more, or not for
 certain, and so is given back: if it is another's, that changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class PreparedRequest:
     """What a run's context comes to: the request, or why there can be none, and how its answer is marked."""
 
     request: Request | ProviderError
@@ -29,13 +29,13 @@ class Composed:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class RunDependencies:
     """What a run needs beside the model. All of it is within the lease: once that is over, it raises."""
 
     worker: str
     """Who we are, for the start frame."""
 
-    compose: Callable[[], Awaitable[Composed]]
+    compose: Callable[[], Awaitable[PreparedRequest]]
     """Read the context at exactly the run's version, and make the request of it."""
 
     publish: Callable[[ContextId, Sequence[AnyFrame]], Awaitable[object]]

@@ -1,7 +1,7 @@
 """The request of a run: made of the context at exactly its version, and made again from the log later.
 
-What a request is made of stands on the log, but for how the service is set up, which is in its worker's row
-(`offer_of`); the start frame says which cancel tools it offered, and how the service was set up if that has changed.
+All that a request is made of is on the log, except for how the service was configured, which is in its worker's row
+(`service_config`). The start frame names the cancel tools that were offered, and the configuration if it had changed.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def metadata_of(request: Request, offer: Mapping[str, Any], offered: Mapping[str
     return metadata
 
 
-def offer_of(model: LLMService[Any]) -> dict[str, Any]:
+def service_config(model: LLMService[Any]) -> dict[str, Any]:
     """How this service makes its requests, as JSON."""
     instructions = model.instructions
     return {
@@ -85,7 +85,7 @@ def offer_of(model: LLMService[Any]) -> dict[str, Any]:
     }
 
 
-def as_offered(model: LLMService[Any], offer: Mapping[str, Any]) -> None:
+def apply_config(model: LLMService[Any], offer: Mapping[str, Any]) -> None:
     """Set a service of the same provider up as the one was that offered this."""
     model.settings = LLMSettings(**offer["settings"])
     model.write_with(model.get_llm_adapter().with_terms(offer["adapter"]))

@@ -38,7 +38,7 @@ Told = Callable[[Heartbeat, Held], None]
 _log = structlog.get_logger("worker")
 
 
-class Heart:
+class HeartbeatThread:
     """Beats from `run` until the lease is over or `run` is cancelled."""
 
     def __init__(

@@ -16,7 +16,7 @@ ROUNDS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Looker:
+class Sweeper:
     """Who looks: a worker, of the kind `timekeeper`. `may_judge`: it has been connected for long enough to say that
     another worker is gone."""
 
@@ -26,7 +26,7 @@ class Looker:
 
 
 async def look(
-    connection: Connection, limits: Limits, looker: Looker, current: Sequence[int]
+    connection: Connection, limits: Limits, looker: Sweeper, current: Sequence[int]
 ) -> list[Settlement]:
     """What is to be published now, in the contexts of the partitions that are projected up to a moment ago.
 
@@ -64,7 +64,7 @@ async def tidy(connection: Connection, limits: Limits, worker_id: str, *, at_onc
     """
     for_ever = 100_000.0
     for _ in range(ROUNDS):
-        forgotten = await claims.forget(
+        forgotten = await claims.purge(
             connection,
             claims_days=limits.keep_claims_days or for_ever,
             workers_days=limits.keep_workers_days or for_ever,
@@ -72,12 +72,12 @@ async def tidy(connection: Connection, limits: Limits, worker_id: str, *, at_onc
         )
         if forgotten < at_once:
             break
-    await claims.bury(connection)
+    await claims.reap_workers(connection)
     await claims.finish_over(connection, worker_id)
 
 
 async def _judge(
-    connection: Connection, limits: Limits, looker: Looker, current: Sequence[int]
+    connection: Connection, limits: Limits, looker: Sweeper, current: Sequence[int]
 ) -> list[Settlement]:
     """The rules that say of a worker that it is gone."""
     found: list[Settlement] = []

@@ -26,7 +26,7 @@ from frameledger_services.event_log.consumer import (
     consumer,
 )
 from frameledger_services.settings import Settings
-from frameledger_services.work.reading import NoEffectError
+from frameledger_services.work.effect_decoding import NoEffectError
 
 AT_ONCE = 500
 """How many effects are pending at most, but for what a rebalance brings."""
@@ -49,7 +49,7 @@ class _Pending(Generic[E]):
     """None for bytes that are no effect: they are passed over when their turn comes."""
 
 
-class Intake(ConsumerRebalanceListener, Generic[E]):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
+class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
     """One membership in the group of a service."""
 
     def __init__(
@@ -96,16 +96,16 @@ class Intake(ConsumerRebalanceListener, Generic[E]):  # type: ignore[misc]  # ai
             self._client.resume(*self._client.paused())
             self._paused = False
         self._take(await self._poll(QUIET_MS, AT_ONCE))
-        self.dealt_with([], 0)
+        self.ack([], 0)
 
-    async def stay(self) -> None:
+    async def keep_membership(self) -> None:
         """Show the group that we live while there is no room for more. Never blocks for long."""
         # Those that a rebalance brought too, which are not paused.
         self._client.pause(*self._client.assignment())
         self._paused = True
         self._take(await self._poll(0, 1))
 
-    def dealt_with(self, effects: list[E], left: int) -> None:
+    def ack(self, effects: list[E], left: int) -> None:
         """Of what `pending` said all but the last `left` are durable, or nothing for us. What was dropped meanwhile
         is left alone."""
         done = set(map(id, effects[: len(effects) - left]))

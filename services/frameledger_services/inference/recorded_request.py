@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from frameledger.errors import NotFoundError
 from frameledger.frames import LLMFullResponseStartFrame
 from frameledger.record import decode
-from frameledger_services.inference.composing import CANCEL_TOOLS, OFFER, as_offered, request_of
+from frameledger_services.inference.preparation import CANCEL_TOOLS, OFFER, apply_config, request_of
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService
@@ -28,7 +28,7 @@ class NoRequestError(NotFoundError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordedRequest:
     """What the log and its worker's row say about the request of one attempt."""
 
     start: LLMFullResponseStartFrame
@@ -40,7 +40,7 @@ class Asked:
 
 async def asked(
     connection: AsyncConnection[Any], context_id: str, run_id: str, attempt: int | None = None
-) -> Asked:
+) -> RecordedRequest:
     """What is known of the request of a run's attempt, the latest that was begun if none is named.
 
     Raises `NoRequestError`, and `NoSuchContextError` for a context that is not there.
@@ -58,10 +58,12 @@ async def asked(
             "(FRAMELEDGER_TIMEKEEPER_KEEP_WORKERS_DAYS), so it is not known how it made its requests."
         )
     offer = start.metadata.get(OFFER, row[0])
-    return Asked(start, offer, await contexts.context(connection, context_id, start.context_version))
+    return RecordedRequest(
+        start, offer, await contexts.context(connection, context_id, start.context_version)
+    )
 
 
-def rendered(asked: Asked, create: Callable[[str], LLMService[Any]]) -> Request:
+def rendered(asked: RecordedRequest, create: Callable[[str], LLMService[Any]]) -> Request:
     """The request, made again; `create` makes a service of a provider. Its hash may differ from that on the log.
 
     Raises `ProviderError` if it cannot be made any more, and `NoRequestError` if what is known of the service is of no
@@ -69,7 +71,7 @@ def rendered(asked: Asked, create: Callable[[str], LLMService[Any]]) -> Request:
     """
     try:
         model = create(asked.offer["provider"])
-        as_offered(model, asked.offer)
+        apply_config(model, asked.offer)
     except (KeyError, TypeError, ValidationError) as error:
         raise NoRequestError(
             f"How the worker {asked.start.worker} made its requests is written in no form that this release reads "

@@ -10,47 +10,47 @@ from typing import Generic, TypeVar
 
 from frameledger import effects
 from frameledger_services import claims
-from frameledger_services.claims import Claimed, ClaimedCall, ClaimedRun, Claiming
+from frameledger_services.claims import Claimed, ClaimedCall, ClaimedRun, ClaimResult
 from frameledger_services.claims.values import Connection
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.work.reading import read
+from frameledger_services.work.effect_decoding import read
 
 E = TypeVar("E")
 C = TypeVar("C", bound=Claimed)
 
 
 @dataclass(frozen=True, slots=True)
-class Trade(Generic[E, C]):
+class JobKind(Generic[E, C]):
     """What distinguishes one kind of work from the other."""
 
     kind: claims.Kind
     topic: Callable[[TopicNames], str]
     read: Callable[[bytes | None], E]
-    """Raises `NoEffectError` for what is no effect of this trade."""
+    """Raises `NoEffectError` for what is no effect of this kind."""
 
-    claim: Callable[[Connection, str, Sequence[E], int | None], Awaitable[Claiming[C]]]
+    claim: Callable[[Connection, str, Sequence[E], int | None], Awaitable[ClaimResult[C]]]
     take_over: Callable[[Connection, str, int], Awaitable[list[C]]]
-    missed: Callable[[Connection, str, int], Awaitable[list[E]]]
+    unclaimed: Callable[[Connection, str, int], Awaitable[list[E]]]
     subject: Callable[[C], str]
     """What a cancellation names: the run's id, or the call's."""
 
 
-RUNS: Trade[effects.RunInference, ClaimedRun] = Trade(
+RUNS: JobKind[effects.RunInference, ClaimedRun] = JobKind(
     kind="inference",
     topic=attrgetter("inference"),
     read=partial(read, effects.RunInference),
     claim=claims.claim_runs,
     take_over=claims.take_over_runs,
-    missed=claims.missed_runs,
+    unclaimed=claims.unclaimed_runs,
     subject=attrgetter("run_id"),
 )
 
-CALLS: Trade[effects.CallFunction, ClaimedCall] = Trade(
+CALLS: JobKind[effects.CallFunction, ClaimedCall] = JobKind(
     kind="functions",
     topic=attrgetter("function_calls"),
     read=partial(read, effects.CallFunction),
     claim=claims.claim_calls,
     take_over=claims.take_over_calls,
-    missed=claims.missed_calls,
+    unclaimed=claims.unclaimed_calls,
     subject=attrgetter("tool_call_id"),
 )

@@ -1,4 +1,4 @@
-"""Taking work, for one life of a worker: effects off their topic, the work of the dead, and what nobody claimed.
+"""Claimer work, for one life of a worker: effects off their topic, the work of the dead, and what nobody claimed.
 
 It is taken only where a lane is free. One claim is under way at a time, so that two never count the same free place.
 """
@@ -18,12 +18,12 @@ from frameledger_services import claims
 from frameledger_services.claims import Claimed, WorkerDeadError
 from frameledger_services.claims.values import Connection
 from frameledger_services.failpoints import Failpoint
-from frameledger_services.lanes import Lanes
+from frameledger_services.keyed_executor import KeyedExecutor
 from frameledger_services.work.database import Database
-from frameledger_services.work.in_hand import InHand
-from frameledger_services.work.intake import Intake
+from frameledger_services.work.effect_consumer import EffectConsumer
+from frameledger_services.work.in_flight import InFlight
+from frameledger_services.work.kinds import JobKind
 from frameledger_services.work.lease import Lease
-from frameledger_services.work.trades import Trade
 
 TAKE_OVER_SECONDS = 1.0
 """Between two looks for work of the dead."""
@@ -44,94 +44,94 @@ T = TypeVar("T")
 _log = structlog.get_logger("worker")
 
 
-class Taking(Generic[E, C]):
+class Claimer(Generic[E, C]):
     """Two ways of taking work; each goes on until it is cancelled, as the life does when it ends."""
 
     def __init__(
         self,
-        trade: Trade[E, C],
+        kind: JobKind[E, C],
         worker_id: str,
         database: Database,
         lease: Lease,
-        intake: Intake[E],
-        lanes: Lanes,
-        in_hand: InHand[C],
+        intake: EffectConsumer[E],
+        executor: KeyedExecutor,
+        in_flight: InFlight[C],
         failpoint: Failpoint,
     ) -> None:
         """`lease` is ended when the database says that the worker is dead."""
-        self._trade = trade
+        self._kind = kind
         self._worker_id = worker_id
         self._database = database
         self._lease = lease
-        self._intake = intake
-        self._lanes = lanes
-        self._in_hand = in_hand
+        self._consumer = intake
+        self._executor = executor
+        self._in_flight = in_flight
         self._failpoint = failpoint
         self._claiming = asyncio.Lock()
 
     async def from_topic(self) -> None:
         """Claim effects as they come, and commit their offsets once their claims are durable."""
         while True:
-            await self._intake.fetch()
-            while self._intake.pending:
+            await self._consumer.fetch()
+            while self._consumer.pending:
                 await self._room()
                 async with self._claiming:
                     await self._claim()
                 await self._failpoint("before commit")
-                await self._intake.commit()
+                await self._consumer.commit()
                 await self._failpoint("after commit")
-            await self._intake.commit()
+            await self._consumer.commit()
 
     async def from_others(self) -> None:
         """Take over what the dead left and others gave back; finish the claims of theirs that are over."""
         for looks in itertools.count():
             await asyncio.sleep(TAKE_OVER_SECONDS)
             async with self._claiming:
-                if free := self._lanes.free:
-                    self._in_hand.start(await self._ask(partial(self._taken_over, limit=free)))
+                if free := self._executor.free_slots:
+                    self._in_flight.start(await self._ask(partial(self._taken_over, limit=free)))
                     await self._failpoint("after take-over")
                 if looks % LOOK_FOR_MISSED == 0:
-                    if free := self._lanes.free:
-                        self._in_hand.start(await self._ask(partial(self._claimed_late, limit=free)))
+                    if free := self._executor.free_slots:
+                        self._in_flight.start(await self._ask(partial(self._claimed_late, limit=free)))
                     await self._ask(self._give_back_unknown)
             await self._ask(lambda connection: claims.finish_over(connection, self._worker_id))
 
     async def _claim(self) -> None:
-        free = self._lanes.free
+        free = self._executor.free_slots
         if not free:
             # What was taken over meanwhile needs it.
             return
         # Most may be over or somebody else's; but they are not all to be asked for again for each slot.
-        asked = self._intake.pending[: max(WINDOW, 4 * free)]
+        asked = self._consumer.pending[: max(WINDOW, 4 * free)]
         await self._failpoint("before claim")
         claiming = await self._ask(
-            lambda connection: self._trade.claim(connection, self._worker_id, asked, free)
+            lambda connection: self._kind.claim(connection, self._worker_id, asked, free)
         )
         await self._failpoint("after claim")
-        self._in_hand.start(claiming.claimed)
-        self._intake.dealt_with(asked, claiming.left)
+        self._in_flight.start(claiming.claimed)
+        self._consumer.ack(asked, claiming.left)
 
     async def _room(self) -> None:
-        while not self._lanes.free:
-            await self._intake.stay()
+        while not self._executor.free_slots:
+            await self._consumer.keep_membership()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
-                    await self._lanes.wait_free()
+                    await self._executor.wait_for_slot()
 
     async def _taken_over(self, connection: Connection, limit: int) -> list[C]:
-        return await self._trade.take_over(connection, self._worker_id, limit)
+        return await self._kind.take_over(connection, self._worker_id, limit)
 
     async def _claimed_late(self, connection: Connection, limit: int) -> list[C]:
-        missed = await self._trade.missed(connection, self._worker_id, limit)
-        if not missed:
+        unclaimed = await self._kind.unclaimed(connection, self._worker_id, limit)
+        if not unclaimed:
             return []
-        return (await self._trade.claim(connection, self._worker_id, missed, limit)).claimed
+        return (await self._kind.claim(connection, self._worker_id, unclaimed, limit)).claimed
 
     async def _give_back_unknown(self, connection: Connection) -> None:
         """Of claims that are younger than a lease the answer may be on its way, to a connection that is broken by now:
         they are given back at a later look."""
         count = await claims.release_all_but(
-            connection, self._worker_id, self._in_hand.known(), older_than_secs=self._lease.seconds
+            connection, self._worker_id, self._in_flight.known(), older_than_secs=self._lease.seconds
         )
         if count:
             _log.info("given back what nobody here knows of", worker=self._worker_id, count=count)

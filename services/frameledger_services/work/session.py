@@ -20,24 +20,24 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from frameledger_services import claims, transient
-from frameledger_services.claims import Claimed, Offer
+from frameledger_services.claims import Claimed, Registration
 from frameledger_services.claims.values import Connection
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.failpoints import Failpoint
-from frameledger_services.lanes import Lanes
+from frameledger_services.keyed_executor import KeyedExecutor
 from frameledger_services.settings import Settings
 from frameledger_services.store import schema
 from frameledger_services.work.cancellations import follow
+from frameledger_services.work.claimer import Claimer
 from frameledger_services.work.database import Database
-from frameledger_services.work.heart import Heart
-from frameledger_services.work.in_hand import InHand
-from frameledger_services.work.intake import Intake
-from frameledger_services.work.job import Life, Perform
+from frameledger_services.work.effect_consumer import EffectConsumer
+from frameledger_services.work.heartbeat import HeartbeatThread
+from frameledger_services.work.in_flight import InFlight
+from frameledger_services.work.job import Perform, Session
+from frameledger_services.work.kinds import JobKind
 from frameledger_services.work.lease import Lease, LeaseLostError
 from frameledger_services.work.publisher import Publisher
-from frameledger_services.work.taking import Taking
-from frameledger_services.work.trades import Trade
 
 SETTLE_SECONDS = 5.0
 """How long it tries, when it ends, to finish and release claims, and to say that it leaves."""
@@ -51,24 +51,23 @@ C = TypeVar("C", bound=Claimed)
 _log = structlog.get_logger("worker")
 
 
-class Living(Generic[E, C]):
-    """One life, made of an `Intake`, a `Database`, a `Heart`, `Lanes`, what is `InHand`, and `Taking` more. `life`
-    is for its jobs."""
+class SessionRunner(Generic[E, C]):
+    """Wires the parts of one session. `session` is what its jobs see."""
 
     def __init__(
         self,
         settings: Settings,
-        trade: Trade[E, C],
-        offer: Offer,
+        kind: JobKind[E, C],
+        offer: Registration,
         perform: Perform[C],
         *,
         per_key: int,
         failpoint: Failpoint,
-        began: Callable[[Life], None],
+        began: Callable[[Session], None],
     ) -> None:
         """`began` is called when it has partitions and hears cancellations."""
         self._settings = settings
-        self._trade = trade
+        self._kind = kind
         self._offer = offer
         self._perform = perform
         self._per_key = per_key
@@ -77,15 +76,15 @@ class Living(Generic[E, C]):
         self._lease = Lease(settings.work_lease_secs)
         self._database = Database(settings, offer.worker_id, self._connected_again)
         self._producer = Producer(settings, name=f"frameledger-{offer.service}")
-        self._intake: Intake[E] = Intake(
+        self._consumer: EffectConsumer[E] = EffectConsumer(
             settings,
-            topic=trade.topic(self._names),
+            topic=kind.topic(self._names),
             group=f"{settings.topic_prefix}{offer.service}",
-            read=trade.read,
+            read=kind.read,
         )
         source = f"frameledger/{offer.kind}/{offer.service}"
         publisher = Publisher(self._producer, self._names.frames, self._lease, source)
-        self.life = Life(offer.worker_id, publisher, self._lease, self._database)
+        self.session = Session(offer.worker_id, publisher, self._lease, self._database)
         self._began = began
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -97,8 +96,8 @@ class Living(Generic[E, C]):
             await stack.enter_async_context(self._producer)
             stack.push_async_callback(self._database.close)
             await self._database.first(schema.check)
-            await self._intake.start()
-            stack.push_async_callback(self._intake.stop)
+            await self._consumer.start()
+            stack.push_async_callback(self._consumer.stop)
             sent, offer = self._lease.clock(), self._offer
             await self._database.first(lambda connection: claims.register(connection, offer))
             self._lease.renew(sent)
@@ -107,38 +106,40 @@ class Living(Generic[E, C]):
             async with asyncio.TaskGroup() as tasks:
                 await self._live(tasks, stopping, offer)
 
-    async def offer_again(self, offer: Offer) -> None:
+    async def update_registration(self, offer: Registration) -> None:
         """What it serves has changed: returns when the database knows, or the lease is over."""
         self._offer = offer
         with suppress(LeaseLostError):
             async with self._lease.held():
-                await self._database.do(lambda connection: claims.offer_again(connection, offer))
+                await self._database.do(lambda connection: claims.update_registration(connection, offer))
 
-    async def _live(self, tasks: asyncio.TaskGroup, stopping: asyncio.Event, registered: Offer) -> None:
-        self._lanes = Lanes(tasks, at_once=self._offer.slots, per_key=self._per_key)
-        self._in_hand = InHand(
-            self._lanes,
-            self.life,
+    async def _live(
+        self, tasks: asyncio.TaskGroup, stopping: asyncio.Event, registered: Registration
+    ) -> None:
+        self._executor = KeyedExecutor(tasks, slots=self._offer.slots, per_key=self._per_key)
+        self._in_flight = InFlight(
+            self._executor,
+            self.session,
             self._perform,
-            self._trade.subject,
+            self._kind.subject,
             grace_secs=self._settings.work_grace_secs,
             failpoint=self._failpoint,
         )
-        heart = Heart(
-            self._settings, self._offer.worker_id, self._lease, self._in_hand.held, self._in_hand.heard
+        heart = HeartbeatThread(
+            self._settings, self._offer.worker_id, self._lease, self._in_flight.held, self._in_flight.heard
         )
         if self._offer is not registered:
             # It has changed meanwhile.
-            await self.offer_again(self._offer)
+            await self.update_registration(self._offer)
         following = asyncio.Event()
         beating = tasks.create_task(heart.run())
-        settling = tasks.create_task(self._in_hand.settle())
+        settling = tasks.create_task(self._in_flight.settle())
         listening = tasks.create_task(
-            follow(self._settings, self._names.cancellations, self._in_hand.cancel, following)
+            follow(self._settings, self._names.cancellations, self._in_flight.cancel, following)
         )
-        taking = Taking(
-            *(self._trade, self._offer.worker_id, self._database, self._lease, self._intake),
-            *(self._lanes, self._in_hand, self._failpoint),
+        taking = Claimer(
+            *(self._kind, self._offer.worker_id, self._database, self._lease, self._consumer),
+            *(self._executor, self._in_flight, self._failpoint),
         )
         from_topic = tasks.create_task(taking.from_topic())
         from_others = tasks.create_task(taking.from_others())
@@ -155,32 +156,32 @@ class Living(Generic[E, C]):
         is_lost = not self._lease.valid() or beating.done()
         self._lease.end()
         if is_lost:
-            _log.warning("lease lost", worker=self._offer.worker_id, jobs=len(self._in_hand))
-            await self._in_hand.send_home("lost")
+            _log.warning("lease lost", worker=self._offer.worker_id, jobs=len(self._in_flight))
+            await self._in_flight.stop_all("lost")
         await _end(beating, settling, listening, over)
 
     async def _begin(self, following: asyncio.Event) -> None:
-        await self._intake.assigned.wait()
+        await self._consumer.assigned.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(FOLLOW_SECONDS):
                 await following.wait()
-        self._began(self.life)
+        self._began(self.session)
 
     async def _drain(self) -> None:
         """What has not begun is given back at once; what goes on has some time, then it is told."""
-        _log.info("draining", worker=self._offer.worker_id, jobs=len(self._in_hand))
-        self._in_hand.drop_waiting()
-        await self._intake.stop()
+        _log.info("draining", worker=self._offer.worker_id, jobs=len(self._in_flight))
+        self._in_flight.drop_waiting()
+        await self._consumer.stop()
         # A claim may have been under way when it was told to end.
         await self._database.do(self._give_back_unknown)
         try:
             async with asyncio.timeout(self._settings.work_drain_secs):
-                await self._lanes.idle()
+                await self._executor.join()
         except TimeoutError:
-            await self._in_hand.send_home("draining")
+            await self._in_flight.stop_all("draining")
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
-                await self._in_hand.all_settled()
+                await self._in_flight.all_settled()
 
     async def _leave(self) -> None:
         with suppress(TimeoutError, *transient.DATABASE):
@@ -195,7 +196,7 @@ class Living(Generic[E, C]):
         await self._give_back_unknown(connection)
 
     async def _give_back_unknown(self, connection: Connection) -> None:
-        if count := await claims.release_all_but(connection, self._offer.worker_id, self._in_hand.known()):
+        if count := await claims.release_all_but(connection, self._offer.worker_id, self._in_flight.known()):
             _log.info("given back what was claimed without an answer", count=count)
 
 

@@ -88,7 +88,7 @@ async def release_all_but(
     return cursor.rowcount
 
 
-async def forget(
+async def purge(
     connection: Connection, *, claims_days: float, workers_days: float, limit: int = 10_000
 ) -> int:
     """Delete claims of that age that are finished, and workers that died so long ago and have nothing unfinished; how
