@@ -32,7 +32,7 @@ from tests.support.standby import pair
 
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services.client import Client, DatabaseError
-from frameledger_services.store import migrating
+from frameledger_services.store import migration
 
 SEED = int(os.environ.get("CHAOS_SEED", random.SystemRandom().randrange(1 << 32)))
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "30"))
@@ -109,7 +109,7 @@ def reference(make_database, migrated_template):
 def test_what_a_failover_loses_is_not_done_again(kafka, reference, tmp_path):
     for number, draw in rounds("failover"):
         with pair(tmp_path / f"servers-{number}") as servers:
-            migrating.migrate(servers.primary.dsn)
+            migration.migrate(servers.primary.dsn)
             with made(kafka.bootstrap_servers, servers.address, reference) as road:
                 _fail_over(servers, road, draw, number, tmp_path / f"effects-{number}.sqlite")
                 road.check(every=20)

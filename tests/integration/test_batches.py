@@ -20,10 +20,10 @@ from frameledger.evolve.changes import (
 from frameledger.fold import Conversation, Folding
 from frameledger.partition import partition_for
 from frameledger.record import DecodeError, Record, decode
-from frameledger_services.projector import batches, writing
+from frameledger_services.projector import batches, writer
 from frameledger_services.projector.batches import Batches, Owned, ProjectorFencedError, Topics
-from frameledger_services.projector.cache import HeadCache
-from frameledger_services.store import copying, projections
+from frameledger_services.projector.head_cache import HeadCache
+from frameledger_services.store import binary_copy, projections
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
 PARTITIONS = 4
@@ -68,7 +68,7 @@ class Projecting:
 
     async def __aenter__(self):
         self.connection = await psycopg.AsyncConnection.connect(self.address, autocommit=True)
-        copying.prepare(self.connection)
+        binary_copy.prepare(self.connection)
         self.owned = {}
         for partition in range(PARTITIONS):
             taken = await projections.assign(self.connection, TOPIC, partition, self.owner)
@@ -172,11 +172,11 @@ def test_a_stored_state_is_never_far_behind_however_much_is_being_said(database,
 
     asyncio.run(run())
     assert len(behind) == len(log.records)
-    assert max(frames for frames, _, stored_bytes in behind if stored_bytes <= writing.SMALL_TEXT) < 60
-    assert all(frames < writing.FRAMES_BEHIND or text <= 2 * size for frames, text, size in behind)
-    assert all(frames < writing.FRAMES_BEHIND for frames, _, _ in behind[-40:])
+    assert max(frames for frames, _, stored_bytes in behind if stored_bytes <= writer.SMALL_TEXT) < 60
+    assert all(frames < writer.FRAMES_BEHIND or text <= 2 * size for frames, text, size in behind)
+    assert all(frames < writer.FRAMES_BEHIND for frames, _, _ in behind[-40:])
     # Not with every batch: what is said would be written again with every word.
-    assert sum(frames == 0 for frames, _, _ in behind) < len(behind) / writing.FRAMES_BEHIND + 5
+    assert sum(frames == 0 for frames, _, _ in behind) < len(behind) / writer.FRAMES_BEHIND + 5
 
 
 BEHIND = """

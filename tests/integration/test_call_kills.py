@@ -34,7 +34,7 @@ from tests.support.wire import wire
 
 from frameledger_services.embedded import postgres as embedded_postgres
 from frameledger_services.embedded.ports import choose
-from frameledger_services.store import migrating
+from frameledger_services.store import migration
 
 UNSAFE = {
     "claim": ("before claim", "done", 1),
@@ -428,7 +428,7 @@ def test_while_postgres_is_away_calls_end_as_they_can_and_none_is_run_twice(
             return stack, server
 
         stop, postgres = start()
-        migrating.migrate(postgres.dsn)
+        migration.migrate(postgres.dsn)
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute("CREATE DATABASE offline TEMPLATE frameledger")
         offline = postgres.dsn_of("offline")

@@ -29,7 +29,7 @@ from frameledger_services.cli import application
 from frameledger_services.cli.doctor import checks, servers
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.projector import folding
+from frameledger_services.projector import batch_fold
 
 HI = encode_frame(LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Hi"}]))
 
@@ -293,7 +293,7 @@ def test_unpark_beside_a_running_projector_loses_nothing(settings, command, monk
             raise ValueError("cannot fold")
         return evolve(state, frame)
 
-    monkeypatch.setattr(folding, "evolve", failing)
+    monkeypatch.setattr(batch_fold, "evolve", failing)
 
     async def run():
         await make_topics(settings)

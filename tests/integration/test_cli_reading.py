@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from frameledger.frames import LLMMessagesAppendFrame, LLMRunFrame, encode_frame
 from frameledger_services.cli import application
 from frameledger_services.cli.terminal.render_context import LAST, LONG
-from frameledger_services.projector import folding
+from frameledger_services.projector import batch_fold
 
 HOSTILE = "\x1b[2Jclear\u202e"
 BARGE_IN = next(path for path in HISTORIES if path.stem == "barge-in")
@@ -164,7 +164,7 @@ def test_parked_lists_them_and_unpark_folds_them(database, command, monkeypatch)
     for _ in range(3):
         log.add("ctx", encode_frame(LLMRunFrame()))
     with monkeypatch.context() as broken:
-        broken.setattr(folding, "evolve", failing)
+        broken.setattr(batch_fold, "evolve", failing)
         project(database, log.records)
     (line,) = succeeded(command(database, "parked", "--json")).splitlines()
     listed = json.loads(line)

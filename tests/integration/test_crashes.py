@@ -21,7 +21,7 @@ from tests.support.road import (  # noqa: F401  # a fixture
 
 from frameledger.partition import partition_for
 from frameledger_services.projector.crashes import Crashes, PoisonError, end_in_order
-from frameledger_services.store import moving, projections
+from frameledger_services.store import checkpoints, projections
 from frameledger_services.store.projections import Progress
 
 RUN = b'{"type":"LLMRunFrame"}'
@@ -56,9 +56,9 @@ class Owner:
 
     async def move(self):
         at = self.taken.next_offset
-        assert await moving.move(self.session, TOPIC, [Progress(0, self.taken.epoch, at, at + 1, None)]) == {
-            0
-        }
+        assert await checkpoints.move(
+            self.session, TOPIC, [Progress(0, self.taken.epoch, at, at + 1, None)]
+        ) == {0}
 
     async def end_in_order(self, session=None):
         await end_in_order(session or self.session, TOPIC, self.name, self._connect)

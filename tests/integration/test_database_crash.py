@@ -14,7 +14,7 @@ from tests.integration.test_batches import TOPIC, Log, Projecting, histories_int
 
 from frameledger_services.embedded import ports, postgres
 from frameledger_services.embedded.running import start, stop, wait_until_ready
-from frameledger_services.store import migrating, projections
+from frameledger_services.store import migration, projections
 
 TABLES = {
     "frames": "context_id, version, frame_id, outcome, payload::text, chain",
@@ -47,7 +47,7 @@ class Crashing:
 
     def ready(self):
         wait_until_ready(self.server.program, self._process)
-        migrating.migrate(self.address)
+        migration.migrate(self.address)
         self._stop_those_who_bring_to_disk_what_nobody_waits_for()
 
     def crash(self):

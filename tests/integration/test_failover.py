@@ -17,7 +17,7 @@ from tests.support.killable_tools import Effects, Plan, tools
 from tests.support.road import made
 from tests.support.standby import pair
 
-from frameledger_services.store import migrating
+from frameledger_services.store import migration
 
 STEADY = {"work_lease_secs": scaled(10.0), "work_heartbeat_secs": 0.1, "work_slots": 2}
 """A worker that is frozen for a moment, and whose database goes, is the same worker after that."""
@@ -26,7 +26,7 @@ STEADY = {"work_lease_secs": scaled(10.0), "work_heartbeat_secs": 0.1, "work_slo
 @pytest.fixture
 def servers(tmp_path):
     with pair(tmp_path / "databases") as made_pair:
-        migrating.migrate(made_pair.primary.dsn)
+        migration.migrate(made_pair.primary.dsn)
         yield made_pair
 
 

@@ -16,10 +16,10 @@ from frameledger_services.embedded import kafka as embedded_kafka
 from frameledger_services.embedded import postgres as embedded_postgres
 from frameledger_services.embedded.ports import choose
 from frameledger_services.projector import service
-from frameledger_services.projector.announcing import Announcer
-from frameledger_services.projector.namesakes import Self
+from frameledger_services.projector.instance_id import Self
+from frameledger_services.projector.notifier import Announcer
 from frameledger_services.projector.relay import Relay
-from frameledger_services.store import copying, migrating, projections
+from frameledger_services.store import binary_copy, migration, projections
 
 FEW = ("barge-in", "parallel-tools", "tool-changes", "old-names")
 OWNER = "SELECT owner_pid FROM projections WHERE epoch > 0 LIMIT 1"
@@ -135,7 +135,7 @@ def test_a_database_and_a_broker_that_start_again_are_waited_for(tmp_path):
 
         stop_postgres, postgres = start_postgres()
         stop_kafka, kafka = start_kafka()
-        migrating.migrate(postgres.dsn)
+        migration.migrate(postgres.dsn)
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute("CREATE DATABASE offline TEMPLATE frameledger")
         offline = postgres.dsn_of("offline")
@@ -243,7 +243,7 @@ async def project_in_memory(database, log, failpoint, *, looks):
         await psycopg.AsyncConnection.connect(database, autocommit=True) as connection,
         await psycopg.AsyncConnection.connect(database, autocommit=True) as relaying,
     ):
-        copying.prepare(connection)
+        binary_copy.prepare(connection)
         group, feed = Group(TOPIC, PARTITIONS), Feed(log.records)
         relay, announcer = Relay(relaying, send, failpoint), Announcer(relaying, TOPIC, failpoint)
         projector = service._Projector(

@@ -10,7 +10,7 @@ from tests.integration.test_batches import TOPIC
 
 from frameledger_services.embedded import ports, postgres
 from frameledger_services.embedded.running import start, stop, wait_until_ready
-from frameledger_services.projector.announcing import Announcer
+from frameledger_services.projector.notifier import Announcer
 from frameledger_services.store.projections import CHANNEL
 
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from frameledger_services import carried
 from frameledger_services.cli import migrate as migrate_command
-from frameledger_services.store import migrating, schema
+from frameledger_services.store import migration, schema
 from frameledger_services.store.tables import metadata
 
 VERSION_TABLE = "frameledger_schema"
@@ -86,7 +86,7 @@ def test_the_printed_sql_makes_what_the_migrations_make(connection, empty_databa
         *(catalog.VIEWS, catalog.TRIGGERS, catalog.GRANTS),
     )
     with psycopg.connect(empty_database, autocommit=True) as other:
-        other.execute(migrating.script())
+        other.execute(migration.script())
         assert catalog.describe(other, *queries) == catalog.describe(connection, *queries)
 
 
@@ -99,7 +99,7 @@ def test_this_release_works_with_the_newest_migration():
 
 
 def test_migrating_again_changes_nothing(empty_database):
-    first, second = migrating.migrate(empty_database), migrating.migrate(empty_database)
+    first, second = migration.migrate(empty_database), migration.migrate(empty_database)
     assert (first.before, first.after) == (None, schema.REVISION)
     assert (second.before, second.after) == (schema.REVISION, schema.REVISION)
 
@@ -108,10 +108,10 @@ def test_migrating_again_changes_nothing(empty_database):
 def test_who_holds_a_table_is_waited_for_a_moment_at_a_time_and_named(empty_database, monkeypatch):
     with monkeypatch.context() as before:
         before.setattr(schema, "REVISION", "0001")
-        migrating.migrate(empty_database)
+        migration.migrate(empty_database)
     said = []
-    monkeypatch.setattr(migrating, "LOCK_SECONDS", 1)
-    monkeypatch.setattr(migrating, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(migration, "LOCK_SECONDS", 1)
+    monkeypatch.setattr(migration, "PAUSE_SECONDS", 0.01)
     report = psycopg.connect(empty_database, application_name="a report")
     report.execute("LOCK TABLE frames, tool_calls, runs, projections IN ACCESS SHARE MODE")
 
@@ -123,7 +123,7 @@ def test_who_holds_a_table_is_waited_for_a_moment_at_a_time_and_named(empty_data
         if len(said) == 2:
             report.close()
 
-    done = migrating.migrate(empty_database, say)
+    done = migration.migrate(empty_database, say)
     assert (done.before, done.after) == ("0001", schema.REVISION)
     assert len(said) == 2
     assert "a report of" in said[0]
@@ -134,27 +134,27 @@ def test_who_holds_a_table_is_waited_for_a_moment_at_a_time_and_named(empty_data
 def test_a_table_that_is_never_let_go_ends_it_with_nothing_changed(empty_database, monkeypatch):
     with monkeypatch.context() as before:
         before.setattr(schema, "REVISION", "0001")
-        migrating.migrate(empty_database)
-    monkeypatch.setattr(migrating, "LOCK_SECONDS", 1)
-    monkeypatch.setattr(migrating, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(migrating, "TRIES", 2)
+        migration.migrate(empty_database)
+    monkeypatch.setattr(migration, "LOCK_SECONDS", 1)
+    monkeypatch.setattr(migration, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(migration, "TRIES", 2)
     with psycopg.connect(empty_database) as report:
         report.execute("LOCK TABLE frames, tool_calls, runs, projections IN ACCESS SHARE MODE")
         with pytest.raises(psycopg.errors.LockNotAvailable):
-            migrating.migrate(empty_database)
+            migration.migrate(empty_database)
         assert report.execute("SELECT version_num FROM frameledger_schema").fetchall() == [("0001",)]
 
 
 def test_a_database_of_the_release_before_keeps_what_is_in_it(empty_database, monkeypatch):
     with monkeypatch.context() as before:
         before.setattr(schema, "REVISION", "0001")
-        migrating.migrate(empty_database)
+        migration.migrate(empty_database)
     with psycopg.connect(empty_database) as connection:
         connection.execute(
             "INSERT INTO tool_calls (context_id, requested_version, ordinal, requested_at, tool_call_id, "
             "function_name, status, arguments) VALUES ('kept', 1, 0, now(), 'a', 'pay', 'running', '{}')"
         )
-    assert migrating.migrate(empty_database).before == "0001"
+    assert migration.migrate(empty_database).before == "0001"
     with psycopg.connect(empty_database) as connection:
         row = "SELECT status, builtin, safe_to_retry, waiting_for FROM tool_calls"
         assert connection.execute(row).fetchone() == ("running", False, None, None)
@@ -165,7 +165,7 @@ def test_a_database_of_the_release_before_keeps_what_is_in_it(empty_database, mo
 def test_what_was_projected_before_there_were_generations_is_of_the_first(empty_database, monkeypatch):
     with monkeypatch.context() as before:
         before.setattr(schema, "REVISION", "0002")
-        migrating.migrate(empty_database)
+        migration.migrate(empty_database)
     with psycopg.connect(empty_database) as connection:
         connection.execute(
             "INSERT INTO projections (projection, topic, partition, next_offset) VALUES ('contexts', 't', 3, 8)"
@@ -174,7 +174,7 @@ def test_what_was_projected_before_there_were_generations_is_of_the_first(empty_
             'INSERT INTO outbox (topic, partition, "offset", ordinal, kind, to_topic, headers) '
             "VALUES ('t', 3, 7, 0, 'effect', 'u', '[]')"
         )
-    assert migrating.migrate(empty_database).before == "0002"
+    assert migration.migrate(empty_database).before == "0002"
     with psycopg.connect(empty_database) as connection:
         assert connection.execute("SELECT generation FROM outbox").fetchall() == [(1,)]
         assert connection.execute("SELECT generation, sealed_at FROM projections").fetchall() == [(1, None)]
@@ -183,7 +183,7 @@ def test_what_was_projected_before_there_were_generations_is_of_the_first(empty_
 
 def test_of_two_migrations_at_once_one_does_it_and_the_other_finds_it_done(empty_database):
     with ThreadPoolExecutor(2) as threads:
-        done = list(threads.map(migrating.migrate, [empty_database] * 2))
+        done = list(threads.map(migration.migrate, [empty_database] * 2))
     assert sorted((one.before for one in done), key=str) == [schema.REVISION, None]
 
 
@@ -213,12 +213,12 @@ def test_the_right_revision_is_not_refused(database):
 def test_a_newer_database_is_not_migrated(database, connection):
     connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
     with pytest.raises(schema.TooNewError):
-        migrating.migrate(database)
+        migration.migrate(database)
 
 
 def test_a_database_of_another_encoding_is_refused_with_the_way_out(make_database):
     with pytest.raises(errors.FeatureNotSupported, match=r"SQL_ASCII; .* needs UTF8") as refused:
-        migrating.migrate(make_database(encoding="SQL_ASCII"))
+        migration.migrate(make_database(encoding="SQL_ASCII"))
     assert "CREATE DATABASE" in refused.value.diag.message_hint
 
 
@@ -230,7 +230,7 @@ def test_the_owner_of_a_database_can_migrate_it_without_any_other_right(connecti
     try:
         address = make_database(owner=owner)
         # The server's own password file must not win over this user's.
-        done = migrating.migrate(make_conninfo(address, user=owner, password=password))
+        done = migration.migrate(make_conninfo(address, user=owner, password=password))
         assert done.after == schema.REVISION
         with psycopg.connect(address, autocommit=True) as superuser:
             superuser.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(sql.Identifier(owner)))

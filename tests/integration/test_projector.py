@@ -16,7 +16,7 @@ from frameledger_services.event_log import broker
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames, topic_specs
 from frameledger_services.projector import crashes, service
-from frameledger_services.projector.changed_log import LogChangedError
+from frameledger_services.projector.log_check import LogChangedError
 from frameledger_services.settings import Settings
 from frameledger_services.store.projections import CHANNEL
 

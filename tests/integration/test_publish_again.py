@@ -16,7 +16,7 @@ from frameledger_services.client import Client, NotVisibleError, Published, Sync
 from frameledger_services.embedded import ports, postgres
 from frameledger_services.embedded.running import start, stop, wait_until_ready
 from frameledger_services.settings import SettingsError
-from frameledger_services.store import migrating
+from frameledger_services.store import migration
 
 CHARGE = [{"role": "user", "content": "charge my card"}]
 
@@ -27,7 +27,7 @@ class Mortal:
     def __init__(self, directory):
         self.server = postgres.prepare(directory, ports.choose(0), settings={"fsync": "off"})
         self.rise()
-        migrating.migrate(self.server.dsn)
+        migration.migrate(self.server.dsn)
 
     def rise(self):
         self._process = start(self.server.program)

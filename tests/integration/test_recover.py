@@ -35,9 +35,9 @@ from frameledger_services.cli import application
 from frameledger_services.cli.repair import recover as recover_command
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.producer import Producer
-from frameledger_services.projector import comparing, putting_back, recover
+from frameledger_services.recovery import comparison, recover, republish
 from frameledger_services.settings import Settings
-from frameledger_services.store import parking, projections, recovering
+from frameledger_services.store import parked, projections, recovery
 from frameledger_services.store.frame_ids import frame_uuid
 
 FEW = ("barge-in", "failed-runs", "tool-changes")
@@ -226,12 +226,12 @@ def test_what_a_power_cut_took_is_put_back_and_changes_nothing(machine, cut_road
         ]
 
 
-@pytest.mark.parametrize("look_back", [1, comparing.LOOK_BACK])
+@pytest.mark.parametrize("look_back", [1, comparison.LOOK_BACK])
 def test_records_that_were_written_since_the_power_cut_are_read_where_they_lie(
     machine, cut_road, run, monkeypatch, look_back
 ):
     """The services are quicker than the operator: the partition is longer than what is stored."""
-    monkeypatch.setattr(comparing, "LOOK_BACK", look_back)
+    monkeypatch.setattr(comparison, "LOOK_BACK", look_back)
     key = b"quick"
     home = partition_for(key, PARTITIONS)
     words = [Raw(key, SAID % b"%d" % number) for number in range(6)]
@@ -408,7 +408,7 @@ def in_the_tables(one):
 
 def test_the_look_reads_the_table_as_often_for_many_changed_partitions_as_for_one(road, run, monkeypatch):
     """Log and tables part at the beginning of each partition, so it looks near the end first, and then everywhere."""
-    monkeypatch.setattr(comparing, "LOOK_BACK", 1)
+    monkeypatch.setattr(comparison, "LOOK_BACK", 1)
     words = [Raw(b"%d" % number, SAID % b"%d" % (number % 3)) for number in range(40)]
     projected(road, words)
     with psycopg.connect(road.address) as connection:
@@ -652,7 +652,7 @@ def test_whatever_steps_it_is_killed_at_the_last_one_comes_to_the_same_end(machi
 
 
 def _recover_and_die(settings: Settings, at: str) -> None:
-    vars(putting_back)["COPIES_AT_ONCE"] = 2
+    vars(republish)["COPIES_AT_ONCE"] = 2
 
     async def failpoint(point: str) -> None:
         if point == at:
@@ -668,7 +668,7 @@ def _recover_and_die(settings: Settings, at: str) -> None:
             if examined.needs_generation:
                 await recover.begin(connection, examined, failpoint)
             publish = partial(producer.publish, examined.topic.name)
-            await putting_back.put_back(connection, examined.topic.name, publish, failpoint=failpoint)
+            await republish.put_back(connection, examined.topic.name, publish, failpoint=failpoint)
 
     asyncio.run(life())
 
@@ -679,11 +679,11 @@ def test_who_waits_for_a_row_that_is_sealed_gets_that_of_the_next_generation(dat
 
     async def operate(connection, begun):
         async with connection.transaction():
-            (sealed,) = await recovering.seal(connection, topic, 1, 1)
+            (sealed,) = await recovery.seal(connection, topic, 1, 1)
             begun.set()
             await until_somebody_waits(connection)
-            await recovering.begin_topic(connection, topic, 2, 1, None)
-            await recovering.begin_partitions(connection, topic, 2, [replace(sealed, next_offset=7)])
+            await recovery.begin_topic(connection, topic, 2, 1, None)
+            await recovery.begin_partitions(connection, topic, 2, [replace(sealed, next_offset=7)])
 
     async def run():
         async with (
@@ -701,7 +701,7 @@ def test_who_waits_for_a_row_that_is_sealed_gets_that_of_the_next_generation(dat
                 again = await projections.assign(other, topic, 0, "other")
                 assert (again.generation, again.epoch, again.next_offset) == (2, 1, 7)
             else:
-                await parking.fence(other, topic, 0)
+                await parked.fence(other, topic, 0)
 
     asyncio.run(run())
     with psycopg.connect(database) as connection:

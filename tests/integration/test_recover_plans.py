@@ -6,8 +6,8 @@ import psycopg
 import pytest
 from tests.integration.test_claims import nodes
 
-from frameledger_services.store import recovering
-from frameledger_services.store.recovering import Lost
+from frameledger_services.store import recovery
+from frameledger_services.store.recovery import Lost
 
 FILL = """
     INSERT INTO frames (context_id, version, frame_id, logged_at, "offset", partition, type, outcome, chain, payload)
@@ -38,7 +38,7 @@ def test_what_was_lost_is_counted_by_reading_the_tail_alone(database):
             await connection.execute(FILL)
             await connection.execute("VACUUM ANALYZE frames")
             explaining = Explaining(connection)
-            counted = await recovering.count_lost(
+            counted = await recovery.count_lost(
                 explaining, [Lost(partition, 1, 14_990) for partition in range(4)]
             )
             assert counted == dict.fromkeys(range(4), 10)

@@ -12,7 +12,7 @@ from frameledger_services import claims
 from frameledger_services.cli.chat import session
 from frameledger_services.client import reading
 from frameledger_services.functions import announced
-from frameledger_services.store import batch, offers, projections
+from frameledger_services.store import dead_letters, offers, outbox, projections
 from frameledger_services.timekeeper import questions
 
 
@@ -150,8 +150,8 @@ def test_rows_of_the_outbox_are_read_in_the_order_asked_for_but_those_that_were_
                 "VALUES (%s, %s, %s, %s, %s, 'effect', 'runs', '[]')",
                 place,
             )
-        await batch.delete_outbox(connection, places[1:2])
-        assert [row[:5] for row in await batch.read_outbox(connection, places)] == [places[0], places[2]]
+        await outbox.delete(connection, places[1:2])
+        assert [row[:5] for row in await outbox.read(connection, places)] == [places[0], places[2]]
 
     on(database, test)
 
@@ -159,8 +159,8 @@ def test_rows_of_the_outbox_are_read_in_the_order_asked_for_but_those_that_were_
 def test_what_no_topic_takes_is_kept_once_with_its_headers(database):
     async def test(connection):
         row = ("frames", 0, 1, 7, "ctx", b"ctx", b"large", b'[["a", "YQ=="]]')
-        await batch.keep_unsendable(connection, [row])
-        await batch.keep_unsendable(connection, [row])
+        await dead_letters.keep_unsendable(connection, [row])
+        await dead_letters.keep_unsendable(connection, [row])
         cursor = await connection.execute('SELECT code, "offset", headers FROM rejected_frames')
         assert await cursor.fetchall() == [("too_large", 7, [["a", "YQ=="]])]
 

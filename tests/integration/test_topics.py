@@ -12,10 +12,11 @@ from tests.bounds import ON_SERVERS
 from typer.testing import CliRunner
 
 from frameledger_services.cli import application
-from frameledger_services.event_log import broker, identity
+from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.identity import TopicChangedError
 from frameledger_services.event_log.topics import problems, topic_specs
+from frameledger_services.projector import topic_identity
+from frameledger_services.projector.topic_identity import TopicChangedError
 from frameledger_services.settings import Settings
 
 
@@ -94,7 +95,7 @@ def test_no_broker_is_an_error_that_says_where_it_was_looked_for():
 def hold(database, found):
     async def connected():
         async with await psycopg.AsyncConnection.connect(database) as connection:
-            await identity.hold(connection, found)
+            await topic_identity.hold(connection, found)
 
     asyncio.run(connected())
 

@@ -36,11 +36,11 @@ from frameledger.record import Record, decode
 from frameledger.values import replace
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.projector import folding, loading
-from frameledger_services.projector import unpark as unparking
+from frameledger_services.projector import batch_fold, stored_heads
 from frameledger_services.projector.batches import ProjectorFencedError
-from frameledger_services.projector.unpark import NotParkedError, unpark
-from frameledger_services.store import copying
+from frameledger_services.recovery import unpark as unparking
+from frameledger_services.recovery.unpark import NotParkedError, unpark
+from frameledger_services.store import binary_copy
 
 NAMES = TopicNames("llm.")
 HI = LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Hi"}])
@@ -63,7 +63,7 @@ class Sent:
 def poison(monkeypatch):
     """The fold of the projector fails at these versions, by context. Of `unpark` it does not."""
     poisoned: dict[str, int] = {}
-    monkeypatch.setattr(folding, "evolve", failing_at(poisoned))
+    monkeypatch.setattr(batch_fold, "evolve", failing_at(poisoned))
     return poisoned
 
 
@@ -79,7 +79,7 @@ def failing_at(poisoned):
 @asynccontextmanager
 async def operator(address):
     async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
-        copying.prepare(connection)
+        binary_copy.prepare(connection)
         yield connection
 
 
@@ -147,7 +147,7 @@ def test_what_cannot_be_folded_again_after_a_restart_is_parked_and_reads_as_it_d
         before = value_of(connection, "SELECT row_to_json(c)::jsonb FROM contexts AS c")
         assert before["state_version"] < 3 < before["version"]
         with monkeypatch.context() as broken:
-            broken.setattr(loading, "evolve", failing_at({"ctx": 3}))
+            broken.setattr(stored_heads, "evolve", failing_at({"ctx": 3}))
             project(database, records[4:])
             done = unparked(database, "ctx")
             assert (done.folded, done.parked_version) == (0, 5)
@@ -174,7 +174,7 @@ def test_what_another_release_folded_otherwise_is_parked_where_the_rows_end(data
         return replace(step, outcome="ignored", reason="run_over") if step.state.version == 3 else step
 
     with monkeypatch.context() as another:
-        another.setattr(loading, "evolve", otherwise)
+        another.setattr(stored_heads, "evolve", otherwise)
         project(database, records[4:])
         assert parked_since(database) == {"ctx": 5}
         with psycopg.connect(database) as connection:

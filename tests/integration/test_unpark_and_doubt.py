@@ -14,7 +14,7 @@ from tests.support.road import PARTITIONS, Raw, road_of_its_own  # noqa: F401  #
 
 from frameledger.partition import partition_for
 from frameledger_services.event_log import feed
-from frameledger_services.projector.unpark import ContradictoryHeadError, unpark
+from frameledger_services.recovery.unpark import ContradictoryHeadError, unpark
 
 KEY = b"ctx"
 HOME = partition_for(KEY, PARTITIONS)

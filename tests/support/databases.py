@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from frameledger_services.store import migrating
+from frameledger_services.store import migration
 
 _numbers = count(1)
 
@@ -19,7 +19,7 @@ _numbers = count(1)
 def migrated_template(database_server: str) -> Iterator[str]:
     """The name of a database in the shape that this release needs, to be copied and never written to."""
     with made(database_server) as (name, address):
-        migrating.migrate(address)
+        migration.migrate(address)
         yield name
 
 

@@ -23,7 +23,7 @@ from tests.integration.test_batches import HISTORIES, Log, Projecting
 
 from frameledger_services import database
 from frameledger_services.settings import Settings
-from frameledger_services.store import migrating
+from frameledger_services.store import migration
 
 NAME = "four"
 CONVERSATIONS = ("barge-in", "parallel-tools", "history-replaced", "ambiguous-payments")
@@ -78,7 +78,7 @@ def make(server):
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {NAME}")
         connection.execute(f"CREATE DATABASE {NAME} TEMPLATE template0 ENCODING 'UTF8'")
-    migrating.migrate(address)
+    migration.migrate(address)
     fill(address)
     return address
 

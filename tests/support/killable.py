@@ -27,9 +27,9 @@ from frameledger import record as record_module
 from frameledger.evolve import evolve
 from frameledger_services import database
 from frameledger_services.event_log.consumer import consumer
-from frameledger_services.projector import batches, deadline, folding, namesakes, service
+from frameledger_services.projector import batch_fold, batches, instance_id, service, watchdog
 from frameledger_services.settings import Settings
-from frameledger_services.store import together
+from frameledger_services.store import single_statement
 
 # Children are forked from a process that has imported this module and runs nothing: they start at once.
 _processes = multiprocessing.get_context("forkserver")
@@ -267,12 +267,12 @@ def _wrap(points: _Points, plan: Plan) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return record_module.read(record)
 
-    vars(namesakes)["WAIT_SECONDS"] = plan.session_ms / 1000
-    vars(folding)["evolve"] = evolve_or_die
-    vars(folding)["read"] = read_or_die
-    vars(together)["AsyncRawCursor"] = RawCursor
+    vars(instance_id)["WAIT_SECONDS"] = plan.session_ms / 1000
+    vars(batch_fold)["evolve"] = evolve_or_die
+    vars(batch_fold)["read"] = read_or_die
+    vars(single_statement)["AsyncRawCursor"] = RawCursor
     if plan.hanging:
-        vars(deadline)["SECONDS"] = 0.2
+        vars(watchdog)["SECONDS"] = 0.2
     if plan.small is not None:
         vars(batches)["SMALL_RECORDS"] = plan.small
     vars(database)["Connection"] = Connection

@@ -36,9 +36,9 @@ from frameledger_services.event_log.consumer import consumer, to_record
 from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, TopicNames, topic_specs
 from frameledger_services.projector.batches import Batches, Owned
 from frameledger_services.projector.batches import Topics as ProjectorTopics
-from frameledger_services.projector.cache import HeadCache
+from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.settings import Settings
-from frameledger_services.store import copying, projections
+from frameledger_services.store import binary_copy, projections
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.projections import CHANNEL
 
@@ -256,7 +256,7 @@ class Road:
 
         async def run():
             async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
-                copying.prepare(connection)
+                binary_copy.prepare(connection)
                 owned = {}
                 for partition in range(PARTITIONS):
                     taken = await projections.assign(connection, names.frames, partition, "offline")

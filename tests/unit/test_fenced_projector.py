@@ -9,7 +9,7 @@ from frameledger.record import Record
 from frameledger_services import failpoints
 from frameledger_services.projector import service
 from frameledger_services.projector.batches import Owned, ProjectorFencedError, Topics
-from frameledger_services.projector.namesakes import Self
+from frameledger_services.projector.instance_id import Self
 
 TOPIC = "llm.frames"
 TOPICS = Topics(frames=TOPIC, dead_letters="llm.frames.dlq", effects={}, partitions=2)

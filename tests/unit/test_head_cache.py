@@ -9,8 +9,8 @@ from frameledger import stored
 from frameledger.decoding import decode
 from frameledger.evolve import evolve
 from frameledger.ids import ContextId
-from frameledger_services.projector.cache import HeadCache
 from frameledger_services.projector.head import Head
+from frameledger_services.projector.head_cache import HeadCache
 
 HELLO = {"type": "TranscriptionFrame", "user_id": "u", "timestamp": "", "text": "Hello"}
 

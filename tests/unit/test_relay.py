@@ -7,7 +7,7 @@ from tests.bounds import IN_PROCESS
 
 from frameledger_services.projector.relay import Relay
 from frameledger_services.projector.rows import OutboxRow
-from frameledger_services.store import batch as statements
+from frameledger_services.store import outbox
 
 
 def row(number, topic):
@@ -45,7 +45,7 @@ def test_a_cancellation_is_sent_while_the_broker_has_not_acknowledged_what_was_s
     async def remove(_, places):
         removed.extend(place[3] for place in places)
 
-    monkeypatch.setattr(statements, "delete_outbox", remove)
+    monkeypatch.setattr(outbox, "delete", remove)
 
     async def life():
         broker = Broker()

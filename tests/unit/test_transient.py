@@ -144,7 +144,7 @@ def test_one_of_them_is_no_list(source):
 
 ELSEWHERE = {
     "frameledger_services.event_log.topic_request": "what of a topic's description says that it is not there",
-    "frameledger_services.store.migrating": "what waiting for another's lock ends with",
+    "frameledger_services.store.migration": "what waiting for another's lock ends with",
 }
 
 KINDS = {"KafkaError", "EventLogError", "BrokerError", "PublishError", "OperationalError", "TransientError"}

@@ -11,7 +11,7 @@ import typer
 from frameledger_services import database
 from frameledger_services.cli.terminal import output
 from frameledger_services.settings import Settings, SettingsError
-from frameledger_services.store import migrating, schema
+from frameledger_services.store import migration, schema
 
 commands = typer.Typer()
 
@@ -32,11 +32,11 @@ def migrate(
     Example: `FRAMELEDGER_DATABASE_URL=postgresql://me@host/mine frameledger migrate`
     """
     if as_sql:
-        typer.echo(migrating.script())
+        typer.echo(migration.script())
         return
     try:
         address = database.address(Settings.from_env(), "frameledger migrate")
-        done = migrating.migrate(address, partial(typer.echo, err=True))
+        done = migration.migrate(address, partial(typer.echo, err=True))
     except SettingsError as error:
         output.fail("\n".join(error.problems), "`frameledger config` shows what is set.")
     except schema.TooNewError as error:

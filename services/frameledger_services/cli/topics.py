@@ -12,9 +12,9 @@ from rich.table import Table
 
 from frameledger_services import database
 from frameledger_services.cli.terminal import backend, output
-from frameledger_services.event_log import identity
 from frameledger_services.event_log.broker import connect
 from frameledger_services.event_log.topics import TopicDescription, TopicSpec, problems, topic_specs
+from frameledger_services.projector import topic_identity
 from frameledger_services.settings import Settings
 
 commands = typer.Typer()
@@ -70,7 +70,7 @@ def _changed(settings: Settings, frames: TopicDescription | None) -> list[str]:
 
 async def _difference(settings: Settings, frames: TopicDescription) -> str | None:
     async with await database.connect(settings, "frameledger topics") as connection:
-        return await identity.difference(connection, frames)
+        return await topic_identity.difference(connection, frames)
 
 
 def _as_json(topic: TopicSpec, found: TopicDescription | None, made: bool) -> dict[str, object]:

@@ -15,8 +15,8 @@ from rich.table import Table
 from frameledger_services.cli.terminal import backend, moment, output, render_context
 from frameledger_services.cli.terminal.render_context import LAST, LONG
 from frameledger_services.settings import Settings
-from frameledger_services.store import reading
-from frameledger_services.store.reading import Moment, Said
+from frameledger_services.store import queries
+from frameledger_services.store.queries import Moment, Said
 
 commands = typer.Typer()
 
@@ -54,7 +54,7 @@ async def _read(
     connection: AsyncConnection[Any], context_id: str, at: moment.At | None
 ) -> tuple[Moment, list[Said]]:
     found = await moment.find(connection, context_id, at)
-    return found, await reading.transcript(connection, context_id, found.version)
+    return found, await queries.transcript(connection, context_id, found.version)
 
 
 def _print(found: Moment, lines: Sequence[Said], everything: bool) -> None:

@@ -10,7 +10,7 @@ If the database dies, what of it was not on disk did not happen either, the same
 the log is read again from the `next_offset` that is left, to the same rows. So a batch need not be on disk before it is
 seen, as long as nobody does anything because of it that is not read from the log again. A batch that leaves something
 in the outbox, or says of a call who runs it, is on disk when its commit returns, and so is every large one. Any other
-is when it is announced, right after (`announcing`). A power cut that takes the same moments from Kafka too leaves a
+is when it is announced, right after (`notifier`). A power cut that takes the same moments from Kafka too leaves a
 conversation that ends before them, in both.
 """
 
@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -31,9 +30,7 @@ from frameledger.record import FIRST_GENERATION, LoggedFrame, Record
 from frameledger.stored import StoredStateError
 from frameledger_services import failpoints, transient
 from frameledger_services.failpoints import Failpoint
-from frameledger_services.projector.cache import HeadCache
-from frameledger_services.projector.deadline import deadline
-from frameledger_services.projector.folding import (
+from frameledger_services.projector.batch_fold import (
     Decoded,
     Folding,
     Found,
@@ -44,11 +41,14 @@ from frameledger_services.projector.folding import (
     is_at_home,
 )
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.loading import load, park
+from frameledger_services.projector.head_cache import HeadCache
+from frameledger_services.projector.log_check import record_hash
 from frameledger_services.projector.rows import OutboxRow, Rows, at
-from frameledger_services.projector.writing import write, write_at_once
+from frameledger_services.projector.stored_heads import load, park
+from frameledger_services.projector.watchdog import deadline
+from frameledger_services.projector.writer import write, write_at_once
+from frameledger_services.store import checkpoints, single_statement
 from frameledger_services.store import heads as head_statements
-from frameledger_services.store import moving, together
 from frameledger_services.store.batch import MissingHeadError
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.projections import Progress
@@ -200,8 +200,8 @@ class Batches:
         return rows.outbox
 
     @cached_property
-    def _cursor(self) -> together.Cursor:
-        return together.cursor_of(self._connection)
+    def _cursor(self) -> single_statement.Cursor:
+        return single_statement.cursor_of(self._connection)
 
     async def _write_at_once(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
         await self._failpoint("before lock")
@@ -211,7 +211,7 @@ class Batches:
     async def _write_in_turn(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
         async with self._connection.transaction():
             await self._failpoint("before lock")
-            _check_held(progress, await moving.move(self._connection, self._topics.frames, progress))
+            _check_held(progress, await checkpoints.move(self._connection, self._topics.frames, progress))
             await self._failpoint("after lock")
             await write(self._connection, rows, heads)
             await self._failpoint("before commit")
@@ -321,12 +321,6 @@ def _progress(owned: Owned, last: Record | None, next_offset: int) -> Progress:
         last_logged_at=None if last is None or last.timestamp_ms is None else at(last.timestamp_ms),
         generation=owned.generation,
     )
-
-
-def record_hash(record: Record) -> bytes:
-    """What is compared when a partition is taken over: is the last record that was read still the one we know?"""
-    parts = (record.key or b"", record.value or b"", str(record.timestamp_ms).encode())
-    return sha256(b"".join([len(part).to_bytes(8, "big") + part for part in parts])).digest()
 
 
 def _positions_after(batch: Sequence[Decoded], owned: Mapping[int, Owned]) -> dict[int, int]:

@@ -1,7 +1,7 @@
 """Records that crash whoever folds them: how crashes are counted, and when a conversation is parked for them.
 
 A record may end the process that decodes or folds it: a bug in a library, too much memory, a computation without end
-(`deadline`). Its partition would stand still for ever, while one projector after the other crashes over it. Crashes
+(`watchdog`). Its partition would stand still for ever, while one projector after the other crashes over it. Crashes
 that no record caused are ordinary, though, and no number of them may park a conversation. Hence:
 
 **What a crash is.** An owner that takes a partition over has begun nothing there. Before it decodes the first records,
@@ -47,8 +47,8 @@ import structlog
 from psycopg import AsyncConnection
 
 from frameledger.errors import RefusedError
+from frameledger_services.projector.batch_fold import Found
 from frameledger_services.projector.batches import Batches, Owned
-from frameledger_services.projector.folding import Found
 from frameledger_services.projector.rows import OutboxRow
 from frameledger_services.store import projections
 

@@ -23,11 +23,11 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from frameledger.record import Place
+from frameledger_services.projector.batch_fold import effect_row
 from frameledger_services.projector.batches import Owned, ProjectorFencedError, Topics
-from frameledger_services.projector.closing import YOUNG, closing_id, closing_row
-from frameledger_services.projector.folding import effect_row
 from frameledger_services.projector.rows import OutboxRow, Rows
-from frameledger_services.projector.writing import write
+from frameledger_services.projector.stale_work import YOUNG, closing_id, closing_row
+from frameledger_services.projector.writer import write
 from frameledger_services.store import heads as head_statements
 from frameledger_services.store import held_effects as statements
 from frameledger_services.store.held_effects import OpenCall, OpenRun

@@ -26,7 +26,7 @@ from frameledger_services.event_log.producer import Producer, TooLargeError
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.destination import Destination, Send
 from frameledger_services.projector.rows import OutboxPlace, OutboxRow
-from frameledger_services.store import batch as statements
+from frameledger_services.store import dead_letters, outbox
 
 Connection = AsyncConnection[Any]
 
@@ -87,7 +87,7 @@ class Relay:
                     tasks.create_task(self._new.pop().run())
                 if self._sent and self._left_to_gather() <= 0:
                     places, self._sent = self._sent, []
-                    await statements.delete_outbox(self._connection, places)
+                    await outbox.delete(self._connection, places)
                     await self._failpoint("after removal")
                 if not self._sent and all(one.is_idle for one in self._destinations.values()):
                     self._idle.set()
@@ -120,14 +120,14 @@ class Relay:
             self._wake.set()
 
     async def _read(self, places: Sequence[OutboxPlace]) -> list[OutboxRow]:
-        return [_row(one) for one in await statements.read_outbox(self._connection, places)]
+        return [_row(one) for one in await outbox.read(self._connection, places)]
 
     async def _set_aside(self, too_large: Sequence[OutboxRow]) -> None:
         """Keep among the rejected frames what no topic takes. It is removed with what was sent; if we die before that,
         the next owner keeps it again, which changes nothing."""
         for row in too_large:
             _log.error("too large to publish", kind=row.kind, to=row.to_topic, of=(row.partition, row.offset))
-        await statements.keep_unsendable(
+        await dead_letters.keep_unsendable(
             self._connection,
             [
                 (
@@ -138,7 +138,7 @@ class Relay:
                     one.context_id,
                     one.key,
                     one.value,
-                    statements.headers_as_json(one.headers),
+                    outbox.headers_as_json(one.headers),
                 )
                 for one in too_large
             ],
@@ -172,24 +172,14 @@ def _outgoing(row: OutboxRow) -> Outgoing:
 
 
 async def left_behind(connection: Connection, topic: str, partitions: Sequence[int]) -> list[OutboxRow]:
-    """What a former owner of these partitions committed and did not remove, in the order of its causes: also what is
-    left of generations that are sealed by now."""
-    cursor = await connection.execute(
-        """
-        SELECT topic, partition, generation, "offset", ordinal, kind, to_topic, context_id, key, value, headers
-        FROM outbox
-        WHERE topic = %s AND partition = ANY (%s)
-        ORDER BY partition, generation, "offset", ordinal
-        """,
-        (topic, list(partitions)),
-    )
-    return [_row(row) for row in await cursor.fetchall()]
+    """What a former owner of these partitions committed and did not remove, in the order of its causes."""
+    return [_row(row) for row in await outbox.left_behind(connection, topic, partitions)]
 
 
 def _row(values: Sequence[Any]) -> OutboxRow:
     """A row as it was read, of all of its columns."""
     return OutboxRow(
-        **dict(zip(_COLUMNS, values, strict=True)) | {"headers": statements.headers_from_json(values[-1])}
+        **dict(zip(_COLUMNS, values, strict=True)) | {"headers": outbox.headers_from_json(values[-1])}
     )
 
 

@@ -2,7 +2,7 @@
 
 The consumer group only deals out partitions; how far each was read stands in Postgres, moved in the transaction of
 each batch. The group's consumer reads nothing: a partition that the group gives us is read by the `Feed`, from when it
-is taken over (`partitions`), so no record is read before its place is known.
+is taken over (`takeover`), so no record is read before its place is known.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import structlog
 from psycopg import AsyncConnection
 
 from frameledger_services import database, failpoints, transient
-from frameledger_services.event_log import broker, identity
+from frameledger_services.event_log import broker
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import (
     ConsumerRebalanceListener,
@@ -32,17 +32,17 @@ from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.failpoints import Failpoint
-from frameledger_services.projector import frames_topic, held_effects, namesakes, partitions
-from frameledger_services.projector.ahead import Ahead, Look
-from frameledger_services.projector.announcing import Announcer
+from frameledger_services.projector import held_effects, instance_id, takeover, topic_identity
+from frameledger_services.projector.batch_fold import Found, effect_topics
 from frameledger_services.projector.batches import Batches, Owned, ProjectorFencedError, Topics
-from frameledger_services.projector.cache import HeadCache
-from frameledger_services.projector.changed_log import LogChangedError
 from frameledger_services.projector.crashes import Isolation, end_in_order
-from frameledger_services.projector.folding import Found, effect_topics
+from frameledger_services.projector.head_cache import HeadCache
+from frameledger_services.projector.log_check import Log, LogChangedError
+from frameledger_services.projector.notifier import Announcer
+from frameledger_services.projector.prefetch import Ahead, Look
 from frameledger_services.projector.relay import Relay, left_behind, sending
 from frameledger_services.settings import Settings
-from frameledger_services.store import copying, schema
+from frameledger_services.store import binary_copy, schema
 
 MAX_RECORDS = 2_000
 """Of a batch. In a backlog a head is written once for all of its frames in it: with half as many a frame took
@@ -94,12 +94,12 @@ async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoin
     pause = SHORTEST_PAUSE
     namesakes_met = 0
     place = f"{socket.gethostname()}/{os.getpid()}/{token_hex(4)}"
-    ourselves = namesakes.Self(place, settings.projector_instance_id)
+    ourselves = instance_id.Self(place, settings.projector_instance_id)
     while not stopping.is_set():
         began = loop.time()
         try:
             await _project_or_say_why_not(settings, ourselves, stopping, failpoint or failpoints.none)
-        except* namesakes.NamesakeError as errors:
+        except* instance_id.NamesakeError as errors:
             namesakes_met += 1
             if namesakes_met == 2:
                 raise _first(errors) from None
@@ -114,20 +114,22 @@ async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoin
 
 
 async def _project_or_say_why_not(
-    settings: Settings, ourselves: namesakes.Self, stopping: asyncio.Event, failpoint: Failpoint
+    settings: Settings, ourselves: instance_id.Self, stopping: asyncio.Event, failpoint: Failpoint
 ) -> None:
     """A log that has changed, or another one of our name, is the one error, and not one of a group of errors."""
     try:
         await _project(settings, ourselves, stopping, failpoint)
     except BaseExceptionGroup as errors:
-        changed = errors.subgroup((LogChangedError, identity.TopicChangedError, namesakes.NamesakeError))
+        changed = errors.subgroup(
+            (LogChangedError, topic_identity.TopicChangedError, instance_id.NamesakeError)
+        )
         if changed is not None:
             raise _first(changed) from None
         raise
 
 
 async def _project(
-    settings: Settings, ourselves: namesakes.Self, stopping: asyncio.Event, failpoint: Failpoint
+    settings: Settings, ourselves: instance_id.Self, stopping: asyncio.Event, failpoint: Failpoint
 ) -> None:
     names = TopicNames(settings.topic_prefix)
     async with AsyncExitStack() as stack:
@@ -138,9 +140,9 @@ async def _project(
             await _connect(settings, "projector announcer")
         )
         await schema.check(batches_connection)
-        found = await frames_topic.described(settings, names.frames)
+        found = await topic_identity.described(settings, names.frames)
         async with batches_connection.transaction():
-            await identity.hold(batches_connection, found)
+            await topic_identity.hold(batches_connection, found)
         producer = await stack.enter_async_context(Producer(settings, name="frameledger-projector"))
         log = await stack.enter_async_context(open_probe(settings, names.frames))
 
@@ -159,7 +161,7 @@ async def _project(
         relay = Relay(relay_connection, sending(producer), failpoint)
         announcer = Announcer(announcer_connection, names.frames, failpoint)
         feed = Feed(client, names.frames, [log.cluster])
-        await namesakes.wait(batches_connection, names.frames, ourselves, stopping)
+        await instance_id.wait(batches_connection, names.frames, ourselves, stopping)
         projector = _Projector(
             client, feed, batches_connection, relay, announcer, log, topics, failpoint, ourselves
         )
@@ -191,10 +193,10 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         connection: AsyncConnection[Any],
         relay: Relay,
         announcer: Announcer,
-        log: partitions.Log,
+        log: Log,
         topics: Topics,
         failpoint: Failpoint,
-        ourselves: namesakes.Self,
+        ourselves: instance_id.Self,
     ) -> None:
         self._client = client
         self._feed = feed
@@ -269,9 +271,9 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     async def _take_over(self) -> None:
         if self._to_take:
             await self._check_topic(min(self._to_take))
-            await namesakes.check(self._connection, self._topics.frames, self._self)
+            await instance_id.check(self._connection, self._topics.frames, self._self)
         for partition in sorted(self._to_take):
-            taken = await partitions.take_over(
+            taken = await takeover.take_over(
                 self._connection, self._log, self._topics.frames, partition, self._self.owner
             )
             if partition not in self._to_take:
@@ -310,9 +312,9 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         found = await self._feed.topic(partition)
         if found is None:
             raise broker.BrokerError(f"The topic {self._topics.frames} is not there by now.")
-        problem = await identity.difference(self._connection, found)
+        problem = await topic_identity.difference(self._connection, found)
         if problem is not None:
-            raise identity.TopicChangedError(problem)
+            raise topic_identity.TopicChangedError(problem)
 
     async def _let_effects_out(self, partitions: Iterable[int]) -> None:
         for partition in partitions:
@@ -374,7 +376,7 @@ def _first(errors: BaseException) -> BaseException:
 async def _connect(settings: Settings, name: str) -> AsyncConnection[Any]:
     connection = await database.connect(settings, f"frameledger {name}", SESSION)
     connection.prepared_max = PREPARED
-    copying.prepare(connection)
+    binary_copy.prepare(connection)
     return connection
 
 

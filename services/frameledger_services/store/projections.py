@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from psycopg import AsyncConnection
+from psycopg.rows import class_row
 
 from frameledger.record import FIRST_GENERATION
 
@@ -40,6 +41,17 @@ class Assignment:
 
     effects_held_until: int | None = None
     """What a former owner did not come to; see `held_effects`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a partition is stored."""
+
+    partition: int
+    next_offset: int
+    last_offset: int | None
+    last_hash: bytes | None
+    last_logged_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,3 +235,19 @@ async def end_owner(connection: Connection, topic: str, partition: int) -> bool:
     )
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
+
+
+async def positions(connection: Connection, topic: str) -> list[Position]:
+    """How far the partitions of a topic are stored in its newest generation; those that nobody ever read are left
+    out."""
+    async with connection.cursor(row_factory=class_row(Position)) as cursor:
+        await cursor.execute(
+            """
+            SELECT partition, next_offset, last_offset, last_hash, last_logged_at
+            FROM projections
+            WHERE projection = %s AND topic = %s AND sealed_at IS NULL
+            ORDER BY partition
+            """,
+            (PROJECTION, topic),
+        )
+        return await cursor.fetchall()

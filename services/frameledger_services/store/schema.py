@@ -1,7 +1,7 @@
 """The shape of the database, checked before a service works with it.
 
 Revisions are numbers in order, four digits each, so that a database can be told to be too old or too new without
-knowing the revisions of other releases. `migrating` brings a database up to what this release needs.
+knowing the revisions of other releases. `migration` brings a database up to what this release needs.
 """
 
 from __future__ import annotations

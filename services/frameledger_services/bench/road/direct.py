@@ -15,9 +15,9 @@ from frameledger_services import access
 from frameledger_services.bench.road.stream import record_of
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.batches import Batches, Owned, Topics
-from frameledger_services.projector.cache import HeadCache
+from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.settings import Settings
-from frameledger_services.store import copying, projections
+from frameledger_services.store import binary_copy, projections
 
 PARTITIONS = 8
 BATCH = 100
@@ -70,7 +70,7 @@ async def direct(settings: Settings) -> AsyncIterator[Direct]:
     async with await AsyncConnection.connect(
         access.database_address(settings), autocommit=True
     ) as connection:
-        copying.prepare(connection)
+        binary_copy.prepare(connection)
         taken = [
             await projections.assign(connection, names.frames, partition, "bench")
             for partition in range(PARTITIONS)

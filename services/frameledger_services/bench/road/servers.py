@@ -20,7 +20,7 @@ from frameledger_services import access
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.topics import topic_specs
 from frameledger_services.settings import PREFIX, Settings
-from frameledger_services.store import migrating
+from frameledger_services.store import migration
 
 PARTITIONS = 8
 
@@ -41,7 +41,7 @@ class Servers:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         try:
             address = make_conninfo(server, dbname=name)
-            migrating.migrate(address)
+            migration.migrate(address)
             yield self._settings.model_copy(update={"database_url": SecretStr(address)})
         finally:
             with psycopg.connect(server, autocommit=True) as connection:

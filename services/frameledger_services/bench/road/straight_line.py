@@ -30,7 +30,7 @@ from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.rows import at
 from frameledger_services.projector.service import MAX_RECORDS
 from frameledger_services.settings import Settings
-from frameledger_services.store import copying, tables
+from frameledger_services.store import binary_copy, tables
 from frameledger_services.store.frame_ids import frame_uuid
 
 FRAMES = tables.frames.to_metadata(MetaData(), name="line_frames")
@@ -111,7 +111,7 @@ async def project(settings: Settings) -> None:
     async with await AsyncConnection.connect(
         access.database_address(settings), autocommit=True
     ) as connection:
-        copying.prepare(connection)
+        binary_copy.prepare(connection)
         await connection.execute(_TABLES)
         client = consumer(settings, name="frameledger-straight-line")
         await client.start()
@@ -177,8 +177,8 @@ async def _store(
             )
             offsets[place.partition] = record.offset + 1
     async with connection.transaction():
-        await copying.copy_in(connection, FRAMES, _FRAME_COLUMNS, frames)
-        await copying.copy_in(connection, MESSAGES, _MESSAGE_COLUMNS, messages)
+        await binary_copy.copy_in(connection, FRAMES, _FRAME_COLUMNS, frames)
+        await binary_copy.copy_in(connection, MESSAGES, _MESSAGE_COLUMNS, messages)
         await connection.execute(_HEADS, (list(touched), [heads.versions[one] for one in touched]))
         await connection.execute(_OFFSETS, (list(offsets), list(offsets.values())))
     return len(frames)

@@ -14,7 +14,7 @@ from frameledger.partition import partition_for
 from frameledger_services import database, transient
 from frameledger_services.cli.doctor import conversations, servers, work
 from frameledger_services.cli.doctor.finding import Finding
-from frameledger_services.event_log import broker, identity
+from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.reader import last_records
@@ -25,11 +25,11 @@ from frameledger_services.event_log.topics import (
     topic_specs,
     unwritable,
 )
-from frameledger_services.projector import partitions
+from frameledger_services.projector import log_check, topic_identity
 from frameledger_services.providers import plugins
 from frameledger_services.settings import Settings, SettingsError
-from frameledger_services.store import reading, recovering, schema, server
-from frameledger_services.store.reading import Reach
+from frameledger_services.store import projections, queries, schema, server
+from frameledger_services.store.queries import Reach
 
 SAMPLE = 200
 """So many of the newest records are looked at for how they were partitioned."""
@@ -132,7 +132,7 @@ async def _of_database(
         yield Finding("schema", "fail", str(error), "Upgrade this release.")
         return
     yield Finding("schema", "ok", f"Its tables have revision {schema.REVISION}, which this release needs.")
-    if await reading.forgets_commits(connection):
+    if await queries.forgets_commits(connection):
         yield Finding(
             "commits",
             "warn",
@@ -141,18 +141,18 @@ async def _of_database(
             "Set it to on, or to what is stricter, for our role and database.",
         )
     if frames is not None:
-        changed = await identity.difference(connection, frames)
+        changed = await topic_identity.difference(connection, frames)
         if changed is not None:
             yield Finding("same topic", "fail", changed, "Services refuse to read it.")
             return
         async for finding in _of_log(settings, connection, frames):
             yield finding
     topic = TopicNames(settings.topic_prefix).frames
-    reach = await reading.reach(connection, topic)
+    reach = await queries.reach(connection, topic)
     yield _owners(topic, reach, frames, pooled=pooled)
     if frames is not None and reach:
         yield await _progress(settings, connection, topic, reach)
-    left = await reading.left(connection)
+    left = await queries.left(connection)
     yield _counted("parked", "Parked conversations", left.parked, "`frameledger parked` says why.")
     yield _counted("dead letters", "Records set aside", left.rejected, "`frameledger dlq list` says why.")
     yield _outbox(left)
@@ -173,10 +173,10 @@ async def _of_log(
     """Partitions whose log is not the one that was stored; nothing is said of others."""
     try:
         async with open_probe(settings, frames.name) as log:
-            for stored in await recovering.positions(connection, frames.name):
-                said = partitions.difference(frames.name, stored, await partitions.on_log(log, stored))
+            for stored in await projections.positions(connection, frames.name):
+                said = log_check.difference(frames.name, stored, await log_check.on_log(log, stored))
                 if said is not None:
-                    yield Finding("same log", "fail", said, partitions.REMEDY)
+                    yield Finding("same log", "fail", said, log_check.REMEDY)
     except transient.BROKER as error:
         why = transient.reason(error)
         yield Finding("same log", "warn", f"The log could not be compared: {why}", "Look again.")
@@ -225,7 +225,7 @@ async def _progress(
     now, deadline = first, asyncio.get_running_loop().time() + PATIENCE
     while now and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(0.1)
-        now = _behind(await reading.reach(connection, topic), ends)
+        now = _behind(await queries.reach(connection, topic), ends)
     if not now:
         return Finding("gap", "ok", "Everything on the log is in the tables.")
     gap = f"{sum(now.values()):,} records of {_partitions(sorted(now))} are on the log and not in the tables"
@@ -249,7 +249,7 @@ def _counted(check: str, what: str, count: int, remedy: str) -> Finding:
     return Finding(check, "warn" if count else "ok", f"{what}: {count:,}.", remedy)
 
 
-def _outbox(left: reading.Left) -> Finding:
+def _outbox(left: queries.Left) -> Finding:
     if left.outbox_seconds > OLD_OUTBOX_SECONDS:
         return Finding(
             "outbox",

@@ -9,7 +9,7 @@ from psycopg import AsyncConnection
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.cli.terminal.format_frame import line
 from frameledger_services.client.misspelled import meant_type
-from frameledger_services.store import reading
+from frameledger_services.store import queries
 
 Connection = AsyncConnection[Any]
 
@@ -36,11 +36,11 @@ _REFUSED = """
 
 async def unknown_types(connection: Connection) -> Finding:
     """Whether frames of the last days have types that this release does not know."""
-    found = await reading.unknown_frames(connection)
-    since = f"the last {reading.UNKNOWN_DAYS} days"
+    found = await queries.unknown_frames(connection)
+    since = f"the last {queries.UNKNOWN_DAYS} days"
     if found is None:
         return Finding("types", "ok", f"All frames of {since} have types that are known.")
-    count = f"{found.count:,}" if found.count < reading.COUNTED else f"At least {found.count:,}"
+    count = f"{found.count:,}" if found.count < queries.COUNTED else f"At least {found.count:,}"
     newest = f"newest {found.newest_type} from {found.newest_source or 'nobody who said so'}"
     meant = meant_type(found.newest_type)
     guess = "" if meant is None else f" Was {meant} meant?"

@@ -23,10 +23,10 @@ from frameledger_services.cli.terminal import backend, output, render_context
 from frameledger_services.event_log.producer import Producer, PublishError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
-from frameledger_services.store import reading, retrying, schema
-from frameledger_services.store.batch import headers_from_json
+from frameledger_services.store import dead_letters, queries, schema
 from frameledger_services.store.connections import failure
-from frameledger_services.store.reading import Rejected
+from frameledger_services.store.outbox import headers_from_json
+from frameledger_services.store.queries import Rejected
 
 _WHERE = re.compile(r"(?:(\d{1,10}):)?(\d{1,10}):(\d{1,19})", re.ASCII)
 
@@ -56,7 +56,7 @@ def list_(
     """
     with backend.exit_on_error():
         settings = Settings.from_env()
-        found = asyncio.run(backend.query(settings, reading.rejected, _topic(settings), limit))
+        found = asyncio.run(backend.query(settings, queries.rejected, _topic(settings), limit))
     if as_json:
         for one in found:
             typer.echo(json.dumps(_summary(one)))
@@ -98,7 +98,7 @@ def show(
     with backend.exit_on_error():
         settings = Settings.from_env()
         place = _place(settings, where)
-        found = asyncio.run(backend.query(settings, reading.rejected_at, [place]))
+        found = asyncio.run(backend.query(settings, queries.rejected_at, [place]))
     if not found:
         _refuse_missing(place)
     (one,) = found
@@ -163,12 +163,12 @@ async def _retry(settings: Settings, places: Sequence[Place], *, again: bool) ->
     ):
         await schema.check(connection)
         if places:
-            found = await reading.rejected_at(connection, places)
+            found = await queries.rejected_at(connection, places)
             for place in places:
                 if place not in map(_place_of, found):
                     _refuse_missing(place)
         else:
-            found = await reading.rejected_not_retried(connection, _topic(settings))
+            found = await queries.rejected_not_retried(connection, _topic(settings))
         published, left = [], []
         for one in found:
             why = _why_not(one, again=again)
@@ -179,7 +179,7 @@ async def _retry(settings: Settings, places: Sequence[Place], *, again: bool) ->
                     why = str(error)
                 else:
                     # Noted after it is on the log: who dies in between has it there twice, and nobody loses it.
-                    await retrying.note_retried(connection, _place_of(one))
+                    await dead_letters.note_retried(connection, _place_of(one))
                     published.append((one, place))
             if why is not None:
                 left.append((one, why))

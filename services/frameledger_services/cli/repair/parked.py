@@ -19,10 +19,10 @@ from frameledger_services.cli.terminal import backend, output, render_context
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.relay import sending
-from frameledger_services.projector.unpark import ContradictoryHeadError, NotParkedError, Unparked
-from frameledger_services.projector.unpark import unpark as unpark_context
+from frameledger_services.recovery.unpark import ContradictoryHeadError, NotParkedError, Unparked
+from frameledger_services.recovery.unpark import unpark as unpark_context
 from frameledger_services.settings import Settings
-from frameledger_services.store import copying, reading, schema
+from frameledger_services.store import binary_copy, queries, schema
 from frameledger_services.store.connections import failure
 
 LOCK_TIMEOUT = "10s"
@@ -41,7 +41,7 @@ def parked(
     Example: `frameledger parked --json`
     """
     with backend.exit_on_error():
-        found = asyncio.run(backend.query(Settings.from_env(), reading.parked))
+        found = asyncio.run(backend.query(Settings.from_env(), queries.parked))
     if as_json:
         for one in found:
             listed = {"context_id": one.context_id, "since": one.since, "waiting": one.waiting}
@@ -137,6 +137,6 @@ async def _unpark(settings: Settings, context: str, why: str) -> Unparked:
         Producer(settings, name="frameledger-unpark") as producer,
     ):
         await schema.check(connection)
-        copying.prepare(connection)
+        binary_copy.prepare(connection)
         names = TopicNames(settings.topic_prefix)
         return await unpark_context(connection, names, context, why, sending(producer))

@@ -19,10 +19,10 @@ from frameledger_services import database
 from frameledger_services.cli.repair import render_recovery
 from frameledger_services.cli.terminal import backend, output
 from frameledger_services.event_log.producer import Producer, PublishError
-from frameledger_services.projector import putting_back
-from frameledger_services.projector import recover as recovering
-from frameledger_services.projector.putting_back import PutBack
-from frameledger_services.projector.recover import Examined, MovedError
+from frameledger_services.recovery import recover as recovering
+from frameledger_services.recovery import republish
+from frameledger_services.recovery.recover import Examined, MovedError
+from frameledger_services.recovery.republish import PutBack
 from frameledger_services.settings import Settings
 from frameledger_services.store import schema
 from frameledger_services.store.connections import failure
@@ -110,7 +110,7 @@ async def _apply(settings: Settings, examined: Examined, console: Console) -> tu
         expected = sum(examined.to_put_back.values())
         async with Producer(settings, name="frameledger-recover") as producer:
             with _progress(console, expected) as told:
-                done = await putting_back.put_back(connection, topic, partial(producer.publish, topic), told)
+                done = await republish.put_back(connection, topic, partial(producer.publish, topic), told)
         return generation, done
 
     found: tuple[int | None, PutBack] = await _with_connection(settings, work)

@@ -10,9 +10,9 @@ from rich.table import Table
 
 from frameledger_services.cli.terminal import output
 from frameledger_services.event_log.topics import MAX_RECORD_BYTES, ROOM
-from frameledger_services.projector.changed_log import Finding
-from frameledger_services.projector.putting_back import PutBack
-from frameledger_services.projector.recover import Examined
+from frameledger_services.recovery.diagnosis import Finding
+from frameledger_services.recovery.recover import Examined
+from frameledger_services.recovery.republish import PutBack
 
 
 def show(examined: Examined) -> None:

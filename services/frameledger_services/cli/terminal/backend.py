@@ -19,8 +19,8 @@ from frameledger_services.client import (
 from frameledger_services.client.connections import Connections
 from frameledger_services.database import PoolerError
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.identity import TopicChangedError
-from frameledger_services.projector.changed_log import LogChangedError
+from frameledger_services.projector.log_check import LogChangedError
+from frameledger_services.projector.topic_identity import TopicChangedError
 from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.store.schema import SchemaError
 

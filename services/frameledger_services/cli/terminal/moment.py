@@ -10,8 +10,8 @@ import typer
 from psycopg import AsyncConnection
 
 from frameledger_services.cli.terminal import output
-from frameledger_services.store import reading
-from frameledger_services.store.reading import Moment
+from frameledger_services.store import queries
+from frameledger_services.store.queries import Moment
 
 LARGEST_VERSION = 2**63 - 1
 
@@ -57,7 +57,7 @@ async def find(connection: AsyncConnection[Any], context_id: str, at: At | None)
     asked = at or At()
     if "\x00" in context_id:
         raise typer.BadParameter("a context's key has no NUL", param_hint="CONTEXT")
-    found = await reading.moment(connection, context_id, version=asked.version, time=asked.time)
+    found = await queries.moment(connection, context_id, version=asked.version, time=asked.time)
     if found is None:
         output.fail(
             f"There is no context {context_id!r} in the database.",

@@ -16,8 +16,8 @@ from frameledger_services import database
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 from frameledger_services.settings_sources import read_running
-from frameledger_services.store import reading, schema
-from frameledger_services.store.reading import Reach
+from frameledger_services.store import queries, schema
+from frameledger_services.store.queries import Reach
 
 ANSWER_SECONDS = 3
 
@@ -64,4 +64,4 @@ async def _reach(settings: Settings) -> list[Reach]:
         await database.connect(settings, "frameledger status") as connection,
     ):
         await schema.check(connection)
-        return await reading.reach(connection, TopicNames(settings.topic_prefix).frames)
+        return await queries.reach(connection, TopicNames(settings.topic_prefix).frames)

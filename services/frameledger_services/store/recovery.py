@@ -11,23 +11,12 @@ from uuid import UUID
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
-from frameledger_services.store.projections import PROJECTION
+from frameledger_services.store.projections import PROJECTION, Position
 
 Connection = AsyncConnection[Any]
 
 AT_ONCE = 500
 """Rows that are fetched at once where there may be millions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """How far a partition is stored."""
-
-    partition: int
-    next_offset: int
-    last_offset: int | None
-    last_hash: bytes | None
-    last_logged_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,22 +86,6 @@ class KeptFrame:
     context_id: str
     logged_at: datetime
     sha256: bytes
-
-
-async def positions(connection: Connection, topic: str) -> list[Position]:
-    """How far the partitions of a topic are stored in its newest generation; those that nobody ever read are left
-    out."""
-    async with connection.cursor(row_factory=class_row(Position)) as cursor:
-        await cursor.execute(
-            """
-            SELECT partition, next_offset, last_offset, last_hash, last_logged_at
-            FROM projections
-            WHERE projection = %s AND topic = %s AND sealed_at IS NULL
-            ORDER BY partition
-            """,
-            (PROJECTION, topic),
-        )
-        return await cursor.fetchall()
 
 
 async def receipts(connection: Connection, topic: str) -> list[Receipt]:

@@ -9,7 +9,7 @@ import pytest
 from psycopg import AsyncConnection
 from tests.bounds import ON_SERVERS
 
-from frameledger_services.store import copying, moving, projections, tables, together
+from frameledger_services.store import binary_copy, checkpoints, projections, single_statement, tables
 from frameledger_services.store.batch import Added, Changed, added
 from frameledger_services.store.projections import Progress
 
@@ -29,8 +29,8 @@ class Projector:
 
     async def __aenter__(self):
         self.connection = await AsyncConnection.connect(self._address, autocommit=True)
-        copying.prepare(self.connection)
-        self._cursor = together.cursor_of(self.connection)
+        binary_copy.prepare(self.connection)
+        self._cursor = single_statement.cursor_of(self.connection)
         self._owned = [await projections.assign(self.connection, TOPIC, number, "it") for number in (0, 1)]
         return self
 
@@ -44,7 +44,7 @@ class Projector:
         ]
 
     async def store(self, *writes, count=1, begin=0):
-        return await together.store(self._cursor, TOPIC, self.progress(count, begin), (), writes)
+        return await single_statement.store(self._cursor, TOPIC, self.progress(count, begin), (), writes)
 
 
 def values(numbers):
@@ -164,7 +164,7 @@ def test_who_loses_a_partition_while_it_waits_for_it_writes_nothing(database, co
                 storing = asyncio.create_task(projector.store(values([1]), count=count))
                 await waits(other, projector.connection.info.backend_pid)
             assert await storing == set(range(1, count))
-            assert await moving.ours(other, TOPIC, projector.progress(2)) == {1}
+            assert await checkpoints.ours(other, TOPIC, projector.progress(2)) == {1}
             rows = await (await other.execute("SELECT FROM context_settings")).fetchall()
             assert rows == []
 

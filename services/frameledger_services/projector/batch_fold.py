@@ -23,8 +23,8 @@ from frameledger.partition import partition_for
 from frameledger.react import react
 from frameledger.record import DecodeError, LoggedFrame, Place, Record, forward, place_of, read
 from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, TopicNames
+from frameledger_services.projector.duplicates import is_repetition
 from frameledger_services.projector.head import Head, chained
-from frameledger_services.projector.repetition import is_repetition
 from frameledger_services.projector.rows import FrameRow, OutboxRow, Rejection, Rows, at, clean, time_of
 from frameledger_services.projector.step_rows import write_step
 from frameledger_services.store.frame_ids import frame_uuid

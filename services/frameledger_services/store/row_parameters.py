@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Table
 
-from frameledger_services.store.copying import type_name
+from frameledger_services.store.binary_copy import type_name
 
 Columns = Mapping[str, str]
 """Columns in their order, each with PostgreSQL's name of its type."""

@@ -10,8 +10,9 @@ from frameledger import stored
 from frameledger_services.projector.head import Head, open_text
 from frameledger_services.projector.rows import FrameRow, MessageRow, OutboxRow, Rows
 from frameledger_services.store import batch as statements
-from frameledger_services.store import tables, together
-from frameledger_services.store.batch import Added, Changed, Connection, headers_as_json
+from frameledger_services.store import single_statement, tables
+from frameledger_services.store.batch import Added, Changed, Connection
+from frameledger_services.store.outbox import headers_as_json
 from frameledger_services.store.projections import Progress
 
 FRAMES_BEHIND = 16
@@ -87,7 +88,7 @@ async def write(connection: Connection, rows: Rows, heads: Iterable[Head]) -> No
 
 
 async def write_at_once(
-    cursor: together.Cursor,
+    cursor: single_statement.Cursor,
     topic: str,
     progress: Sequence[Progress],
     rows: Rows,
@@ -100,7 +101,7 @@ async def write_at_once(
     """
     writes = list(_writes(rows, rows.messages(), heads))
     on_disk = any(one.rows and one.table in _ACTED_UPON for one in writes)
-    return await together.store(cursor, topic, progress, rows.ended, writes, on_disk=on_disk)
+    return await single_statement.store(cursor, topic, progress, rows.ended, writes, on_disk=on_disk)
 
 
 def _writes(rows: Rows, messages: Sequence[MessageRow], heads: Iterable[Head]) -> Iterator[Added | Changed]:

@@ -1,15 +1,15 @@
 """What a batch writes of a head: the columns that the statement expects in nearly every row."""
 
 from frameledger.ids import ContextId
-from frameledger_services.projector import writing
+from frameledger_services.projector import writer
 from frameledger_services.projector.head import Head
 from frameledger_services.store import tables
 
 
 def test_a_head_is_written_with_the_usual_columns_and_its_state_is_now_and_then():
     head = Head.new(ContextId("ctx"))
-    first = writing._head_row(head)
+    first = writer._head_row(head)
     head.stored = True
-    assert set(first) == {"context_id", *writing._HEAD, "state", "state_version", "fold_version"}
-    assert set(writing._head_row(head)) == {"context_id", *writing._HEAD}
+    assert set(first) == {"context_id", *writer._HEAD, "state", "state_version", "fold_version"}
+    assert set(writer._head_row(head)) == {"context_id", *writer._HEAD}
     assert first.keys() <= {column.name for column in tables.contexts.columns}

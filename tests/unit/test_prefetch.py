@@ -10,9 +10,9 @@ from tests.support.log_in_memory import Feed
 from tests.support.turns import turns
 
 from frameledger.record import LoggedFrame, Record
-from frameledger_services.projector import ahead as reading_ahead
-from frameledger_services.projector.ahead import AT_ONCE, Ahead
+from frameledger_services.projector import prefetch as reading_ahead
 from frameledger_services.projector.batches import Owned
+from frameledger_services.projector.prefetch import AT_ONCE, Ahead
 
 TOPIC = "llm.frames"
 VALUE = b'{"type":"LLMRunFrame"}'

@@ -5,7 +5,7 @@ frames and moves the conversation on, and fences the partition's owner, whose me
 process that dies in between leaves a conversation that is parked from a later version on.
 
 What the folded frames ask for is asked for now if it is young, and closed by a frame of its own if it is old
-(`closing`).
+(`stale_work`).
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ from frameledger.react import react
 from frameledger.record import Place
 from frameledger_services import transient
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.projector.closing import YOUNG, closing_row
+from frameledger_services.projector.batch_fold import effect_row, effect_topics
 from frameledger_services.projector.destination import Send
-from frameledger_services.projector.folding import effect_row, effect_topics
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.loading import BehindError, loaded_head
 from frameledger_services.projector.rows import OutboxRow, Rows, clean
+from frameledger_services.projector.stale_work import YOUNG, closing_row
 from frameledger_services.projector.step_rows import write_step
-from frameledger_services.projector.writing import write
+from frameledger_services.projector.stored_heads import BehindError, loaded_head
+from frameledger_services.projector.writer import write
 from frameledger_services.settings import SettingsError
-from frameledger_services.store import batch as statements
 from frameledger_services.store import heads as head_statements
-from frameledger_services.store import parking, projections
-from frameledger_services.store.parking import ParkedFrame, Settled
+from frameledger_services.store import outbox, parked, projections
+from frameledger_services.store.parked import ParkedFrame, Settled
 
 Connection = AsyncConnection[Any]
 
@@ -116,7 +115,7 @@ async def _publish(connection: Connection, rows: Sequence[OutboxRow], send: Send
         await send(rows)
     except (transient.EventLogError, SettingsError) as error:
         return str(error)
-    await statements.delete_outbox(connection, [row.place for row in rows])
+    await outbox.delete(connection, [row.place for row in rows])
     return None
 
 
@@ -150,12 +149,12 @@ class _Part:
     async def run(self, *, is_first: bool) -> bool:
         """Fold and commit; whether there is nothing more to be done."""
         connection, context_id = self._connection, self._context_id
-        partition = await parking.partition_of(connection, context_id)
+        partition = await parked.partition_of(connection, context_id)
         if partition is None:
             raise NotParkedError(context_id)
         async with connection.transaction():
-            is_held = await parking.fence(connection, self._names.frames, partition)
-            now = await parking.hold(connection, context_id)
+            is_held = await parked.fence(connection, self._names.frames, partition)
+            now = await parked.hold(connection, context_id)
             if now is None:
                 if is_first:
                     raise NotParkedError(context_id)
@@ -172,7 +171,7 @@ class _Part:
             # From here on it is folded like any other.
             self._head.parked_version = None
             before, newest = self._head.state, self._head.version
-            frames = await parking.next_frames(
+            frames = await parked.next_frames(
                 connection, context_id, first, limit=FRAMES_AT_ONCE, limit_bytes=BYTES_AT_ONCE
             )
             reached = await self._fold_all(frames)
@@ -200,7 +199,7 @@ class _Part:
             async with self._connection.transaction():
                 rows, settled = self._folded(frames)
                 await write(self._connection, rows, ())
-                await parking.settle(self._connection, self._context_id, settled, self._why)
+                await parked.settle(self._connection, self._context_id, settled, self._why)
         except (_UnfoldableError, errors.Error) as error:
             if isinstance(error, errors.Error) and not transient.is_refused_data(error):
                 raise
@@ -238,10 +237,10 @@ class _Part:
         # A loaded head writes no parked columns: they are written here.
         await write(self._connection, rows, [self._head])
         if reached == newest:
-            await parking.release(self._connection, self._context_id)
+            await parked.release(self._connection, self._context_id)
         else:
             self.parked_version = reached + 1
-            await parking.park_from(self._connection, self._context_id, reached + 1, self.error)
+            await parked.park_from(self._connection, self._context_id, reached + 1, self.error)
 
     def _outbox(self, before: State, now: datetime) -> Iterator[OutboxRow]:
         """What the folded frames asked for and nothing has answered yet, in their order."""

@@ -23,10 +23,10 @@ from psycopg import AsyncConnection
 
 from frameledger_services import failpoints
 from frameledger_services.failpoints import Failpoint
-from frameledger_services.projector.changed_log import Finding, lost
-from frameledger_services.projector.copies import Publish, Published, TooLarge, publish_copies
-from frameledger_services.store import recovering
-from frameledger_services.store.recovering import Lost, LostFrame, Receipt
+from frameledger_services.recovery.copies import Publish, Published, TooLarge, publish_copies
+from frameledger_services.recovery.diagnosis import Finding, lost
+from frameledger_services.store import recovery
+from frameledger_services.store.recovery import Lost, LostFrame, Receipt
 
 Connection = AsyncConnection[Any]
 
@@ -76,19 +76,19 @@ async def put_back(
     Called twice it puts nothing back twice; called again after it died it begins anew, and so it does with partitions
     of which a frame was too large. Raises `PublishError` and `BrokerError`: then the rest is still to be put back.
     """
-    receipts = await recovering.receipts(connection, topic)
+    receipts = await recovery.receipts(connection, topic)
     due = _due(receipts)
     so_far = _SoFar(dict.fromkeys(due, 0))
     lost_ones = [one for receipt in due.values() for one in _lost_before(receipts, receipt)]
     await failpoint("before putting back")
-    async with connection.transaction(), aclosing(recovering.lost_frames(connection, lost_ones)) as rows:
+    async with connection.transaction(), aclosing(recovery.lost_frames(connection, lost_ones)) as rows:
         async for frames in _parts(rows):
             so_far.add(await publish_copies(topic, frames, publish))
             await failpoint("after some were put back")
             told(so_far.frames)
     await failpoint("before noting")
     if done := [one for one in due if one not in so_far.unfinished]:
-        await recovering.note_put_back(
+        await recovery.note_put_back(
             connection,
             topic,
             [

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from psycopg import AsyncConnection, errors
 
-from frameledger.record import Record
-from frameledger_services.projector.batches import Owned, record_hash
-from frameledger_services.projector.changed_log import LogChangedError, OnLog, sign
+from frameledger_services.projector.batches import Owned
 from frameledger_services.projector.crashes import Crashes
+from frameledger_services.projector.log_check import REMEDY, Log, LogChangedError, difference, on_log
 from frameledger_services.store import held_effects, projections
-from frameledger_services.store.projections import Assignment
-from frameledger_services.store.recovering import Position
+from frameledger_services.store.projections import Assignment, Position
 
 Connection = AsyncConnection[Any]
 
 LOCK_TIMEOUT_MS = 2_000
 """How long a new owner waits for the old one's transaction before it ends the old one's session."""
-
-
-class Log(Protocol):
-    """What of the log has to be looked at."""
-
-    async def offsets(self, partition: int) -> tuple[int, int]:
-        """The first offset that a partition still has, and the one that its next record will get."""
-        ...
-
-    async def record_at(self, partition: int, offset: int) -> Record | None:
-        """The record at an offset; None if there is none, as behind a transaction's marker."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +64,6 @@ async def _assigned(connection: Connection, topic: str, partition: int, owner: s
 ATTEMPTS = 5
 
 
-REMEDY = (
-    "Nothing is skipped. `frameledger recover` says what can be done, and does it; or bring the broker back that has "
-    "these records."
-)
-
-
 async def _checked(log: Log, topic: str, assigned: Assignment) -> int:
     """The partition's end, if the log is still the one whose records were stored."""
     stored = Position(
@@ -94,35 +74,3 @@ async def _checked(log: Log, topic: str, assigned: Assignment) -> int:
     if said is not None:
         raise LogChangedError(f"{said} {REMEDY}")
     return found.end
-
-
-async def on_log(log: Log, stored: Position) -> OnLog:
-    """What the log has of a partition that is stored so far."""
-    first, end = await log.offsets(stored.partition)
-    if stored.last_offset is None or not first <= stored.last_offset < end:
-        return OnLog(first, end)
-    record = await log.record_at(stored.partition, stored.last_offset)
-    return OnLog(first, end, None if record is None else record_hash(record))
-
-
-def difference(topic: str, stored: Position, found: OnLog) -> str | None:
-    """Why a partition cannot be read on, in a sentence; None if it can."""
-    where = f"{topic}/{stored.partition}"
-    match sign(stored, found):
-        case "fine":
-            return None
-        case "shorter":
-            return (
-                f"{where} ends at {found.end}, and {stored.next_offset} is next: Kafka lost records that are stored "
-                "here, or the topic was made anew."
-            )
-        case "expired":
-            return (
-                f"{where} begins at {found.first}, and {stored.next_offset} is next: the records between have expired "
-                "and were never stored here."
-            )
-        case "another_record":
-            return (
-                f"{where} has another record at {stored.last_offset} than the one that is stored here: it is not the "
-                "log that this database was filled from."
-            )

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from frameledger.record import FIRST_GENERATION, Record
+from frameledger_services.projector.batch_fold import Found, decoded
 from frameledger_services.projector.batches import Owned
-from frameledger_services.projector.deadline import deadline
-from frameledger_services.projector.folding import Found, decoded
+from frameledger_services.projector.watchdog import deadline
 
 AT_ONCE = 200
 """Records of one look; the decoding of more would keep the batch under way from going on when it is answered."""

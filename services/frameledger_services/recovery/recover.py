@@ -2,7 +2,7 @@
 
 First everything is looked at, which changes nothing. `begin` then seals the generation, so that whoever reads it is
 fenced, and begins the next one where each partition can be gone on with: one transaction, with a receipt for each
-partition. What the log lost is put back after that (`putting_back`): putting it back first would leave copies in a
+partition. What the log lost is put back after that (`republish`): putting it back first would leave copies in a
 generation that nobody has agreed on yet.
 
 If the process dies before that commit, nothing happened. If it dies after it, projectors go on in the new generation,
@@ -19,19 +19,22 @@ from psycopg import AsyncConnection, errors
 
 from frameledger.errors import FencedError
 from frameledger_services import failpoints
-from frameledger_services.event_log import broker, identity
+from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.identity import TopicChangedError
 from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.topics import TopicDescription, TopicNames
 from frameledger_services.failpoints import Failpoint
-from frameledger_services.projector import putting_back
-from frameledger_services.projector.changed_log import Finding, LogChangedError, finding, sign, spans
-from frameledger_services.projector.comparing import Changed, compared
-from frameledger_services.projector.partitions import ATTEMPTS, LOCK_TIMEOUT_MS, on_log
+from frameledger_services.projector import topic_identity
+from frameledger_services.projector.log_check import LogChangedError, on_log, sign
+from frameledger_services.projector.takeover import ATTEMPTS, LOCK_TIMEOUT_MS
+from frameledger_services.projector.topic_identity import TopicChangedError
+from frameledger_services.recovery import republish
+from frameledger_services.recovery.comparison import Changed, compared
+from frameledger_services.recovery.diagnosis import Finding, finding, spans
 from frameledger_services.settings import Settings
-from frameledger_services.store import projections, recovering
-from frameledger_services.store.recovering import NewReceipt, Position, Receipt
+from frameledger_services.store import projections, recovery
+from frameledger_services.store.projections import Position
+from frameledger_services.store.recovery import NewReceipt, Receipt
 
 Connection = AsyncConnection[Any]
 
@@ -81,14 +84,14 @@ async def examine(settings: Settings, connection: Connection) -> Examined:
         found = (await brokers.describe([name])).get(name)
     if found is None:
         raise BrokerError(f"There is no topic {name}: make it with `frameledger topics --create`.")
-    before = await identity.known(connection, name)
+    before = await topic_identity.known(connection, name)
     if before is None:
         return Examined(found, None, None, (), {})
     if before.partitions != found.partitions:
-        raise TopicChangedError(identity.other_partitions(before, found))
-    is_same = identity.is_same(before, found)
-    stored = {one.partition: one for one in await recovering.positions(connection, name)}
-    receipts = await recovering.receipts(connection, name)
+        raise TopicChangedError(topic_identity.other_partitions(before, found))
+    is_same = topic_identity.is_same(before, found)
+    stored = {one.partition: one for one in await projections.positions(connection, name)}
+    receipts = await recovery.receipts(connection, name)
     async with open_probe(settings, name) as log:
         looks = []
         for partition in range(found.partitions):
@@ -104,10 +107,8 @@ async def examine(settings: Settings, connection: Connection) -> Examined:
         finding(position, seen, is_same_topic=is_same, agreed=reached.get(position.partition))
         for position, seen in looks
     ]
-    lost = putting_back.losses(receipts, before.generation, findings)
-    return Examined(
-        found, before.generation, is_same, findings, await recovering.count_lost(connection, lost)
-    )
+    lost = republish.losses(receipts, before.generation, findings)
+    return Examined(found, before.generation, is_same, findings, await recovery.count_lost(connection, lost))
 
 
 def _of(receipts: Sequence[Receipt], partition: int) -> list[Receipt]:
@@ -146,7 +147,7 @@ async def _begin(connection: Connection, examined: Examined) -> int:
     assert generation is not None, "a topic that was never read has nothing to recover"
     sealed = {
         one.partition: one
-        for one in await recovering.seal(connection, topic.name, generation, topic.partitions)
+        for one in await recovery.seal(connection, topic.name, generation, topic.partitions)
     }
     positions, given = [], []
     for one in examined.findings:
@@ -170,7 +171,7 @@ async def _begin(connection: Connection, examined: Examined) -> int:
                 missing=one.missing,
             )
         )
-    await recovering.begin_topic(connection, topic.name, generation + 1, topic.partitions, topic.topic_id)
-    await recovering.begin_partitions(connection, topic.name, generation + 1, positions)
-    await recovering.write_receipts(connection, topic.name, generation + 1, given)
+    await recovery.begin_topic(connection, topic.name, generation + 1, topic.partitions, topic.topic_id)
+    await recovery.begin_partitions(connection, topic.name, generation + 1, positions)
+    await recovery.write_receipts(connection, topic.name, generation + 1, given)
     return generation + 1

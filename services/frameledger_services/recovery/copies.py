@@ -21,7 +21,7 @@ from frameledger.ids import ContextId
 from frameledger.record import DecodeError, Outgoing, Place, Record, forward, read
 from frameledger_services.event_log.producer import TooLargeError
 from frameledger_services.store.frame_ids import frame_uuid
-from frameledger_services.store.recovering import LostFrame
+from frameledger_services.store.recovery import LostFrame
 
 Publish = Callable[[Sequence[Outgoing]], Awaitable[list[Place]]]
 """Publishes records to the topic of the frames, in their order; where each lies once the broker has it. Raises

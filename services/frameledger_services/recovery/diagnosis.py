@@ -13,34 +13,15 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Literal
 
-from frameledger.errors import ConfigurationError
 from frameledger.record import Record
-from frameledger_services.store.recovering import KeptFrame, Position, Receipt
-
-Sign = Literal["fine", "shorter", "expired", "another_record"]
-"""What is seen at a glance: it ends before what is stored, it begins behind it, or its newest known record differs."""
+from frameledger_services.projector.log_check import OnLog, sign
+from frameledger_services.store.projections import Position
+from frameledger_services.store.recovery import KeptFrame, Receipt
 
 Happened = Literal["fine", "lost_tail", "expired", "another_log"]
 """What became of it. Stored names: they never change."""
 
 NO_END = 2**63 - 1
-
-
-class LogChangedError(ConfigurationError):
-    """The log is not the one that was projected: records are missing or others. Nothing is skipped.
-
-    Remedy: Run `frameledger recover`, which shows what is missing and goes on as its operator decides.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class OnLog:
-    """What the log has of a partition: its first offset, and the one behind its last record."""
-
-    first: int
-    end: int
-    last_hash: bytes | None = None
-    """Of the record at the stored `last_offset`; None if none is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +34,6 @@ class Finding:
     begins_at: int
     missing: int = 0
     """Offsets that expired before they were stored."""
-
-
-def sign(stored: Position, log: OnLog) -> Sign:
-    """Whether reading can go on, as far as ends and the newest known record tell."""
-    if stored.next_offset > log.end:
-        return "shorter"
-    if stored.next_offset < log.first:
-        return "expired"
-    if (
-        stored.last_offset is not None
-        and stored.last_offset >= log.first
-        and stored.last_hash != log.last_hash
-    ):
-        return "another_record"
-    return "fine"
 
 
 def finding(stored: Position, log: OnLog, *, is_same_topic: bool | None, agreed: int | None) -> Finding:

@@ -15,10 +15,12 @@ from psycopg import AsyncConnection
 
 from frameledger.record import Place
 from frameledger_services.event_log.reader import records_between
-from frameledger_services.projector.changed_log import NO_END, InTurn, OnLog, agreed
+from frameledger_services.projector.log_check import OnLog
+from frameledger_services.recovery.diagnosis import NO_END, InTurn, agreed
 from frameledger_services.settings import Settings
-from frameledger_services.store import recovering
-from frameledger_services.store.recovering import Position, Span
+from frameledger_services.store import recovery
+from frameledger_services.store.projections import Position
+from frameledger_services.store.recovery import Span
 
 Connection = AsyncConnection[Any]
 
@@ -29,7 +31,7 @@ LOOK_BACK = 100_000
 @dataclass(frozen=True, slots=True)
 class Changed:
     """A partition that changed: what is stored of it, what the log has, and where the frames of which generation lay
-    (`changed_log.spans`)."""
+    (`diagnosis.spans`)."""
 
     stored: Position
     log: OnLog
@@ -81,7 +83,7 @@ async def _compared(
         for generation, below in one.generations
     ]
     reached = {}
-    async with connection.transaction(), aclosing(recovering.kept_frames(connection, asked)) as rows:
+    async with connection.transaction(), aclosing(recovery.kept_frames(connection, asked)) as rows:
         in_turn = InTurn(rows)
         for one, first in parts:
             read_until = None if is_same_topic is False else one.stored.last_logged_at

@@ -5,6 +5,7 @@ A key's partition follows from the number of partitions, and an offset means som
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -12,7 +13,9 @@ from uuid import UUID
 from psycopg import AsyncConnection
 
 from frameledger.errors import ConfigurationError
-from frameledger_services.event_log.topics import TopicDescription
+from frameledger_services.event_log import broker
+from frameledger_services.event_log.topics import TopicDescription, time_problem
+from frameledger_services.settings import Settings
 
 
 class TopicChangedError(ConfigurationError):
@@ -30,6 +33,22 @@ class Known:
     generation: int
     partitions: int
     topic_id: UUID | None
+
+
+async def described(settings: Settings, topic: str) -> TopicDescription:
+    """The topic, which is there, and whose records have their broker's time: publishers' times are in any order, and
+    may be none that a database can keep. Raises `BrokerError`."""
+    async with broker.connect(settings) as brokers:
+        found = (await brokers.describe([topic])).get(topic)
+        with suppress(broker.BrokerError):
+            # Not everybody may ask for this.
+            found = (await brokers.describe([topic], configs=True)).get(topic)
+    if found is None:
+        raise broker.BrokerError(f"The topic {topic} is not there: `frameledger topics --create`.")
+    problem = time_problem(found)
+    if problem is not None:
+        raise broker.BrokerError(problem)
+    return found
 
 
 async def hold(connection: AsyncConnection[Any], found: TopicDescription) -> None:

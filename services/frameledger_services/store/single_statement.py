@@ -18,7 +18,7 @@ from typing import Any
 from psycopg import AsyncRawCursor, DataError, errors
 from sqlalchemy import Table
 
-from frameledger_services.store import moving, recordset, tables
+from frameledger_services.store import checkpoints, row_parameters, tables
 from frameledger_services.store.batch import (
     ENDED,
     Added,
@@ -61,7 +61,7 @@ async def store(
             return await _store(cursor, topic, batch, ended, writes, on_disk)
         except errors.DivisionByZero:
             # The fence of several partitions, which does not say which of them were lost; or a head is not there.
-            held = await moving.ours(cursor.connection, topic, batch)
+            held = await checkpoints.ours(cursor.connection, topic, batch)
             if len(held) < len(batch):
                 return held
             if not await _are_there(cursor.connection, writes):
@@ -106,26 +106,28 @@ async def _execute(
     single: bool,
 ) -> set[int]:
     alone = len(batch) == 1
-    parameters = moving.parameters(topic, batch, single=alone)
+    parameters = checkpoints.parameters(topic, batch, single=alone)
     if not alone:
         parameters.append(str(len(batch)))
     if ended:
-        parameters += recordset.parameters(ENDED, ended, single=single)
+        parameters += row_parameters.parameters(ENDED, ended, single=single)
     steps = []
     heads, known = None, 0
     for number, write in enumerate(writes):
         if isinstance(write, Changed) and write.table is tables.contexts:
             heads, known = number, len(write.rows)
         if isinstance(write, Added):
-            columns = recordset.columns_of(write.table, write.columns)
-            parameters += recordset.parameters(columns, write.rows, single=single)
+            columns = row_parameters.columns_of(write.table, write.columns)
+            parameters += row_parameters.parameters(columns, write.rows, single=single)
             steps.append(_adding(write.table, write.columns, inherits=bool(ended), single=single))
         elif single:
             names = tuple(write.rows[0])
-            parameters += recordset.values(recordset.columns_of(write.table, names), write.rows[0].values())
-            steps.append(f"{recordset.update_of_single(write.table, write.key, names)} AND")
+            parameters += row_parameters.values(
+                row_parameters.columns_of(write.table, names), write.rows[0].values()
+            )
+            steps.append(f"{row_parameters.update_of_single(write.table, write.key, names)} AND")
         else:
-            parameters.append(recordset.changes(write.table, write.rows))
+            parameters.append(row_parameters.changes(write.table, write.rows))
             steps.append(f"{write.update} AND")
     if heads is not None:
         parameters.append(str(known))
@@ -140,7 +142,7 @@ def _statement(
 ) -> str:
     """The statement that does these `writes` if the partitions are ours; each ends where a condition can follow. The
     one of the number `heads` has to meet as many rows as the last parameter says."""
-    steps = f"moved AS ({moving.statement(single=alone)})"
+    steps = f"moved AS ({checkpoints.statement(single=alone)})"
     if alone:
         ours = "EXISTS (SELECT FROM moved)"
     else:
@@ -171,10 +173,10 @@ def _numbered(statement: str) -> str:
 
 @lru_cache(maxsize=256)
 def _adding(table: Table, columns: tuple[str, ...], *, inherits: bool, single: bool) -> str:
-    kinds = recordset.columns_of(table, columns)
+    kinds = row_parameters.columns_of(table, columns)
     names = ", ".join(f'"{column}"' for column in columns)
-    values = {column: recordset.value_of(column, kind) for column, kind in kinds.items()}
-    source = recordset.given(kinds, single=single)
+    values = {column: row_parameters.value_of(column, kind) for column, kind in kinds.items()}
+    source = row_parameters.given(kinds, single=single)
     if inherits and table is tables.messages:
         # What stands at the place of a message that is ended here was said by the same run.
         values["run_id"] = "coalesce(given.run_id, ended.run_id)"

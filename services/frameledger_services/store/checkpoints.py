@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from operator import attrgetter
 
-from frameledger_services.store import recordset
+from frameledger_services.store import row_parameters
 from frameledger_services.store.projections import PROJECTION, Connection, Progress
 
 _PROGRESS = {
@@ -46,7 +46,7 @@ async def ours(connection: Connection, topic: str, batch: Sequence[Progress]) ->
     """The partitions of a batch that are as it expects them. One that is missing will not be again, since epochs and
     offsets only rise."""
     cursor = await connection.execute(
-        f"SELECT p.partition FROM {recordset.given(_PROGRESS)} JOIN projections AS p ON {_EXPECTED}",
+        f"SELECT p.partition FROM {row_parameters.given(_PROGRESS)} JOIN projections AS p ON {_EXPECTED}",
         parameters(topic, batch, single=False),
     )
     return {row[0] for row in await cursor.fetchall()}
@@ -65,7 +65,7 @@ def statement(*, single: bool) -> str:
             last_logged_at = coalesce(given.last_logged_at, p.last_logged_at),
             attempt = NULL, crashes = 0, crashes_alone = 0,
             updated_at = clock_timestamp()
-        FROM {recordset.given(_PROGRESS, single=single)}
+        FROM {row_parameters.given(_PROGRESS, single=single)}
         WHERE {_EXPECTED}
         RETURNING p.partition
     """
@@ -73,6 +73,6 @@ def statement(*, single: bool) -> str:
 
 def parameters(topic: str, batch: Sequence[Progress], *, single: bool) -> list[str | None]:
     """The parameters of `statement`."""
-    # In the order in which `recovering.seal` locks them too: the two do not wait for each other.
+    # In the order in which `recovery.seal` locks them too: the two do not wait for each other.
     rows = [_values(one) for one in sorted(batch, key=_partition)]
-    return [*recordset.parameters(_PROGRESS, rows, single=single), topic]
+    return [*row_parameters.parameters(_PROGRESS, rows, single=single), topic]

@@ -11,22 +11,22 @@ import pytest
 
 from frameledger.record import Place, Record, derived_id, forward, read
 from frameledger_services.event_log.producer import TooLargeError
-from frameledger_services.projector import changed_log
-from frameledger_services.projector.changed_log import (
+from frameledger_services.projector.log_check import OnLog, sign
+from frameledger_services.recovery import diagnosis
+from frameledger_services.recovery.copies import TooLarge, copy, publish_copies, smaller
+from frameledger_services.recovery.diagnosis import (
     NO_END,
     Finding,
     InTurn,
-    OnLog,
     agreed,
     finding,
     lost,
-    sign,
     spans,
 )
-from frameledger_services.projector.copies import TooLarge, copy, publish_copies, smaller
-from frameledger_services.projector.putting_back import losses
+from frameledger_services.recovery.republish import losses
 from frameledger_services.store.frame_ids import frame_uuid
-from frameledger_services.store.recovering import KeptFrame, Lost, LostFrame, Position, Receipt
+from frameledger_services.store.projections import Position
+from frameledger_services.store.recovery import KeptFrame, Lost, LostFrame, Receipt
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 STORED = Position(3, 100, 99, b"hash", AT)
@@ -362,4 +362,4 @@ def test_bytes_that_no_release_reads_any_more_are_left():
 
 
 def test_what_happened_is_stored_by_these_names():
-    assert set(get_args(changed_log.Happened)) == {"fine", "lost_tail", "expired", "another_log"}
+    assert set(get_args(diagnosis.Happened)) == {"fine", "lost_tail", "expired", "another_log"}

@@ -1,0 +1,85 @@
+"""The statements of the outbox. No function here commits."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from psycopg import AsyncConnection
+
+Connection = AsyncConnection[Any]
+
+
+async def delete(connection: Connection, places: Sequence[tuple[str, int, int, int, int]]) -> None:
+    """Remove what is on Kafka by now, given as topic, partition, generation, offset and ordinal."""
+    await connection.execute(
+        """
+        DELETE FROM outbox USING unnest(%s::text[], %s::int[], %s::int[], %s::bigint[], %s::int[])
+            AS sent (topic, partition, generation, "offset", ordinal)
+        WHERE outbox.topic = sent.topic AND outbox.partition = sent.partition
+            AND outbox.generation = sent.generation
+            AND outbox."offset" = sent."offset" AND outbox.ordinal = sent.ordinal
+        """,
+        tuple(map(list, zip(*places, strict=True))),
+    )
+
+
+async def read(
+    connection: Connection, places: Sequence[tuple[str, int, int, int, int]]
+) -> list[tuple[Any, ...]]:
+    """Those of these rows that are still there, in the order of their places as given: topic, partition, generation,
+    offset, ordinal, kind, to_topic, context_id, key, value and headers."""
+    cursor = await connection.execute(
+        """
+        SELECT topic, partition, generation, "offset", ordinal, kind, to_topic, context_id, key, value, headers
+        FROM unnest(%s::text[], %s::int[], %s::int[], %s::bigint[], %s::int[])
+            WITH ORDINALITY AS asked (topic, partition, generation, "offset", ordinal, number)
+        JOIN outbox USING (topic, partition, generation, "offset", ordinal)
+        ORDER BY number
+        """,
+        tuple(map(list, zip(*places, strict=True))),
+    )
+    return await cursor.fetchall()
+
+
+async def left_behind(connection: Connection, topic: str, partitions: Sequence[int]) -> list[tuple[Any, ...]]:
+    """What a former owner of these partitions committed and did not remove, in the order of its causes: also what is
+    left of generations that are sealed by now."""
+    cursor = await connection.execute(
+        """
+        SELECT topic, partition, generation, "offset", ordinal, kind, to_topic, context_id, key, value, headers
+        FROM outbox
+        WHERE topic = %s AND partition = ANY (%s)
+        ORDER BY partition, generation, "offset", ordinal
+        """,
+        (topic, list(partitions)),
+    )
+    return await cursor.fetchall()
+
+
+def headers_as_json(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
+    """Record headers as `outbox` and `rejected_frames` keep them."""
+    return json.dumps([[name, _header_value(value)] for name, value in headers]).encode()
+
+
+def headers_from_json(kept: Sequence[Sequence[Any]]) -> tuple[tuple[str, bytes | None], ...]:
+    """What `headers_as_json` wrote, as the driver reads it."""
+    return tuple((name, _header_bytes(value)) for name, value in kept)
+
+
+def _header_value(value: bytes | None) -> str | dict[str, str] | None:
+    if value is None:
+        return None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode("ascii")}
+    return text if "\x00" not in text else {"base64": b64encode(value).decode("ascii")}
+
+
+def _header_bytes(value: Any) -> bytes | None:
+    if isinstance(value, dict):
+        return b64decode(value["base64"])
+    return None if value is None else str(value).encode()
