@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic.fields import FieldInfo
 
 from frameledger.errors import ConfigurationError
@@ -31,6 +31,13 @@ def _json_object(value: object) -> object:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:
         raise ValueError("it is no JSON") from None
+
+
+def _options_by_provider(secret: SecretStr) -> SecretStr:
+    options = _json_object(secret.get_secret_value())
+    if not isinstance(options, dict) or not all(isinstance(of_one, dict) for of_one in options.values()):
+        raise ValueError("it is no JSON object of objects")
+    return secret
 
 
 JsonObject = Annotated[dict[str, Any], BeforeValidator(_json_object)]
@@ -263,6 +270,11 @@ class Settings(BaseModel):
         None,
         description="Script of the provider scripted. Not set: it echoes the user.",
     )
+    provider_options: Annotated[SecretStr, AfterValidator(_options_by_provider)] | None = Field(
+        None,
+        description='For plug-ins, and keys beside ours: a JSON object {"PROVIDER": {...}} of arguments for the '
+        "constructors of providers. Hidden as a whole.",
+    )
     openai_api_key: SecretStr | None = Field(
         None, description="API key of the provider openai. OPENAI_API_KEY is read too."
     )
@@ -334,6 +346,11 @@ class Settings(BaseModel):
         365,
         description="Retention of dead workers in days; `frameledger request` renders requests from them. 0: for ever.",
     )
+
+    def options_of(self, provider: str) -> dict[str, Any]:
+        """Returns what `provider_options` has for a provider; empty if it has nothing."""
+        found = self.provider_options
+        return {} if found is None else dict(json.loads(found.get_secret_value()).get(provider, {}))
 
 
 class SettingsError(ConfigurationError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -12,7 +13,7 @@ from frameledger_services.providers import LLMSettings, UnmappableError, plugins
 from frameledger_services.providers.openai import OpenAILLMService
 from frameledger_services.providers.out_of_band import OutOfBand
 from frameledger_services.providers.scripted import ScriptedLLMService
-from frameledger_services.settings import Settings
+from frameledger_services.settings import HIDDEN, Settings, SettingsError, shown
 from frameledger_services.settings_sources import load
 
 THIRD = """
@@ -20,6 +21,13 @@ from frameledger_services.providers.scripted import ScriptedLLMService
 
 class Third(ScriptedLLMService):
     provider = "third"
+
+    def __init__(self, *, api_key="", region="", **options):
+        super().__init__(**options)
+        self.api_key, self.region = api_key, region
+
+    def secrets(self):
+        return (self.api_key,) if self.api_key else ()
 """
 HELLO = LLMContext([{"role": "user", "content": "Hello."}])
 
@@ -50,6 +58,44 @@ def test_another_package_s_provider_is_found_by_its_name(installed):
     assert service.provider == "third"
     assert (service.settings.temperature, service.settings.model) == (0.5, "m")
     assert asyncio.run(service.run_inference(HELLO)) == "You said: Hello."
+
+
+def test_a_plugin_has_settings_of_its_own_and_says_which_are_secret(installed):
+    variable = "FRAMELEDGER_PROVIDER_OPTIONS"
+    value = '{"third": {"api_key": "sk-3", "region": "eu"}, "openai": {"api_key": "sk-o", "base_url": "http://o.example"}}'
+    settings = load({variable: value}, look_for_running=False).settings
+    service: Any = plugins.create("third", settings)
+    assert (service.region, service.secrets()) == ("eu", ("sk-3",))
+    service = plugins.create("third", settings, region="us")
+    assert service.region == "us"
+    assert plugins.create("openai", settings).secrets() == ("sk-o",)
+    plugins.require_key("openai", settings)
+    assert plugins.create("scripted", settings).secrets() == ()
+    assert shown("provider_options", settings.provider_options) == HIDDEN
+
+
+@pytest.mark.parametrize("value", ["[]", '{"third": 1}', "{"])
+def test_options_that_are_no_object_of_objects_are_refused_without_being_repeated(value):
+    with pytest.raises(SettingsError, match=r"FRAMELEDGER_PROVIDER_OPTIONS: .*it is no JSON") as refused:
+        load({"FRAMELEDGER_PROVIDER_OPTIONS": value}, look_for_running=False)
+    assert value not in str(refused.value)
+
+
+def test_an_option_that_a_provider_does_not_take_is_named(installed):
+    settings = load(
+        {"FRAMELEDGER_PROVIDER_OPTIONS": '{"third": {"regoin": "eu"}}'}, look_for_running=False
+    ).settings
+    with pytest.raises(SettingsError, match=r"PROVIDER_OPTIONS does not fit the provider 'third': .*regoin"):
+        plugins.create("third", settings)
+
+
+def test_every_command_with_a_provider_is_open_to_plugins(installed):
+    asked = CliRunner().invoke(application(), ["infer", "--provider", "third", "--model", "m", "Hello."])
+    assert asked.stdout == "You said: Hello.\n"
+    for words in (["demo"], ["run", "inference"], ["infer", "Hello."]):
+        refused = CliRunner().invoke(application(), [*words, "--provider", "fourth"])
+        assert refused.exit_code == 1
+        assert "Installed are: anthropic, broken, odd, openai, scripted, third." in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -53,10 +53,11 @@ def test_a_variable_set_to_nothing_is_not_set():
 @pytest.mark.parametrize("name", sorted(SECRETS))
 def test_a_secret_can_lie_in_a_file(name, tmp_path):
     file = tmp_path / "secret"
-    file.write_text("dbname=hush\n", encoding="utf-8")
+    secret = '{"third": {"api_key": "hush"}}' if name == "provider_options" else "dbname=hush"
+    file.write_text(f"{secret}\n", encoding="utf-8")
     others = {"FRAMELEDGER_DATABASE_URL": "dbname=x"} if name == "database_password" else {}
     loaded = load({f"FRAMELEDGER_{name.upper()}_FILE": str(file), **others})
-    assert getattr(loaded.settings, name).get_secret_value() == "dbname=hush"
+    assert getattr(loaded.settings, name).get_secret_value() == secret
     assert loaded.sources[name] == f"file {file}"
 
 

@@ -111,7 +111,7 @@ class InferenceService:
             retries=self._settings.inference_retries,
             # Twice before the timekeeper takes the run for dead; 0 says that it never does.
             life_every_secs=self._settings.timekeeper_run_silent_secs / 3 or None,
-            hidden=tuple(_secrets(self._settings)),
+            hidden=self._model.secrets(),
         )
         try:
             outcome = await _unless(job.stop, answer(run, self._model, world))
@@ -174,8 +174,3 @@ async def _unless(stop: asyncio.Event, working: Coroutine[Any, Any, _T]) -> _T |
     except BaseExceptionGroup as errors:
         raise only(errors) from None
     return None if work_task.cancelled() else work_task.result()
-
-
-def _secrets(settings: Settings) -> list[str]:
-    keys = (settings.openai_api_key, settings.anthropic_api_key)
-    return [key.get_secret_value() for key in keys if key is not None and key.get_secret_value()]

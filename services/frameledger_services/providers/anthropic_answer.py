@@ -41,12 +41,12 @@ class AnthropicAnswer:
         self._inputs: dict[int, object] = {}
         self._signatures: dict[int, str] = {}
         self._usage: dict[str, int] = {}
-        self.stop_reason: str | None = None
-        """Why the model stopped, in the wire's word; null as long as it was not said."""
+        self.finish_reason: str | None = None
+        """Why the model stopped, in the API's word; None until it said."""
         self.complete = False
         """Whether the last event has come."""
-        self.read: Usage | None = None
-        """What the answer had used when it began; null before that."""
+        self.usage: Usage | None = None
+        """Tokens used when the answer began; None before that."""
 
     def take(self, event: JsonObject) -> Iterator[AnyFrame]:
         """The frames of an event. Kinds of blocks and pieces that are not known say nothing to a conversation."""
@@ -54,7 +54,7 @@ class AnthropicAnswer:
         match event.get("type"):
             case "message_start":
                 self._count(an_object(an_object(event.get("message")).get("usage")))
-                self.read = self._counted()
+                self.usage = self._counted()
             case "content_block_start":
                 yield from self._begin(place, an_object(event.get("content_block")))
             case "content_block_delta":
@@ -65,7 +65,7 @@ class AnthropicAnswer:
             case "message_delta":
                 self._count(an_object(event.get("usage")))
                 reason = text(an_object(event.get("delta")).get("stop_reason"))
-                self.stop_reason = reason or self.stop_reason
+                self.finish_reason = reason or self.finish_reason
             case "message_stop":
                 self.complete = True
 
@@ -104,11 +104,11 @@ class AnthropicAnswer:
 
     def end(self) -> Iterator[AnyFrame]:
         """What the stream's own end brings. An answer that never said why it ended is not complete."""
-        if self.stop_reason is None:
+        if self.finish_reason is None:
             raise self._calls.broken_off(self._provider)
         for place, arguments in self._inputs.items():
             self._calls.add(place, arguments=encoded(arguments).decode())
-        reason = _FINISH.get(self.stop_reason)
+        reason = _FINISH.get(self.finish_reason)
         calls = self._calls.whole(stopped_early=reason not in ("stop", "tool_calls"))
         if calls:
             yield self._announce(calls)

@@ -37,9 +37,11 @@ class OpenAIAnswer:
         self._thinking = False
         self._refused = False
         self.usage: Usage | None = None
-        """What it has used so far; most servers say it with the end, some with every chunk."""
+        """Tokens used so far; most servers report them with the end, some with every chunk."""
         self.finish_reason: str | None = None
-        """Why the model stopped, in the wire's word; null as long as it was not said."""
+        """Why the model stopped, in the API's word; None until it said."""
+        self.complete = False
+        """Never known before the stream's end: the usage follows the finish reason."""
 
     def take(self, chunk: JsonObject) -> list[AnyFrame]:
         """The frames of a chunk; often none."""

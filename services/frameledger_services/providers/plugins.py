@@ -8,7 +8,7 @@ from typing import Any
 from frameledger.errors import ConfigurationError, NotFoundError
 from frameledger_services.providers.service import LLMService
 from frameledger_services.providers.settings import LLMSettings
-from frameledger_services.settings import Settings
+from frameledger_services.settings import PREFIX, Settings, SettingsError
 
 GROUP = "frameledger.providers"
 
@@ -43,8 +43,9 @@ def create(
     """The provider of that name as the settings describe it, not started yet.
 
     `over` outranks the settings' own words to the model; `options` are arguments of the provider's constructor, such as
-    `run_in_parallel`. Raises `NoSuchProviderError`, which lists the installed ones, and `UnmappableError` for a setting
-    that the provider has no form for.
+    `run_in_parallel`, and outrank those in the setting `provider_options`. Raises `NoSuchProviderError`, which lists
+    the installed ones, `UnmappableError` for a setting that the provider has no form for, and `SettingsError` for
+    `provider_options` that its constructor does not take.
     """
     provider = _loaded(name)
     below = llm_settings(settings)
@@ -55,7 +56,15 @@ def create(
         "completion_timeout_secs": settings.inference_completion_timeout_secs,
         "turn_completion": settings.inference_turn_completion,
     }
-    return provider.configured(settings, **given, **options)
+    own = settings.options_of(name)
+    try:
+        return provider.configured(settings, **{**given, **own, **options})
+    except TypeError as error:
+        if not own:
+            raise
+        raise SettingsError(
+            [f"{PREFIX}PROVIDER_OPTIONS does not fit the provider {name!r}: {error}."]
+        ) from error
 
 
 def require_key(name: str, settings: Settings) -> None:

@@ -99,7 +99,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
     def configured(cls, settings: Settings, /, **options: Any) -> Self:
         """The service as the settings of the process describe it; `options` are arguments of the constructor.
 
-        A provider that needs more than `options`, such as a key, takes it from `settings` here.
+        `options` hold what `provider_options` has for this provider too, so that a plug-in needs no settings of ours.
         """
         return cls(**options)
 
@@ -108,6 +108,10 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
         """The variable without which nothing that `configured` makes of these settings is answered, such as that of a
         key; null if there is none."""
         return None
+
+    def secrets(self) -> tuple[str, ...]:
+        """Returns what no published message may hold, such as a key, even if the provider repeats it."""
+        return ()
 
     # Life of the process, not of a context: the frames are those of the seed and may be left out.
 

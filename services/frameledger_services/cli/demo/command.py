@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import psycopg
 import typer
@@ -45,8 +45,6 @@ _T = TypeVar("_T")
 
 TOOLS = "frameledger_services.demo.tools"
 
-Provider = Literal["scripted", "openai", "anthropic"]
-
 commands = typer.Typer()
 
 
@@ -55,7 +53,7 @@ class _Demo:
     """One demo: its names are its own, so that no other service answers it, and it answers nobody else."""
 
     settings: Settings
-    provider: Provider
+    provider: str
     wanted_model: str | None
     speed: float
     name: str
@@ -69,7 +67,11 @@ class _Demo:
         """A real model has the name that it has; the scripted one answers to any."""
         if self.wanted_model is not None:
             return self.wanted_model
-        return f"night-owl-{self.name}" if self.provider == "scripted" else _default_model(self.provider)
+        return (
+            f"night-owl-{self.name}"
+            if self.provider == "scripted"
+            else _default_model(self.settings, self.provider)
+        )
 
     @property
     def workers(self) -> dict[str, tuple[str, ...]]:
@@ -90,8 +92,11 @@ class _Demo:
 def demo(
     data_dir: DataDir = None,
     provider: Annotated[
-        Provider,
-        typer.Option(help="Who answers: a script of ours, or a real model, whose API key is set."),
+        str,
+        typer.Option(
+            metavar="PROVIDER",
+            help="The provider that answers: scripted, openai, anthropic, or an installed plug-in.",
+        ),
     ] = "scripted",
     model: Annotated[str | None, typer.Option(metavar="MODEL", help="The provider's model.")] = None,
     speed: Annotated[
@@ -130,21 +135,21 @@ def demo(
         output.fail("The proof failed: see above.", f"Where the time went: {times}. Logs are in {logs}.")
 
 
-def _check_key(settings: Settings, provider: Provider) -> None:
+def _check_key(settings: Settings, provider: str) -> None:
     from frameledger_services.providers import plugins
 
     try:
-        plugins.require_key(provider, settings)
+        with backend.exit_on_error(plugins.NoSuchProviderError):
+            plugins.require_key(provider, settings)
     except plugins.MissingKeyError as error:
         output.fail(error.problem, "Set it, or leave --provider out: then a script of ours answers.")
 
 
-def _default_model(provider: Provider) -> str:
+def _default_model(settings: Settings, provider: str) -> str:
     from frameledger_services.providers import plugins
 
-    found = plugins.create(provider, Settings()).default_model
-    assert found is not None
-    return found
+    found = plugins.create(provider, plugins.unspoken(settings)).default_model
+    return found or output.fail(f"The provider {provider} has no default model.", "Name one with --model.")
 
 
 async def _demo(this: _Demo, console: Console, times: Times) -> bool:

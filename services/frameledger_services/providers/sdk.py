@@ -1,0 +1,183 @@
+"""`SdkLLMService`: the base of providers that are reached by an official SDK. OpenAI's and Anthropic's are alike."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import AsyncGenerator, Iterable
+from functools import partial
+from typing import Any, ClassVar, Generic, Protocol, Self
+
+import httpx
+
+from frameledger.frames import AnyFrame, Usage
+from frameledger_services.providers import http_errors
+from frameledger_services.providers.call_pieces import Announce
+from frameledger_services.providers.errors import (
+    ConnectionLostError,
+    ProviderError,
+    ProviderUnavailableError,
+    UnmappableError,
+)
+from frameledger_services.providers.http_errors import MALFORMED
+from frameledger_services.providers.keep_alive import read_to_the_end
+from frameledger_services.providers.loose_json import JsonObject, an_object
+from frameledger_services.providers.request import Request
+from frameledger_services.providers.service import LLMService, TAdapter
+from frameledger_services.settings import PREFIX, Settings
+
+CONNECT_SECS = 10.0
+
+
+class StreamedAnswer(Protocol):
+    """One answer while its events arrive."""
+
+    def __init__(self, provider: str, announce: Announce) -> None:
+        """`announce` makes the announcement of the answer's calls."""
+
+    usage: Usage | None
+    """Tokens used so far; another object whenever the provider reported them."""
+
+    finish_reason: str | None
+    """Why the model stopped, in the API's word; None until it said. What breaks after that takes nothing away."""
+
+    complete: bool
+    """Whether the last event has come, where the API has one."""
+
+    def take(self, event: JsonObject, /) -> Iterable[AnyFrame]:
+        """The frames of an event; often none."""
+
+    def end(self) -> Iterable[AnyFrame]:
+        """The frames that follow the stream's last event. Raises `ProviderError` for an incomplete answer."""
+
+
+class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
+    """A provider with an SDK as Stainless generates them: a client with `post`, and exceptions of fixed names.
+
+    The SDK gets the body as bytes, so `Request.content` is what the server receives, and never retries: that is the
+    caller's decision. The key and the address are the settings `PROVIDER_api_key` and `PROVIDER_base_url`, where the
+    provider has them.
+    """
+
+    sdk: ClassVar[Any]
+    """The SDK, with its exceptions and its stream."""
+
+    client_class: ClassVar[Any]
+    """Its asynchronous client."""
+
+    api_url: ClassVar[str]
+    """The provider's own address, used if `base_url` names no other."""
+
+    path: ClassVar[str]
+    """Where requests are posted, below the address."""
+
+    answer_class: ClassVar[type[StreamedAnswer]]
+
+    def __init__(self, *, api_key: str | None = None, base_url: str | None = None, **options: Any) -> None:
+        """Without a key a placeholder is sent, which local servers accept. `options` are those of `LLMService`."""
+        super().__init__(**options)
+        self._api_key = api_key
+        self._base_url = base_url or self.api_url
+        self._client: Any = None
+
+    @classmethod
+    def configured(cls, settings: Settings, /, **options: Any) -> Self:
+        key = getattr(settings, f"{cls.provider}_api_key", None)
+        known = {
+            "api_key": None if key is None else key.get_secret_value(),
+            "base_url": getattr(settings, f"{cls.provider}_base_url", None),
+        }
+        return cls(**(known | options))
+
+    @classmethod
+    def missing(cls, settings: Settings) -> str | None:
+        # A server at an address of its own may need no key.
+        known = settings.options_of(cls.provider)
+        for name in ("api_key", "base_url"):
+            if known.get(name) or getattr(settings, f"{cls.provider}_{name}", None) is not None:
+                return None
+        return f"{cls.provider.upper()}_API_KEY"
+
+    def secrets(self) -> tuple[str, ...]:
+        return (self._api_key,) if self._api_key else ()
+
+    async def _connect(self) -> None:
+        if self._client is None:
+            self._client = self.client_class(
+                # The SDK would look into the environment, and into files, for what is not given.
+                api_key=self._api_key or "none",
+                base_url=self._base_url,
+                max_retries=0,
+                # How long silence may last is the service's to say, for the whole answer.
+                timeout=httpx.Timeout(None, connect=CONNECT_SECS),
+                http_client=self.sdk.DefaultAsyncHttpxClient(event_hooks={"response": [read_to_the_end]}),
+            )
+
+    async def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _stream(self, request: Request) -> AsyncGenerator[AnyFrame | None, None]:
+        if request.body.get("stream") is not True:
+            raise UnmappableError(self.provider, "the field stream of `extra`, since answers are streamed")
+        answer = self.answer_class(self.provider, partial(self.announcement, request))
+        await self._connect()
+        try:
+            stream = await self._client.post(
+                self.path,
+                content=request.content,
+                cast_to=object,  # the event's JSON as it is: see loose_json
+                stream=True,
+                stream_cls=self.sdk.AsyncStream[object],
+            )
+            async with stream:
+                async for event in stream:
+                    reported = answer.usage
+                    frames = tuple(answer.take(an_object(event)))
+                    if (
+                        answer.usage is not None
+                        and answer.usage is not reported
+                        and answer.finish_reason is None
+                    ):
+                        await self.push_usage(answer.usage)
+                    for frame in frames or (None,):
+                        yield frame
+                    if answer.complete:
+                        break
+        except (self.sdk.APIError, httpx.TransportError, *MALFORMED) as error:
+            if answer.finish_reason is None:
+                raise await self._provider_error(error) from error
+        for frame in answer.end():
+            yield frame
+
+    async def _provider_error(self, error: Any) -> ProviderError:
+        if isinstance(error, (self.sdk.APIConnectionError, httpx.TransportError)):
+            sentence = f"The connection to {self.provider} was lost or could not be made."
+            await self.notify("on_connection_error", sentence)
+            return ConnectionLostError(sentence)
+        if not isinstance(error, self.sdk.APIError):
+            return ProviderUnavailableError(f"{self.provider} sent an event that cannot be read.")
+        kinds = tuple(getattr(error, name, None) for name in ("code", "type"))
+        if isinstance(error, self.sdk.APIStatusError) and error.status_code >= 400:
+            ours = f"{PREFIX}{self.provider.upper()}"
+            return http_errors.of_status(
+                self.provider,
+                error.status_code,
+                words=_sentence(error),
+                headers=error.response.headers,
+                settings=f"{ours}_API_KEY, {ours}_BASE_URL and {PREFIX}INFERENCE_MODEL",
+                kinds=kinds,
+                secret=self._api_key,
+            )
+        # The response began well, and then an event reported an error.
+        return http_errors.in_the_stream(
+            self.provider, words=_sentence(error), kinds=kinds, secret=self._api_key
+        )
+
+
+def _sentence(error: Any) -> str:
+    """The provider's own words, without the SDK's around them."""
+    match error.body:
+        case {"error": {"message": str(words)}} | {"message": str(words)} if words:
+            return words
+    return str(error.message)
