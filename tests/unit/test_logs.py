@@ -1,0 +1,79 @@
+"""Logs: an event and its fields, as the process that hosts us wants them."""
+
+import io
+import json
+import logging
+
+import pytest
+
+from frameledger_services import logs
+
+
+@pytest.fixture
+def stream():
+    """Where `configure` writes to; the process's logging is as before afterwards."""
+    root, ours = logging.getLogger(), logging.getLogger(logs.ROOT)
+    before = (root.handlers, root.level, ours.level)
+    yield io.StringIO()
+    root.handlers = before[0]
+    root.setLevel(before[1])
+    ours.setLevel(before[2])
+
+
+def lines(stream):
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_off_a_terminal_an_event_is_one_json_object_with_its_fields(stream):
+    logs.configure("info", "auto", stream=stream)
+    logs.get_logger("projector").warning("projector.fenced", partitions=[1, 2], topic="llm.frames")
+    (line,) = lines(stream)
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {
+        "event": "projector.fenced",
+        "level": "warning",
+        "logger": "frameledger.projector",
+        "partitions": [1, 2],
+        "topic": "llm.frames",
+    }
+
+
+def test_an_exception_comes_with_its_traceback(stream):
+    logs.configure("info", "json", stream=stream)
+    try:
+        raise ValueError("of this")
+    except ValueError:
+        logs.get_logger("functions").exception("functions.hook_failed")
+    (line,) = lines(stream)
+    assert (line["level"], line["event"]) == ("error", "functions.hook_failed")
+    assert line["exception"].endswith("ValueError: of this")
+
+
+def test_the_level_holds_for_our_events_and_other_libraries_are_shown_from_warning_on(stream):
+    logs.configure("debug", "json", stream=stream)
+    logs.get_logger("worker").debug("worker.began")
+    logging.getLogger("another.library").info("by the way")
+    logging.getLogger("another.library").warning("%s broke", "it")
+    logs.configure("error", "json", stream=stream)
+    logs.get_logger("worker").warning("worker.began")
+    assert [line["event"] for line in lines(stream)] == ["worker.began", "it broke"]
+
+
+def test_for_people_it_is_a_line_with_the_name_first_and_its_fields(stream):
+    logs.configure("info", "console", stream=stream)
+    logs.get_logger("worker").info("worker.began", worker="w-1")
+    assert "worker.began" in stream.getvalue()
+    assert "w-1" in stream.getvalue()
+
+
+def test_an_application_that_hosts_us_sees_everything_in_its_own_format(caplog):
+    logs.get_logger("worker").warning("worker.lease_lost", worker="w-1", jobs=2, reason="100% %s")
+    (record,) = caplog.records
+    assert record.name == "frameledger.worker"
+    assert record.getMessage() == "worker.lease_lost worker='w-1' jobs=2 reason='100% %s'"
+
+
+def test_below_the_applications_level_nothing_is_logged(caplog):
+    caplog.set_level(logging.ERROR, "frameledger.worker")
+    logs.get_logger("worker").warning("worker.lease_lost")
+    assert caplog.records == []
