@@ -79,7 +79,8 @@ def _make_anew(road, run, draw, number):  # noqa: F811
         road.publish(new)
         while time.monotonic() < since + 2 * feed.FROZEN_SECONDS:
             road.ends()
-        living.send(signal.SIGCONT)
+        if point is not None:
+            living.send(signal.SIGCONT)
         assert living.ended() == 1
     refused(road)
     found, _ = looked(road, run, 1)
