@@ -23,7 +23,7 @@ from frameledger.record import DecodeError, Record, decode
 from frameledger_services.projector import batches, writer
 from frameledger_services.projector.batches import Batches, Owned, ProjectorFencedError, Topics
 from frameledger_services.projector.head_cache import HeadCache
-from frameledger_services.store import binary_copy, projections
+from frameledger_services.store import binary_copy, held_effects, projections
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
 PARTITIONS = 4
@@ -72,11 +72,17 @@ class Projecting:
         self.owned = {}
         for partition in range(PARTITIONS):
             taken = await projections.assign(self.connection, TOPIC, partition, self.owner)
+            await held_effects.hold(self.connection, TOPIC, partition, taken.epoch, None)
             self.owned[partition] = Owned(partition, taken.epoch, taken.next_offset)
         self.batches = Batches(self.connection, TOPICS, self.cache)
         return self
 
     async def __aexit__(self, *_):
+        if not self.connection.closed:
+            # Whatever looks at the tables next is to believe them, although nothing projects any more.
+            await self.connection.execute(
+                "UPDATE projections SET owner_pid = NULL WHERE owner = %s", (self.owner,)
+            )
         await self.connection.close()
 
     async def store(self, records):

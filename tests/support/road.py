@@ -38,7 +38,7 @@ from frameledger_services.projector.batches import Batches, Owned
 from frameledger_services.projector.batches import Topics as ProjectorTopics
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.settings import Settings
-from frameledger_services.store import binary_copy, projections
+from frameledger_services.store import binary_copy, held_effects, projections
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.projections import CHANNEL
 
@@ -260,6 +260,7 @@ class Road:
                 owned = {}
                 for partition in range(PARTITIONS):
                     taken = await projections.assign(connection, names.frames, partition, "offline")
+                    await held_effects.hold(connection, names.frames, partition, taken.epoch, None)
                     owned[partition] = Owned(partition, taken.epoch, taken.next_offset)
                 batches = Batches(connection, topics, HeadCache())
                 for start in range(0, len(records), 1_000):

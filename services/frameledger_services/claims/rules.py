@@ -111,24 +111,36 @@ def served_call(name: str) -> str:
     """
 
 
-# Usually no partition catches up, and then no conversation is asked for its own.
-_CATCHES_UP = """
-    EXISTS (SELECT FROM projections WHERE effects_held_until IS NOT NULL AND sealed_at IS NULL)
-    AND (
-        SELECT newest.partition FROM frames AS newest
-        WHERE newest.context_id = contexts.context_id AND newest.version = contexts.version
-    ) = ANY (
-        ARRAY(SELECT partition FROM projections WHERE effects_held_until IS NOT NULL AND sealed_at IS NULL)
-    )
-"""
+def _lives(held: str) -> str:
+    # Usually no partition is held, and then no conversation is asked for its own.
+    held_partitions = f"SELECT partition FROM projections WHERE sealed_at IS NULL AND {held}"
+    return f"""
+        JOIN contexts ON contexts.context_id = claimable.context_id AND contexts.parked_version IS NULL
+            AND NOT contexts.recording AND NOT (
+                EXISTS ({held_partitions})
+                AND (
+                    SELECT newest.partition FROM frames AS newest
+                    WHERE newest.context_id = contexts.context_id AND newest.version = contexts.version
+                ) = ANY (ARRAY({held_partitions}))
+            )
+    """
 
-LIVES = f"""
-    JOIN contexts ON contexts.context_id = claimable.context_id AND contexts.parked_version IS NULL
-        AND NOT contexts.recording AND NOT ({_CATCHES_UP})
-"""
+
+LIVES = _lives("effects_held_until IS NOT NULL")
 """A join of the context, if it is neither parked nor a recording: nobody works for these. Nor does anybody for one
 whose partition is being read up to the end that its log had: what looks open may be over a few records further on. When
 it has caught up, the projector asks for what is open."""
+
+LIVES_BY_THE_TABLES = _lives(
+    """(effects_held_until IS NOT NULL OR owner_pid IS NOT NULL AND NOT EXISTS (
+        SELECT FROM pg_stat_get_activity(owner_pid) AS session
+        -- Of other users' sessions one sees that they are there, and not since when.
+        WHERE coalesce(session.backend_start = owner_started_at, true)
+    ))"""
+)
+"""The same for work of which only the tables say that it is open. While the session of its partition's owner is gone,
+these may be older than the log: a dump of last night, or a standby that was promoted. The next owner holds the
+partition until it has looked."""
 
 OPEN_RUN = """
     JOIN runs ON runs.context_id = claimable.context_id AND runs.run_id = claimable.run_id

@@ -71,7 +71,7 @@ _RUNS = f"""
         WHERE runs.status = 'open'
             AND runs.opened_at < clock_timestamp() - %(after_secs)s * interval '1 second'
     ) AS claimable
-    {rules.LIVES}
+    {rules.LIVES_BY_THE_TABLES}
     CROSS JOIN LATERAL (SELECT {rules.MODEL} AS name) AS model
     LEFT JOIN claims AS had
         ON had.context_id = claimable.context_id AND had.version = claimable.version
@@ -93,7 +93,7 @@ _CALLS = f"""
         WHERE tool_calls.status IN ('dispatched', 'running') AND {rules.NOT_BEGUN_LATELY}
             AND tool_calls.dispatched_at < clock_timestamp() - %(after_secs)s * interval '1 second'
     ) AS claimable
-    {rules.LIVES}
+    {rules.LIVES_BY_THE_TABLES}
     CROSS JOIN LATERAL (SELECT {rules.FUNCTION.replace("tool_calls.", "claimable.")} AS name) AS function
     LEFT JOIN claims AS had
         ON had.context_id = claimable.context_id AND had.version = claimable.dispatched_version

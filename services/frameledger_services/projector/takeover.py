@@ -11,7 +11,7 @@ from frameledger_services.projector.batches import Owned
 from frameledger_services.projector.crashes import Crashes
 from frameledger_services.projector.log_check import REMEDY, Log, LogChangedError, difference, on_log
 from frameledger_services.store import held_effects, projections
-from frameledger_services.store.projections import Assignment, Position
+from frameledger_services.store.projections import HELD_UNTIL_KNOWN, Assignment, Position
 
 Connection = AsyncConnection[Any]
 
@@ -35,10 +35,11 @@ async def take_over(connection: Connection, log: Log, topic: str, partition: int
     assigned = await _assigned(connection, topic, partition, owner)
     end = await _checked(log, topic, assigned)
     owned = Owned(partition, assigned.epoch, assigned.next_offset, end, assigned.generation)
-    if end > assigned.next_offset or assigned.effects_held_until is not None:
-        # Before a record is read: if we die before this, nothing was folded, and the next owner does it.
-        await held_effects.hold(connection, topic, partition, assigned.epoch, end)
+    if end > assigned.next_offset or assigned.effects_held_until != HELD_UNTIL_KNOWN:
         owned.held_until = end
+    # Before a record is read. If we die before this, nothing was folded, the partition stays held, and the next owner
+    # does it.
+    await held_effects.hold(connection, topic, partition, assigned.epoch, owned.held_until)
     if end == assigned.next_offset:
         await projections.forget_crashes(connection, topic, partition, assigned.epoch)
         return Taken(owned, Crashes())

@@ -21,6 +21,10 @@ CHANNEL = "frameledger_projected"
 """What is notified once after each batch, when it can be read. `announcement` says how far."""
 
 
+HELD_UNTIL_KNOWN = -1
+"""In `effects_held_until`: a new owner has not looked yet where its log ends, and the former one had come there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """A partition in its new owner's hands, and where it goes on."""
@@ -39,8 +43,8 @@ class Assignment:
     generation: int
     """The topic's, in which these offsets count."""
 
-    effects_held_until: int | None = None
-    """What a former owner did not come to; see `held_effects`."""
+    effects_held_until: int
+    """What a former owner did not come to, `HELD_UNTIL_KNOWN` if there is nothing of that; see `held_effects`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ async def assign(
     connection: Connection, topic: str, partition: int, owner: str, *, ended: bool = False
 ) -> Assignment:
     """Take a partition over in the topic's newest generation: one statement, which raises its epoch and so fences
-    whoever owned it, and counts a crash if that one crashed (`projector.crashes`).
+    whoever owned it, and counts a crash if that one crashed (`projector.crashes`). Its effects are held back from here
+    on, until the owner says otherwise (`held_effects`).
 
     `owner` names a process, in a way that no other is named. With `ended` the owner did not crash in any case: its
     session was in the middle of a statement, and was ended for that. Waits for the owner's transaction, as long as the
@@ -150,10 +155,12 @@ _ASSIGN = f"""
                     ) AS crashed
             ) AS looked
         ),
+        effects_held_until = coalesce(p.effects_held_until, {HELD_UNTIL_KNOWN}),
         updated_at = clock_timestamp()
     WHERE p.sealed_at IS NULL
     RETURNING
-        epoch, next_offset, last_offset, last_hash, crashes, crashes_alone, generation, effects_held_until
+        epoch, next_offset, last_offset, last_hash, crashes, crashes_alone, generation,
+        coalesce(effects_held_until, {HELD_UNTIL_KNOWN})
 """
 
 
