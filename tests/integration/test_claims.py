@@ -765,7 +765,8 @@ def test_every_statement_reads_by_indexes(scene):
             (node["Relation Name"], statement)
             for statement, plan in explaining.plans.items()
             for node in nodes(plan)
-            if node["Node Type"] == "Seq Scan"
+            # `projections` has a row for each partition, whatever lies in it.
+            if node["Node Type"] == "Seq Scan" and node["Relation Name"] != "projections"
         }
         assert len(explaining.plans) == 11
         assert read_whole == set()

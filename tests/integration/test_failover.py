@@ -1,7 +1,8 @@
 """An asynchronous standby is promoted that does not have the latest claims, while the log has what was done under them.
 
 Nothing of what was lost is folded when the work is claimed once more: the projector is away until then. So the new
-claim has the attempt that was given out before.
+claim has the attempt that was given out before. Usually nobody claims while the owner of a partition is gone; here its
+session seems to be there.
 """
 
 import json
@@ -14,7 +15,7 @@ from tests.support.answerers import answerer, ask, context, rows, until_closed
 from tests.support.call_accounts import ask_for, status, until
 from tests.support.killable import projector
 from tests.support.killable_tools import Effects, Plan, tools
-from tests.support.road import made
+from tests.support.road import made, owning
 from tests.support.standby import pair
 
 from frameledger_services.store import migration
@@ -63,7 +64,8 @@ def test_an_unsafe_function_begins_once_whose_claim_and_start_the_database_has_l
         folding.kill()
         servers.fail_over()
         assert status(road, call) == "dispatched", "the start is lost"
-        road.until(CLAIMED_AGAIN, "talk")
+        with owning(road.address):
+            road.until(CLAIMED_AGAIN, "talk")
         with projector(road.settings) as folding:
             until(road, [call])
             road.until_idle(folding)
@@ -103,7 +105,8 @@ def test_an_answer_is_one_model_s_whose_run_the_database_gave_to_two(servers, ro
         servers.fail_over()
         assert rows(road, "SELECT attempt FROM runs") == [(0,)], "the start is lost"
         with answerer(steady(road, **script("other")), service="models") as second:
-            road.until(CLAIMED_AGAIN, "talk")
+            with owning(road.address):
+                road.until(CLAIMED_AGAIN, "talk")
             with projector(road.settings) as folding:
                 until_closed(road, "talk")
                 road.until_idle(folding)
@@ -112,3 +115,44 @@ def test_an_answer_is_one_model_s_whose_run_the_database_gave_to_two(servers, ro
     assert answer == " ".join(f"other{number}" for number in range(40))
     assert rows(road, "SELECT status, finish_reason FROM runs") == [("ended", "stop")]
     assert rows(road, "SELECT count(*) FROM rejected_frames") == [(0,)], "no two frames have one id"
+
+
+@pytest.mark.regression("journey 2")
+def test_while_the_owner_of_a_partition_is_gone_nobody_takes_what_only_the_tables_call_open(
+    servers, road, tmp_path
+):
+    """The database lost that the answer began and ended. A worker looks for work before a projector does."""
+    path = tmp_path / "script.json"
+    path.write_text(json.dumps({"replies": [{"say": [{"text": "once"}]}]}))
+    settings = steady(road, inference_provider="scripted", inference_script=path)
+    with (
+        projector(road.settings) as folding,
+        answerer(settings, AnswererPlan("claim", signal.SIGSTOP), service="models") as first,
+    ):
+        road.until("SELECT count(*) = 1 FROM live_workers()")
+        ask(road, "talk")
+        first.frozen()
+        servers.until_the_standby_has("SELECT count(*) = 1 FROM runs WHERE status = 'open'")
+        servers.withhold()
+        first.send(signal.SIGCONT)
+        until_closed(road, "talk")
+        road.until_idle(folding)
+        folding.kill()
+        first.kill()
+        servers.fail_over()
+        assert rows(road, "SELECT status FROM runs") == [("open",)], "that it was answered is lost"
+        with answerer(settings, service="models") as second:
+            road.until("SELECT count(*) > 0 FROM live_workers()")
+            looked = (
+                "SELECT count(*) = 1 FROM workers WHERE connected_at < clock_timestamp() - interval '3 s'"
+            )
+            road.until(looked)
+            assert rows(road, "SELECT count(*) FROM claims") == [(0,)]
+            with projector(road.settings) as folding:
+                road.until_idle(folding)
+            assert second.stop() == 0
+    assert [one["content"] for one in context(road, "talk")["messages"] if one["role"] == "assistant"] == [
+        "once"
+    ]
+    assert rows(road, "SELECT count(*) FROM claims WHERE attempt > 0") == [(0,)]
+    assert rows(road, "SELECT count(*) FROM frames WHERE type = 'LLMFullResponseStartFrame'") == [(1,)]

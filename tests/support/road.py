@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -374,6 +374,17 @@ def die(database: str, topic: str, partition: int, attempt: str = "batch") -> No
             return connection.info.backend_pid
 
     until_session_gone(database, asyncio.run(run()))
+
+
+@contextmanager
+def owning(database: str) -> Iterator[None]:
+    """A session that owns every partition, by the tables, and reads nothing."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "UPDATE projections SET owner_pid = pid, owner_started_at = backend_start, effects_held_until = NULL "
+            "FROM pg_stat_get_activity(pg_backend_pid())"
+        )
+        yield
 
 
 def until_session_gone(database: str, pid: int) -> None:

@@ -6,11 +6,13 @@ open and nobody has. What was asked for longer ago than `YOUNG` is closed by a f
 that is folded. A cancel that was held back is dropped: whoever works on something hears with its heartbeat that it is
 over.
 
-Until which offset it holds stands in `projections`, so it outlives us. It is set when a partition is taken over, before
-a record of it is read, and every time anew: `log end > next_offset`. It is taken away in the transaction that writes
-what is still open into the outbox. If the process dies before that commit, the next owner finds the partition held, and
-does it; if it dies after it, the next owner sends what the outbox has. Meanwhile others leave the work of such a
-partition alone (`claims.rules.LIVES`, `timekeeper.questions.reached`, `unpark`).
+Until which offset it holds stands in `projections`, so it outlives us. Taking a partition over holds it, in the same
+statement, and before a record of it is read the new owner sets until where, or lets go: `log end > next_offset`. It is
+taken away in the transaction that writes what is still open into the outbox. If the process dies before that commit,
+the next owner finds the partition held, and does it; if it dies after it, the next owner sends what the outbox has.
+Meanwhile others leave the work of such a partition alone (`claims.rules.LIVES`, `timekeeper.questions.reached`,
+`unpark`), and while a partition has no living owner what only the tables call open
+(`claims.rules.LIVES_BY_THE_TABLES`).
 """
 
 from __future__ import annotations

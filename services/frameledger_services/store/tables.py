@@ -579,7 +579,8 @@ projections = Table(
         "effects_held_until",
         BigInteger,
         "The end that the partition had when it was taken over, while records before it are still to be folded: "
-        "until then nothing is asked for, and nobody takes its work. Null when it has caught up.",
+        "until then nothing is asked for, and nobody takes its work; -1 while its new owner has not looked yet. Null "
+        "when it has caught up.",
     ),
     _optional(
         "server_started_at",
