@@ -19,3 +19,19 @@ def ambiguous(name: str) -> str:
         f"It is not known whether `{name}` was carried out: it was begun, and its end was never told. Do not call it "
         "again by yourself. Tell the user that it has to be checked."
     )
+
+
+def failed(name: str) -> str:
+    return f"The function `{name}` failed."
+
+
+def no_json(name: str) -> str:
+    return f"The function `{name}` finished, but its result cannot be shown: it is no JSON."
+
+
+def too_large(name: str) -> str:
+    return f"The function `{name}` finished, but its result is too large to be shown. Ask it for less."
+
+
+def not_run(name: str) -> str:
+    return f"The function `{name}` was not run: its service is being stopped. It may be called again."

@@ -29,7 +29,7 @@ from frameledger_services.functions import (
     FunctionCallParams,
     FunctionRegistry,
     ResultRefusedError,
-    call_handler,
+    handler,
     tool_options,
 )
 
@@ -676,7 +676,7 @@ def test_a_read_that_has_become_old_is_no_leave_to_begin(settings, monkeypatch):
         await gate()
 
     registry.register_function("pay", pay)
-    monkeypatch.setattr(call_handler, "monotonic", lambda: time.monotonic() + behind)
+    monkeypatch.setattr(handler, "monotonic", lambda: time.monotonic() + behind)
 
     async def scenario(_, talk):
         call = called("pay")

@@ -298,7 +298,7 @@ def test_a_tool_list_that_was_not_published_leaves_no_question_behind(settings):
             await service.set_tools("x" * 300, [search])
 
         async def left():
-            return True if not registry.advertising() and not service._running.ledger._questions else None
+            return True if not registry.advertising() and not service._running.statuses._questions else None
 
         # No list of that conversation will ever say so.
         registry.keep_advertised("x" * 300, [])

@@ -11,8 +11,7 @@ from tests.support.scene import INTERRUPTION, Scene
 from frameledger_services import claims
 from frameledger_services.cli.chat import session
 from frameledger_services.client import reading
-from frameledger_services.functions import announced
-from frameledger_services.store import dead_letters, offers, outbox, projections
+from frameledger_services.store import dead_letters, offers, outbox, projections, tool_calls
 from frameledger_services.timekeeper import questions
 
 
@@ -77,7 +76,7 @@ def test_what_was_announced_together_is_read_together(database):
 
     async def test(connection):
         look, _ = await scene.call("b", "look", "pay")
-        found = await announced._announced_together(connection, "b", look.requested_version)
+        found = await tool_calls.announced_at(connection, "b", look.requested_version)
         assert [(one.function_name, one.arguments) for one in found] == [
             ("look", {"n": 0}),
             ("pay", {"n": 1}),

@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 from frameledger.tools import FunctionSchema
 from frameledger_services import cancel_tools
 from frameledger_services.functions import FunctionCallParams, FunctionSchemaError, schema_of
-from frameledger_services.functions.arguments import ArgumentsError, Checker, parsed
-from frameledger_services.functions.cancelling import Refusal, RunningCall, chosen
-from frameledger_services.functions.schemas import signature_of
+from frameledger_services.functions.cancel_handler import NothingCancelled, choose_call
+from frameledger_services.functions.schemas import ArgumentsChecker, ArgumentsError, parsed, signature_of
+from frameledger_services.store.tool_calls import RunningCall
 
 
 class Unit(enum.Enum):
@@ -183,7 +183,7 @@ def test_what_no_model_can_give_is_refused():
     def unknown(thing: "Nothing"): ...  # type: ignore[name-defined]  # noqa: F821
     def strange(thing: object = object): ...
 
-    def file(handle: Checker): ...
+    def file(handle: ArgumentsChecker): ...
 
     for function in (several, anything, by_place):
         with pytest.raises(FunctionSchemaError, match="by name"):
@@ -215,7 +215,9 @@ def test_arguments_that_are_no_object_are_refused(bad):
 
 
 def test_a_checker_names_the_place_and_stops_complaining():
-    checker = Checker(FunctionSchema("f", properties={"n": {"type": "array", "items": {"type": "integer"}}}))
+    checker = ArgumentsChecker(
+        FunctionSchema("f", properties={"n": {"type": "array", "items": {"type": "integer"}}})
+    )
     checker.check({"n": [1, 2]})
     with pytest.raises(ArgumentsError) as error:
         checker.check({"n": ["x"] * 100})
@@ -244,16 +246,20 @@ def test_guidance_names_the_functions_and_their_cancel_tools():
 
 def test_a_cancel_tool_refuses_with_reasons():
     one, two = RunningCall("a", 1, {"q": "cats"}), RunningCall("b", 2, '{"q": "dogs"}')
-    assert chosen("f", [one], None) is one
-    assert chosen("f", [one, two], "b") is two
-    nothing, unclear, wrong = chosen("f", [], None), chosen("f", [one, two], None), chosen("f", [one], "z")
-    assert isinstance(nothing, Refusal)
+    assert choose_call("f", [one], None) is one
+    assert choose_call("f", [one, two], "b") is two
+    nothing, unclear, wrong = (
+        choose_call("f", [], None),
+        choose_call("f", [one, two], None),
+        choose_call("f", [one], "z"),
+    )
+    assert isinstance(nothing, NothingCancelled)
     assert "no call of `f` is running" in nothing.why
-    assert isinstance(unclear, Refusal)
+    assert isinstance(unclear, NothingCancelled)
     assert 'a with {"q": "cats"}; b with {"q": "dogs"}' in unclear.why
-    assert isinstance(wrong, Refusal)
+    assert isinstance(wrong, NothingCancelled)
     assert "'z' is no running call" in wrong.why
-    many = chosen("f", [RunningCall(str(n), n, "x" * 1_000) for n in range(100)], None)
-    assert isinstance(many, Refusal)
+    many = choose_call("f", [RunningCall(str(n), n, "x" * 1_000) for n in range(100)], None)
+    assert isinstance(many, NothingCancelled)
     assert "and 80 more" in many.why
     assert len(many.why) < 10_000

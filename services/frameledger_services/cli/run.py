@@ -138,13 +138,13 @@ def functions(
     Example: `frameledger run functions --module my_tools`
     """
     from frameledger_services.functions import FunctionService
-    from frameledger_services.functions.loading import ModuleError, loaded
+    from frameledger_services.functions.app_module import ModuleError, load
     from frameledger_services.providers import plugins
     from frameledger_services.providers.errors import ProviderError
 
     with backend.exit_on_error(ModuleError, plugins.NoSuchProviderError, ProviderError):
         settings = Settings.from_env()
-        found = loaded(module)
+        found = load(module)
         provider = settings.inference_provider
         running = FunctionService(
             settings,

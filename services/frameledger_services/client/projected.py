@@ -12,7 +12,7 @@ from frameledger.record import Place
 from frameledger_services import database
 from frameledger_services.client import connections
 from frameledger_services.settings import Settings
-from frameledger_services.store.projections import CHANNEL, announced
+from frameledger_services.store.projections import announced, listen
 from frameledger_services.store.schema import SchemaError
 
 LOOK_AGAIN_SECONDS = 0.25
@@ -89,7 +89,7 @@ class Projected:
         async with connection:
             self._offsets.clear()
             connection.add_notify_handler(self._told)
-            await connection.execute(f"LISTEN {CHANNEL}")
+            await listen(connection)
             self._is_listening = True
             self._tried.set()
             try:

@@ -1,8 +1,8 @@
-"""The frames that a worker publishes of one call. Each has an id that follows from the call, its attempt, the token of
-its claim and what it says, so that publishing one again says nothing twice, and no other worker says the same.
+"""One attempt at a call, and the frames that a worker publishes of it.
 
-What the worker says as the one that started the call (`own`) names its claim, and counts only if its start does. What
-settles a call whoever started it names none.
+The id of a frame is derived from the call, the attempt, the token of its claim and the kind of frame: a frame that is
+published again is a duplicate, and no other worker's frame has the same id. A frame with `own` names the claim, and
+counts only if the start of that claim does. One that settles the call whichever worker started it names none.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from frameledger.frames import (
 from frameledger.frames.calls import Waiting
 from frameledger.ids import ContextId, ToolCallId, Version
 from frameledger_services.functions.options import Options
+from frameledger_services.store.tool_calls import CallKey, CallStatus
 
 FRAMES = UUID("5f0d6c1e-7a34-5f0b-9d37-3c1f6a7e2b94")
-"""A constant of the product: with another one an attempt that goes on elsewhere would say things twice."""
+"""Never changes: with another namespace a repeated frame would not be a duplicate."""
 
 FUNCTION_FAILED = "function_failed"
 """The code of the `ErrorFrame` that has the details of a failed call."""
@@ -35,11 +36,11 @@ SettledAs = Literal["failed", "ambiguous"]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One call in the hands of one worker."""
+class CallAttempt:
+    """A call, as one worker runs it under one claim."""
 
     scope: str
-    """What distinguishes it from all others, whoever works on it: the id of its effect."""
+    """The id of its effect: the same for every attempt, and of no other call."""
 
     context_id: ContextId
     requested_version: Version
@@ -51,13 +52,17 @@ class Call:
 
     group_id: str | None
     attempt: int | None
-    """Null for a call that nobody claimed, since its model is run by somebody else."""
+    """None for a call without a claim: see `local_calls`."""
 
     worker_id: str
     claim: str | None = None
-    """The token of its claim; null if it has none."""
+    """The token of its claim; None without one."""
 
     builtin: bool = False
+
+    @property
+    def key(self) -> CallKey:
+        return (self.requested_version, self.ordinal)
 
     @property
     def idempotency_key(self) -> str:
@@ -77,7 +82,7 @@ class Call:
         )
 
     def names(self) -> Mapping[str, Any]:
-        """Which call it is, for log lines."""
+        """Returns the fields of a log line that identify the call."""
         return {
             "context_id": self.context_id,
             "tool_call_id": self.tool_call_id,
@@ -85,14 +90,37 @@ class Call:
             "attempt": self.attempt,
         }
 
-    def frame_id(self, says: str) -> str:
-        under = "" if self.claim is None else f"{self.claim}:"
-        return str(uuid5(FRAMES, f"{self.scope}:{self.attempt or 0}:{under}{says}"))
+    def frame_id(self, kind: str) -> str:
+        claim = "" if self.claim is None else f"{self.claim}:"
+        return str(uuid5(FRAMES, f"{self.scope}:{self.attempt or 0}:{claim}{kind}"))
+
+    def is_started_in(self, current: CallStatus) -> bool:
+        """Returns whether the latest start of the call is this worker's, under this claim."""
+        return (current.worker, current.attempt, current.claim) == (
+            self.worker_id,
+            self.attempt or 0,
+            self.claim,
+        )
+
+    def may_run(self, current: CallStatus) -> bool:
+        """Returns whether the log has decided that this worker runs the call: its start was applied, and the call is
+        open, not interrupted, and in progress by this worker, this attempt and this claim. `current` is of the
+        in-progress frame.
+
+        The id of that frame is derived from the claim, so no other start is read, whatever the database had given out
+        before it lost its latest commits; and the first start on the log is the one that is applied, so of two claims
+        of one attempt one may run."""
+        return (
+            current.outcome == "applied"
+            and current.status == "running"
+            and current.interrupted_version is None
+            and self.is_started_in(current)
+        )
 
     def in_progress(
         self, options: Options, timeout_secs: float, *, waiting: Waiting | None = None
     ) -> FunctionCallInProgressFrame:
-        """It has started on these terms; with `waiting`, it waits for a person from now on."""
+        """The call has started with these options; with `waiting`, it waits for a person from now on."""
         return FunctionCallInProgressFrame(
             id=self.frame_id("in progress" if waiting is None else "waiting"),
             function_name=self.function_name,
@@ -111,23 +139,23 @@ class Call:
     def result(
         self, result: Any, properties: FunctionCallResultProperties | None = None, run_llm: bool | None = None
     ) -> FunctionCallResultFrame:
-        """Its result, final."""
+        """The final result."""
         return self._result("result", result, properties=properties, run_llm=run_llm)
 
     def intermediate(
         self, number: int, result: Any, properties: FunctionCallResultProperties
     ) -> FunctionCallResultFrame:
-        """The so-manieth result in between, from 1."""
+        """An intermediate result; they are numbered from 1."""
         return self._result(f"result {number}", result, properties=properties)
 
     def settled(
         self, settled_as: SettledAs, message: str, *, run_llm: bool | None = None, own: bool = True
     ) -> FunctionCallResultFrame:
-        """It ended without a result of its own."""
+        """The call ended without a result of its function."""
         return self._result(settled_as, message, own=own, settled_as=settled_as, run_llm=run_llm)
 
     def cancel(self, *, run_llm: bool, own: bool = True) -> FunctionCallCancelFrame:
-        """It was stopped, and has no result."""
+        """The call was stopped, and has no result."""
         return FunctionCallCancelFrame(
             id=self.frame_id("cancel"),
             function_name=self.function_name,
@@ -139,7 +167,7 @@ class Call:
         )
 
     def error(self, details: str, *, later: bool = False) -> ErrorFrame:
-        """What went wrong inside, for people; `later`, when the call had ended without that."""
+        """The details of a failure, for people. With `later` the call was settled before, by something else."""
         return ErrorFrame(
             id=self.frame_id("error later" if later else "error"),
             fatal=False,
@@ -149,13 +177,13 @@ class Call:
 
     @property
     def _settling_attempt(self) -> int:
-        """By which the fold tells a worker's word from a client's: after an interruption it asks for nothing. The start
-        of a call that nobody claimed has none, since it starts what was not dispatched."""
+        """An attempt tells the fold that a worker settles the call, and not a client: after an interruption it asks for
+        no run. The start of a call without a claim names none, since it starts what was not dispatched."""
         return self.attempt or 1
 
-    def _result(self, says: str, result: Any, *, own: bool = True, **more: Any) -> FunctionCallResultFrame:
+    def _result(self, kind: str, result: Any, *, own: bool = True, **more: Any) -> FunctionCallResultFrame:
         return FunctionCallResultFrame(
-            id=self.frame_id(says),
+            id=self.frame_id(kind),
             function_name=self.function_name,
             tool_call_id=self.tool_call_id,
             result=result,

@@ -13,7 +13,7 @@ _MARK = "__frameledger_tool_options__"
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class OptionOverrides:
     """Options as somebody gave them; null for those that were not given."""
 
     cancel_on_interruption: bool | None = None
@@ -44,7 +44,7 @@ class Options:
     """Whether another worker may run it again when the first one died. If not, it is run at most once."""
 
     @classmethod
-    def resolved(cls, given: Given, handler: object) -> Self:
+    def resolved(cls, given: OptionOverrides, handler: object) -> Self:
         """Explicit options, then those of `@tool_options` on the handler, then the defaults."""
         marked = marked_on(handler)
         default = cls()
@@ -69,7 +69,7 @@ def tool_options(
 
     What registers the handler may give other options, which win.
     """
-    given = Given(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
+    given = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
 
     def annotate(handler: Handler) -> Handler:
         setattr(handler, _MARK, given)
@@ -78,10 +78,10 @@ def tool_options(
     return annotate
 
 
-def marked_on(handler: object) -> Given:
+def marked_on(handler: object) -> OptionOverrides:
     """What `@tool_options` wrote on a handler; nothing given if it did not."""
     found = getattr(handler, _MARK, None)
-    return found if isinstance(found, Given) else Given()
+    return found if isinstance(found, OptionOverrides) else OptionOverrides()
 
 
 def _first(*choices: bool | None) -> bool:

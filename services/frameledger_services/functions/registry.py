@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 from frameledger.errors import NotFoundError, RefusedError
 from frameledger.tools import FunctionSchema, tool_name
 from frameledger_services.cancel_tools import PREFIX, cancelled_by
-from frameledger_services.functions.arguments import Checker
-from frameledger_services.functions.options import Given, Options
-from frameledger_services.functions.schemas import Signature, signature_of
+from frameledger_services.functions.options import OptionOverrides, Options
+from frameledger_services.functions.schemas import ArgumentsChecker, FunctionSignature, signature_of
 
 Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
@@ -42,7 +41,7 @@ class DirectFunction:
     """
 
     function: Handler
-    signature: Signature
+    signature: FunctionSignature
 
     @classmethod
     def of(cls, function: Handler) -> DirectFunction:
@@ -69,7 +68,7 @@ class FunctionCallRegistryItem:
     auto_registered: bool = False
     """It came with an advertised tool set, and leaves with it."""
 
-    checker: Checker | None = field(default=None, repr=False)
+    checker: ArgumentsChecker | None = field(default=None, repr=False)
     """Checks arguments against `schema`."""
 
     @property
@@ -130,7 +129,7 @@ class FunctionRegistry:
         defaults. `timeout_secs` counts from the call's dispatch: what it waits for its turn in a queue is not its own.
         Raises `ReservedNameError`, and ValueError for a schema that is none or has another name.
         """
-        given = Given(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
+        given = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
         self._register(_item(function_name, handler, given, schema))
 
     def register_direct_function(
@@ -147,7 +146,7 @@ class FunctionRegistry:
         Returns the function, so that it can be used as a decorator. Raises `FunctionSchemaError` and
         `ReservedNameError`.
         """
-        given = Given(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
+        given = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
         self._register(_direct_item(DirectFunction.of(handler), given))
         return handler
 
@@ -265,7 +264,7 @@ class FunctionRegistry:
         return None in self._by_hand
 
     def offers(self) -> dict[str, Any]:
-        """What the service's row in `workers` says: each function with its schema in OpenAI's form, and its terms."""
+        """What the service's row in `workers` says: each function with its schema in OpenAI's form, and its setup."""
         return {"functions": [self._offer(item) for name in self.serves() if (item := self.lookup(name))]}
 
     def schemas(self) -> list[dict[str, Any]]:
@@ -297,7 +296,7 @@ class FunctionRegistry:
         known = self._newest_advertised(direct.name)
         if known is not None and known.handler is direct:
             return known
-        return _direct_item(direct, Given(), auto_registered=True)
+        return _direct_item(direct, OptionOverrides(), auto_registered=True)
 
     def _is_cancellable(self, options: Options) -> bool:
         return not options.cancel_on_interruption and (
@@ -325,7 +324,7 @@ class FunctionRegistry:
 
 
 def _item(
-    name: str | None, handler: Handler, given: Given, schema: Schema | None
+    name: str | None, handler: Handler, given: OptionOverrides, schema: Schema | None
 ) -> FunctionCallRegistryItem:
     if not callable(handler):
         raise TypeError(f"the handler of {_called(name)} cannot be called: {handler!r}")
@@ -338,19 +337,19 @@ def _item(
 
 
 def _direct_item(
-    direct: DirectFunction, given: Given, *, auto_registered: bool = False
+    direct: DirectFunction, given: OptionOverrides, *, auto_registered: bool = False
 ) -> FunctionCallRegistryItem:
     options, schema = Options.resolved(given, direct.function), direct.signature.schema
     return FunctionCallRegistryItem(direct.name, direct, options, schema, auto_registered, checker_of(schema))
 
 
-def checker_of(schema: Schema) -> Checker:
+def checker_of(schema: Schema) -> ArgumentsChecker:
     """A checker of a tool's arguments. A tool that says nothing of them takes any."""
     if isinstance(schema, FunctionSchema):
-        return Checker(schema)
+        return ArgumentsChecker(schema)
     inner = schema.get("function", schema)
     parameters = inner.get("parameters") if isinstance(inner, Mapping) else None
-    return Checker(parameters if isinstance(parameters, Mapping) else {})
+    return ArgumentsChecker(parameters if isinstance(parameters, Mapping) else {})
 
 
 def _tool(schema: Schema) -> dict[str, Any]:

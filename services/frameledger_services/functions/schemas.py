@@ -1,8 +1,10 @@
-"""A function's schema for the model, made from its signature and its docstring."""
+"""What a function takes: a schema for the model, made from its signature and docstring, and arguments that are checked
+against a schema."""
 
 from __future__ import annotations
 
 import inspect
+import json
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,14 +12,16 @@ from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import docstring_parser
+import jsonschema
+import referencing
 import structlog
+from jsonschema.exceptions import SchemaError as BadSchemaError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import PydanticJsonSchemaWarning
 
 from frameledger.errors import RefusedError
 from frameledger.tools import FunctionSchema
-from frameledger_services.functions.arguments import ArgumentsError
 from frameledger_services.functions.params import FunctionCallParams
 
 PARAMS = "params"
@@ -34,7 +38,7 @@ class FunctionSchemaError(RefusedError, TypeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class FunctionSignature:
     """What a function takes: the schema, how arguments become what it expects, and where its params go."""
 
     schema: FunctionSchema
@@ -70,7 +74,7 @@ def schema_of(function: Callable[..., Any]) -> FunctionSchema:
     return signature_of(function).schema
 
 
-def signature_of(function: Callable[..., Any]) -> Signature:
+def signature_of(function: Callable[..., Any]) -> FunctionSignature:
     """All that is known of a function from its source. Raises FunctionSchemaError."""
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
@@ -105,7 +109,7 @@ def signature_of(function: Callable[..., Any]) -> Signature:
     description = "\n\n".join(
         text for text in (documented.short_description, documented.long_description) if text
     )
-    return Signature(FunctionSchema(name, description, properties, required), model, params_name)
+    return FunctionSignature(FunctionSchema(name, description, properties, required), model, params_name)
 
 
 def _takes_params(hint: Any) -> bool:
@@ -211,3 +215,89 @@ def _words(error: ValidationError) -> str:
         f"{'.'.join(str(part) for part in one['loc']) or 'the arguments'}: {one['msg']}"
         for one in error.errors(include_url=False, include_input=False)[:10]
     )
+
+
+MOST_COMPLAINTS = 5
+"""The model mends a few mistakes at a time; a thousand wrong items make no longer message than ten."""
+
+
+class ArgumentsError(RefusedError, ValueError):
+    """The arguments of a call do not fit the function's schema. The message is for the model.
+
+    Remedy: None is needed: the model reads the message and may call again.
+    """
+
+
+class ArgumentsChecker:
+    """Checks arguments against one schema. Made once for each function. Raises ValueError for a schema that is none."""
+
+    def __init__(self, schema: FunctionSchema | Mapping[str, Any]) -> None:
+        """`schema`: of the function, or the JSON Schema of its arguments."""
+        if isinstance(schema, FunctionSchema):
+            parameters: dict[str, Any] = schema.to_openai()["function"]["parameters"]
+        else:
+            parameters = dict(schema)
+        try:
+            found = jsonschema.validators.validator_for(parameters, jsonschema.Draft202012Validator)
+            found.check_schema(parameters)
+        except BadSchemaError as error:
+            raise ValueError(f"The schema of the arguments is no JSON Schema: {error.message}") from error
+        except Exception as error:
+            # It comes from outside, and jsonschema raises whatever happens to it: TypeError for a `$schema` that is a
+            # list, RecursionError.
+            raise ValueError(f"The schema of the arguments cannot be read: {error}") from error
+        # An empty registry: what a schema refers to elsewhere is not fetched from there.
+        self._validator = found(parameters, registry=referencing.Registry())
+
+    def check(self, arguments: Mapping[str, Any]) -> None:
+        """Raises ArgumentsError with the first complaints, also if checking itself fails."""
+        complaints = []
+        try:
+            for error in self._validator.iter_errors(dict(arguments)):
+                where = ".".join(str(part) for part in error.absolute_path)
+                complaints.append(f"{where}: {_short(error.message)}" if where else _short(error.message))
+                if len(complaints) == MOST_COMPLAINTS:
+                    break
+        except Exception as error:
+            # A reference to nowhere, a schema that contains itself, a number that no float holds: from outside.
+            raise ArgumentsError("the arguments cannot be checked against its schema") from error
+        if complaints:
+            raise ArgumentsError("; ".join(complaints))
+
+
+def parsed(arguments: Any) -> dict[str, Any]:
+    """The arguments as an object. They came as an object, or as the JSON text of one; nothing at all means none.
+
+    Raises ArgumentsError.
+    """
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments or "{}")
+        except (ValueError, RecursionError) as error:
+            raise ArgumentsError(f"the arguments are no JSON: {error}") from error
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, Mapping):
+        raise ArgumentsError(f"the arguments are {_kind(arguments)}, and must be an object")
+    return dict(arguments)
+
+
+def bad_arguments_message(function_name: str, why: ArgumentsError) -> str:
+    """What the model reads as the result."""
+    return f"The function `{function_name}` was not run: {why}. Call it again with arguments that fit its schema."
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case _:
+            return "a list"
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= 300 else f"{message[:300]}..."

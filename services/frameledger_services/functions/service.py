@@ -24,7 +24,7 @@ from frameledger_services import failpoints, work
 from frameledger_services.claims import ClaimedCall
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.registry import DirectFunction, FunctionRegistry, Handler
-from frameledger_services.functions.running import Running, Terms
+from frameledger_services.functions.runtime import Runtime, ServiceSetup
 from frameledger_services.providers.hooks import Hooks
 from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
@@ -103,7 +103,7 @@ class FunctionService(Hooks):
             self.registry.enable_async_tool_cancellation = True
         self.run_in_parallel = run_in_parallel
         self.group_parallel_tools = group_parallel_tools
-        self._terms = Terms(
+        self._setup = ServiceSetup(
             settings,
             self.registry,
             function_call_timeout_secs,
@@ -128,10 +128,10 @@ class FunctionService(Hooks):
             per_key=at_once,
             failpoint=failpoint,
         )
-        self._running: Running | None = None
+        self._running: Runtime | None = None
         self._background = work.Background(self.run, self._worker.ready, "function service")
 
-    # Session of the process, not of a context: the frames are those of the seed and may be left out.
+    # Of the process, not of a conversation: the frames are accepted for Pipecat's sake, and may be left out.
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Run calls until `stopping` is set, then finish what can be finished, and hand over the rest.
@@ -140,7 +140,7 @@ class FunctionService(Hooks):
         """
         if self._running is not None:
             raise RuntimeError("The service runs already.")
-        model = self._terms.model
+        model = self._setup.model
         if model is not None:
             await model.start()
         try:
@@ -181,7 +181,7 @@ class FunctionService(Hooks):
     @property
     def app_resources(self) -> Any:
         """The very object that every handler is given."""
-        return self._terms.app_resources
+        return self._setup.app_resources
 
     async def worker_id(self) -> str:
         """Who it is in the table `workers` now; another one after each life. Waits until it lives."""
@@ -229,9 +229,9 @@ class FunctionService(Hooks):
         ]
         frame = LLMSetToolsFrame(id=str(uuid4()), tools=tuple(_advertised(one) for one in tools))
         self.registry.advertise(context_id, [one for one in tools if isinstance(one, DirectFunction)])
-        running.advertised.publishing(context_id)
+        running.tool_lists.publishing(context_id)
         await self._update_registration()
-        advertising = running.tails.start(self._until_advertised(running, context_id, str(frame.id)))
+        advertising = running.background.start(self._until_advertised(running, context_id, str(frame.id)))
         try:
             await self.push_frame(context_id, frame)
         except BaseException:
@@ -269,7 +269,7 @@ class FunctionService(Hooks):
         told = [call for call in function_calls if not call.builtin]
         if told:
             await self.notify("on_function_calls_started", told)
-        await running.own_calls.run(
+        await running.local_calls.run(
             session,
             context_id,
             function_calls,
@@ -287,10 +287,10 @@ class FunctionService(Hooks):
             loop.call_soon_threadsafe(changed.set)
 
         unwatch = self.registry.watch(wake)
-        running: Running | None = None
+        running: Runtime | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
-                running = self._running = Running(self._terms, self, tasks)
+                running = self._running = Runtime(self._setup, self, tasks)
                 offering = tasks.create_task(self._keep_offering(changed))
                 changed.set()
                 leave = tasks.create_task(self._leave(stopping, running, leaving))
@@ -305,11 +305,11 @@ class FunctionService(Hooks):
             if running is not None:
                 await running.close()
 
-    async def _leave(self, stopping: asyncio.Event, running: Running, leaving: asyncio.Event) -> None:
+    async def _leave(self, stopping: asyncio.Event, running: Runtime, leaving: asyncio.Event) -> None:
         """The worker leaves after the calls that it has not claimed, which need its lease."""
         await stopping.wait()
-        await running.own_calls.drain(
-            self._terms.settings.work_drain_secs, self._terms.settings.work_grace_secs
+        await running.local_calls.drain(
+            self._setup.settings.work_drain_secs, self._setup.settings.work_grace_secs
         )
         leaving.set()
 
@@ -328,19 +328,19 @@ class FunctionService(Hooks):
             serves=registry.serves(), serves_all=registry.serves_all, offers=registry.offers()
         )
 
-    async def _until_advertised(self, running: Running, context_id: str, frame_id: str) -> None:
+    async def _until_advertised(self, running: Runtime, context_id: str, frame_id: str) -> None:
         try:
             async with (
                 asyncio.timeout(ADVERTISED_SECS),
-                running.ledger.folding(context_id, frame_id) as folded,
+                running.statuses.folding(context_id, frame_id) as folded,
             ):
-                running.advertised.published(context_id, (await folded).version or 0)
+                running.tool_lists.published(context_id, (await folded).version or 0)
         except TimeoutError:
             _log.warning("a tool list is not folded yet", context_id=context_id)
         finally:
-            running.advertised.not_published(context_id)
+            running.tool_lists.not_published(context_id)
 
-    def _need_running(self) -> Running:
+    def _need_running(self) -> Runtime:
         if self._running is None:
             raise NotRunningError("The function service does not run: `await service.start()` first.")
         return self._running

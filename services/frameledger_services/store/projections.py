@@ -73,6 +73,11 @@ class Progress:
     generation: int = FIRST_GENERATION
 
 
+async def listen(connection: Connection) -> None:
+    """Subscribe the connection to the notifications of `announce`."""
+    await connection.execute(f"LISTEN {CHANNEL}")
+
+
 async def announce(connection: Connection, topic: str, offsets: Mapping[int, int]) -> None:
     """Tell who listens how far partitions were read. It says nothing if that is too much to say.
 

@@ -1,7 +1,7 @@
 """Running a handler: an async one as a task of the event loop, a plain one in a thread of its own.
 
-A handler is begun once or never. A plain function cannot be stopped from outside, and an async one may refuse to be:
-both may outlive their call, and nothing that they say then counts.
+A handler is begun once or never. A plain function cannot be stopped from outside, and an async one may ignore its
+cancellation: both may outlive their call, and what they report then is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MOST_DETAILS = 8_000
-"""Characters of a traceback that are published. Its end says most."""
+"""Characters of a traceback that are published: its last ones, which say most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,19 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The handler ended because it was told to stop."""
+    """The handler ended because it was asked to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotBegun:
-    """It was too late to begin, and it did not."""
+    """The handler did not begin: it was too late."""
 
 
-Ended = Returned | Raised | Stopped | NotBegun
+HandlerEnd = Returned | Raised | Stopped | NotBegun
 
 
-class Handlers:
-    """The handlers that go on in this process, whoever still waits for them. Of one event loop."""
+class HandlerExecutor:
+    """Starts handlers, and keeps those that run, also after their calls. Of one event loop."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -62,30 +62,30 @@ class Handlers:
         is_async: bool,
         name: str,
         may_begin: Callable[[], bool],
-        ended: Callable[[Ended], None],
+        ended: Callable[[HandlerEnd], None],
     ) -> Execution:
-        """Begin now: in the next turn of the event loop, or in a thread. `may_begin` is asked right before the
-        handler's first instruction, with nothing in between, in whichever thread that is. `ended` is called once, in
-        the loop."""
+        """Begin now: in the next turn of the event loop, or in a thread. `may_begin` is called right before the
+        handler's first instruction, with nothing in between, in the handler's thread. `ended` is called once, in the
+        loop."""
         execution = Execution(may_begin, ended)
         if is_async:
-            # Not in a task group: one that ignores its cancellation would hold the group, and with it the process.
+            # Not in a task group: a handler that ignores its cancellation would hold up the group, and the process.
             task = asyncio.create_task(execution.run(function, by_place, by_name), name=name)
             execution.task = task
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            # One that was cancelled before its first step never ran.
+            # A task that was cancelled before its first step never ran.
             task.add_done_callback(lambda _: execution.end(NotBegun()))
         else:
             loop, context = asyncio.get_running_loop(), contextvars.copy_context()
             work = _InThread(loop, execution, (function, by_place, by_name))
-            # A thread for each, not a pool, in which it would wait for its turn. A daemon, since nothing can make it
-            # end with the process.
+            # A thread for each, since in a pool it could have to wait. A daemon thread, since it cannot be stopped
+            # when the process ends.
             threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start()
         return execution
 
     async def stop(self, within: float) -> int:
-        """Cancel the tasks that still go on, and wait; how many do not end."""
+        """Cancel the tasks that still run, and wait so many seconds. Returns how many did not end."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -96,9 +96,9 @@ class Handlers:
 
 
 class Execution:
-    """One handler, begun."""
+    """One handler that was started."""
 
-    def __init__(self, may_begin: Callable[[], bool], ended: Callable[[Ended], None]) -> None:
+    def __init__(self, may_begin: Callable[[], bool], ended: Callable[[HandlerEnd], None]) -> None:
         self.task: asyncio.Task[None] | None = None
         self.may_begin = may_begin
         self._ended = ended
@@ -114,27 +114,27 @@ class Execution:
     async def run(
         self, function: Callable[..., Any], by_place: tuple[Any, ...], by_name: Mapping[str, Any]
     ) -> None:
-        ended: Ended
+        ended: HandlerEnd
         try:
             ended = Returned(await function(*by_place, **by_name)) if self.may_begin() else NotBegun()
         except asyncio.CancelledError as error:
-            # One that nobody asked for came from inside, such as from a task that it awaited.
+            # Without a request to stop it came from inside, such as from a task that the handler awaited.
             ended = Stopped() if self._asked_to_stop else _raised(error)
         except BaseException as error:
             # SystemExit too: a handler does not end the service.
             ended = _raised(error)
-        # Before its end is told, so that its end is also the end of what it held.
+        # Dropped first, so that when `ended` is called nothing here holds the reporter any more.
         del function, by_place, by_name
         self.end(ended)
 
-    def end(self, ended: Ended) -> None:
+    def end(self, ended: HandlerEnd) -> None:
         if not self._over:
             self._over = True
             self._ended(ended)
 
 
 class _InThread:
-    """What a thread runs. It lets go of the arguments before it tells its end."""
+    """What a thread runs. It drops the arguments before `ended` is called."""
 
     def __init__(
         self,
@@ -151,10 +151,10 @@ class _InThread:
         try:
             self._loop.call_soon_threadsafe(self._execution.end, ended)
         except RuntimeError:
-            # The loop is closed: the process ended its work, and nobody waits for this any more.
+            # The loop is closed: the process is about to end, and nothing waits for this any more.
             return
 
-    def _run(self) -> Ended:
+    def _run(self) -> HandlerEnd:
         assert self._work is not None
         function, by_place, by_name = self._work
         self._work = None

@@ -1,4 +1,4 @@
-"""One call with its surroundings in memory: what needs an order of events that servers do not keep to."""
+"""One call with its dependencies in memory: for orders of events that servers do not keep to."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -9,63 +9,63 @@ from tests.bounds import IN_PROCESS, scaled
 
 from frameledger.context import LLMContext
 from frameledger.frames import FunctionCallResultFrame, FunctionCallResultProperties
+from frameledger_services import call_words
 from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
-from frameledger_services.functions import FunctionCallParams, ResultRefusedError, speaking, words
-from frameledger_services.functions.call_frames import Call
-from frameledger_services.functions.calling import Calling
-from frameledger_services.functions.handling import Execution, Handlers, NotBegun, Returned
-from frameledger_services.functions.ledger import Standing
+from frameledger_services.functions import FunctionCallParams, ResultRefusedError, call_publisher
+from frameledger_services.functions.call_frames import CallAttempt
+from frameledger_services.functions.call_lifecycle import CallLifecycle
+from frameledger_services.functions.call_state import BackgroundTasks, CallDependencies
+from frameledger_services.functions.execution import Execution, HandlerExecutor, NotBegun, Returned
 from frameledger_services.functions.options import Options
-from frameledger_services.functions.planning import Plan
-from frameledger_services.functions.surroundings import Surroundings
-from frameledger_services.functions.tails import Tails
+from frameledger_services.functions.plan import CallPlan
+from frameledger_services.store.tool_calls import CallStatus
 from frameledger_services.work import LeaseLostError
 
-CALL = Call("scope", "c", 1, 0, "t", "f", {}, None, 1, "w")
+CALL = CallAttempt("scope", "c", 1, 0, "t", "f", {}, None, 1, "w")
 
 
-class OneLedger:
+class OneCall:
     """Of one running call. The first read of it is `age` seconds old."""
 
     def __init__(self, *, age=0.0, interrupted=None):
-        self._first, self._interrupted = self._standing(monotonic() - age), interrupted
+        self._first, self._interrupted = self._status(monotonic() - age), interrupted
 
-    async def standing(self, call):
-        return self._standing(monotonic(), self._interrupted)
+    async def read(self, call):
+        return self._status(monotonic(), self._interrupted)
 
     @asynccontextmanager
-    async def folding(self, context_id, frame_id, call=None, enough=None):
+    async def folding(self, context_id, frame_id, call=None, condition=None):
         folded = asyncio.get_running_loop().create_future()
         folded.set_result(self._first)
         yield folded
 
     @staticmethod
-    def _standing(asked_at, interrupted=None):
-        return Standing(
+    def _status(asked_at, interrupted=None):
+        return CallStatus(
             asked_at, 1, "applied", status="running", worker="w", attempt=1, interrupted_version=interrupted
         )
 
 
-class NeverFolded(OneLedger):
+class NeverFolded(OneCall):
     """Of a call of which no frame is folded: it is dispatched until it is settled."""
 
-    async def standing(self, call):
-        return Standing(monotonic(), status="cancelled")
+    async def read(self, call):
+        return CallStatus(monotonic(), status="cancelled")
 
     @asynccontextmanager
-    async def folding(self, context_id, frame_id, call=None, enough=None):
+    async def folding(self, context_id, frame_id, call=None, condition=None):
         yield asyncio.get_running_loop().create_future()
 
 
-class NoActs:
-    def entered(self, call): ...
-    def left(self, call): ...
-    async def joined(self, call, version): ...
+class NoHook:
+    def call_begins(self, call): ...
+    def call_ended(self, call): ...
+    async def interrupted(self, call, version): ...
     def cancelled(self, call, version): ...
 
 
-class OnPaper:
-    """Hands that write frames down, but for those that the broker refuses."""
+class InMemory:
+    """A publisher that keeps frames in a list, but for those that the broker refuses."""
 
     def __init__(self, refused=lambda frame: None):
         self.frames = []
@@ -85,18 +85,18 @@ async def ended(
     function,
     options=None,
     *,
-    ledger=None,
+    statuses=None,
     handlers=None,
     is_async=True,
     meanwhile=None,
-    hands=None,
+    leased=None,
     timeout_secs=5.0,
     ending=None,
     **more,
 ):
     """The frames of a call, once it has ended."""
-    options, ledger, handlers = options or Options(), ledger or OneLedger(), handlers or Handlers()
-    hands = hands or OnPaper()
+    options, statuses, handlers = options or Options(), statuses or OneCall(), handlers or HandlerExecutor()
+    leased = leased or InMemory()
 
     def params(call, plan, reporter):
         return FunctionCallParams("f", "t", {}, None, None, LLMContext, reporter)
@@ -104,15 +104,15 @@ async def ended(
     async def notify(*_): ...
 
     async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
-        around = Surroundings(ledger, handlers, NoActs(), Tails(tasks), 1.0, notify, params)
-        plan = Plan(options, timeout_secs, function=function, is_async=is_async)
-        calling = Calling(CALL, plan, around, hands, **more)
+        deps = CallDependencies(statuses, handlers, NoHook(), BackgroundTasks(tasks), 1.0, notify, params)
+        plan = CallPlan(options, timeout_secs, function=function, is_async=is_async)
+        lifecycle = CallLifecycle(CALL, plan, deps, leased, **more)
         if meanwhile is not None:
-            meanwhile(calling)
-        how = await calling.run()
+            meanwhile(lifecycle)
+        how = await lifecycle.run()
         if ending is not None:
             ending.append(how)
-    return hands.frames
+    return leased.frames
 
 
 def test_a_handler_that_is_begun_again_may_still_report_after_it_returned():
@@ -136,7 +136,7 @@ def test_a_handler_that_is_begun_again_may_still_report_after_it_returned():
             returned.set()
 
         frames = await ended(
-            handler, Options(), ledger=OneLedger(age=60.0), handlers=Handlers(), is_async=True
+            handler, Options(), statuses=OneCall(age=60.0), handlers=HandlerExecutor(), is_async=True
         )
         await asyncio.gather(*tasks)
         assert answers == [None]
@@ -183,10 +183,10 @@ def test_a_call_that_is_interrupted_while_its_handler_does_not_begin_is_cancelle
         frames = await ended(
             lambda params: ran.append(True),
             Options(safe_to_retry=True),
-            ledger=OneLedger(interrupted=7),
+            statuses=OneCall(interrupted=7),
             handlers=TooLate(),
             is_async=False,
-            meanwhile=lambda calling: tell.append(lambda: calling.tell("over")),
+            meanwhile=lambda lifecycle: tell.append(lambda: lifecycle.request_stop("over")),
         )
         assert ran == []
         assert frames[-1].type == "FunctionCallCancelFrame"
@@ -218,18 +218,18 @@ def test_a_handler_that_reports_and_then_raises_has_its_result_and_its_error_on_
 
 @pytest.mark.regression("call a")
 def test_a_handler_that_raises_when_it_is_stopped_has_its_error_on_the_log():
-    callings: list[Calling] = []
+    lifecycles: list[CallLifecycle] = []
 
     async def handler(params):
-        callings[0].tell("over")
+        lifecycles[0].request_stop("over")
         try:
             await asyncio.Event().wait()
         finally:
             raise RuntimeError("the door is stuck")
 
-    ledger = OneLedger(interrupted=7)
+    statuses = OneCall(interrupted=7)
     frames = asyncio.run(
-        ended(handler, Options(safe_to_retry=True), ledger=ledger, meanwhile=callings.append)
+        ended(handler, Options(safe_to_retry=True), statuses=statuses, meanwhile=lifecycles.append)
     )
     assert said(frames) == ["FunctionCallInProgressFrame", "FunctionCallCancelFrame", "ErrorFrame"]
     assert "the door is stuck" in frames[2].message
@@ -238,7 +238,7 @@ def test_a_handler_that_raises_when_it_is_stopped_has_its_error_on_the_log():
 @pytest.mark.regression("fault 6")
 @pytest.mark.parametrize("safe", [True, False])
 def test_a_result_that_the_broker_refuses_is_ambiguous_and_never_told_as_failed(safe, monkeypatch):
-    monkeypatch.setattr(speaking, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(call_publisher, "RETRY_SECONDS", 0.0)
     told = []
 
     async def pay(params):
@@ -251,7 +251,7 @@ def test_a_result_that_the_broker_refuses_is_ambiguous_and_never_told_as_failed(
         is_result = frame.type == "FunctionCallResultFrame" and frame.settled_as is None
         return RecordRefusedError("Not authorized to write.", [None]) if is_result else None
 
-    frames = asyncio.run(ended(pay, Options(safe_to_retry=safe), hands=OnPaper(refused)))
+    frames = asyncio.run(ended(pay, Options(safe_to_retry=safe), leased=InMemory(refused)))
     assert said(frames) == ["FunctionCallInProgressFrame", "ErrorFrame", "ambiguous"]
     assert "Not authorized to write." in frames[1].message
     assert "ended without a result" in told[0]
@@ -259,7 +259,7 @@ def test_a_result_that_the_broker_refuses_is_ambiguous_and_never_told_as_failed(
 
 @pytest.mark.regression("fault 6")
 def test_a_result_that_is_refused_for_a_moment_is_taken(monkeypatch):
-    monkeypatch.setattr(speaking, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(call_publisher, "RETRY_SECONDS", 0.0)
     refusals = [RecordRefusedError("There is no leader.", [None])] * 2
 
     async def pay(params):
@@ -268,7 +268,7 @@ def test_a_result_that_is_refused_for_a_moment_is_taken(monkeypatch):
     def refused(frame):
         return refusals.pop() if refusals and frame.type == "FunctionCallResultFrame" else None
 
-    frames = asyncio.run(ended(pay, hands=OnPaper(refused)))
+    frames = asyncio.run(ended(pay, leased=InMemory(refused)))
     assert (said(frames)[-1], frames[-1].result) == ("FunctionCallResultFrame", "paid")
 
 
@@ -281,15 +281,15 @@ def test_a_result_that_is_too_large_is_told_as_finished_and_too_large():
         is_result = frame.type == "FunctionCallResultFrame" and frame.settled_as is None
         return TooLargeError("The record is too large.", [None]) if is_result else None
 
-    frames = asyncio.run(ended(look, hands=OnPaper(refused)))
-    assert (said(frames)[-1], frames[-1].result) == ("failed", words.too_large("f"))
+    frames = asyncio.run(ended(look, leased=InMemory(refused)))
+    assert (said(frames)[-1], frames[-1].result) == ("failed", call_words.too_large("f"))
 
 
 @pytest.mark.regression("fault 6")
 @pytest.mark.parametrize("error", [RecordRefusedError, LeaseLostError])
 def test_a_start_that_is_refused_ends_nothing_but_its_own_call(error, monkeypatch):
     """The task that publishes it runs in the task group of the whole service."""
-    monkeypatch.setattr(speaking, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(call_publisher, "RETRY_SECONDS", 0.0)
     refusals = [error("Not authorized.", [None]) if error is RecordRefusedError else error()] * 5
 
     async def pay(params):
@@ -300,7 +300,7 @@ def test_a_start_that_is_refused_ends_nothing_but_its_own_call(error, monkeypatc
 
     ending: list[str] = []
     frames = asyncio.run(
-        ended(pay, ledger=NeverFolded(), hands=OnPaper(refused), ending=ending, timeout_secs=0.2)
+        ended(pay, statuses=NeverFolded(), leased=InMemory(refused), ending=ending, timeout_secs=0.2)
     )
     if error is RecordRefusedError:
         assert said(frames) == ["FunctionCallInProgressFrame", "FunctionCallCancelFrame"]
@@ -310,7 +310,7 @@ def test_a_start_that_is_refused_ends_nothing_but_its_own_call(error, monkeypatc
 
 @pytest.mark.regression("fault 6")
 def test_a_start_that_is_too_large_and_whose_cancel_is_refused_ends_nothing_but_its_own_call(monkeypatch):
-    monkeypatch.setattr(speaking, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(call_publisher, "RETRY_SECONDS", 0.0)
     refusals = [RecordRefusedError("Not authorized.", [None])] * 5
 
     def refused(frame):
@@ -321,7 +321,7 @@ def test_a_start_that_is_too_large_and_whose_cancel_is_refused_ends_nothing_but_
     async def pay(params):
         return "paid"
 
-    frames = asyncio.run(ended(pay, ledger=NeverFolded(), hands=OnPaper(refused)))
+    frames = asyncio.run(ended(pay, statuses=NeverFolded(), leased=InMemory(refused)))
     assert said(frames) == ["ErrorFrame", "FunctionCallCancelFrame"]
 
 

@@ -23,14 +23,14 @@ class ModuleError(ConfigurationError):
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class AppModule:
     """What a module of functions has."""
 
     registry: FunctionRegistry
     app_resources: Any = None
 
 
-def loaded(module: str) -> Loaded:
+def load(module: str) -> AppModule:
     """Import a module, also from the current folder, and take its `registry`, and its `app_resources` if it has any.
 
     Raises `ModuleError`. What the module itself raises is passed on.
@@ -59,4 +59,4 @@ def loaded(module: str) -> Loaded:
         )
     if not registry.serves() and not registry.serves_all:
         raise ModuleError(f"The {REGISTRY} of the module {module!r} has no functions.")
-    return Loaded(registry, getattr(found, RESOURCES, None))
+    return AppModule(registry, getattr(found, RESOURCES, None))

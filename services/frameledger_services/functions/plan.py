@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from frameledger_services.functions import words
-from frameledger_services.functions.arguments import ArgumentsError, bad_arguments_message, parsed
+from frameledger_services import call_words
 from frameledger_services.functions.options import Options
 from frameledger_services.functions.params import FunctionCallParams
 from frameledger_services.functions.registry import (
@@ -16,13 +15,14 @@ from frameledger_services.functions.registry import (
     Schema,
     checker_of,
 )
+from frameledger_services.functions.schemas import ArgumentsError, bad_arguments_message, parsed
 
 FindSchema = Callable[[], Awaitable[Schema | None]]
 """The schema that the model was given, for a handler that was registered without one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CallPlan:
     """A call's terms, which it keeps, and the handler with its arguments."""
 
     options: Options
@@ -55,16 +55,16 @@ class Plan:
         return (), self.by_name if self.params_name is None else {**self.by_name, self.params_name: params}
 
 
-async def planned(
+async def plan_call(
     item: FunctionCallRegistryItem | None,
     function_name: str,
     arguments: Any,
     default_timeout_secs: float,
     find_schema: FindSchema,
-) -> Plan:
+) -> CallPlan:
     """The plan for a call that `item` serves, or nobody. Raises what `find_schema` raises."""
     if item is None:
-        return Plan(Options(), default_timeout_secs, words.missing(function_name))
+        return CallPlan(Options(), default_timeout_secs, call_words.missing(function_name))
     options, timeout_secs = item.options, item.timeout_secs or default_timeout_secs
     checker = item.checker
     try:
@@ -75,8 +75,8 @@ async def planned(
             checker.check(given)
         by_name, params_name = _for_direct(item, given)
     except ArgumentsError as error:
-        return Plan(options, timeout_secs, bad_arguments_message(function_name, error))
-    return Plan(
+        return CallPlan(options, timeout_secs, bad_arguments_message(function_name, error))
+    return CallPlan(
         options,
         timeout_secs,
         function=item.function,

@@ -11,9 +11,22 @@ from tests.bounds import IN_PROCESS
 from frameledger.context import LLMContext
 from frameledger.frames import FunctionCallResultProperties
 from frameledger_services.functions import FunctionCallParams, ResultRefusedError
-from frameledger_services.functions.handling import Execution, Handlers, NotBegun, Raised, Returned, Stopped
-from frameledger_services.functions.inbox import Inbox, Unreachable
-from frameledger_services.functions.reporting import Reporter, Said, Waits, from_anywhere
+from frameledger_services.functions.execution import (
+    Execution,
+    HandlerExecutor,
+    NotBegun,
+    Raised,
+    Returned,
+    Stopped,
+)
+from frameledger_services.functions.handler_api import (
+    Inbox,
+    Reporter,
+    ReporterGone,
+    ResultReport,
+    WaitReport,
+    from_anywhere,
+)
 
 executions: list[Execution] = []
 
@@ -28,7 +41,7 @@ async def turn():
 
 async def outcome(function, *, is_async, may_begin=lambda: True, stop=False):
     ended = asyncio.get_running_loop().create_future()
-    handlers = Handlers()
+    handlers = HandlerExecutor()
     execution = handlers.start(
         function, (), {}, is_async=is_async, name="f", may_begin=may_begin, ended=ended.set_result
     )
@@ -122,7 +135,7 @@ def test_one_that_ignores_its_cancellation_is_counted():
                 except asyncio.CancelledError:
                     continue
 
-        handlers = Handlers()
+        handlers = HandlerExecutor()
         handlers.start(
             stubborn, (), {}, is_async=True, name="f", may_begin=lambda: True, ended=lambda _: None
         )
@@ -140,16 +153,16 @@ def test_what_is_said_arrives_from_the_loop_and_from_a_thread():
 
         def put(message):
             heard.append(message)
-            message.answer.set_result(None)
+            message.reply.set_result(None)
 
         reporter = Reporter(loop, put, lambda: None)
         await reporter(1)
         await asyncio.to_thread(reporter, 2, properties=FunctionCallResultProperties(is_final=False))
         await reporter.wait(for_="a word", deadline=datetime(2026, 1, 1, tzinfo=UTC))
         assert [(type(one), getattr(one, "result", None)) for one in heard] == [
-            (Said, 1),
-            (Said, 2),
-            (Waits, None),
+            (ResultReport, 1),
+            (ResultReport, 2),
+            (WaitReport, None),
         ]
         assert [heard[0].is_final, heard[1].is_final] == [True, False]
         assert heard[2].waiting.deadline == "2026-01-01T00:00:00+00:00"
@@ -164,7 +177,7 @@ def test_what_is_said_arrives_from_the_loop_and_from_a_thread():
 
 def test_a_cancelled_handler_takes_nothing_back():
     async def run():
-        heard: list[Said] = []
+        heard: list[ResultReport] = []
         reporter = Reporter(asyncio.get_running_loop(), heard.append, lambda: None)
 
         async def handler():
@@ -176,7 +189,7 @@ def test_a_cancelled_handler_takes_nothing_back():
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not heard[0].answer.cancelled()
+        assert not heard[0].reply.cancelled()
 
     asyncio.run(run())
 
@@ -210,20 +223,20 @@ def test_an_inbox_keeps_the_last_word_and_refuses_what_came_before():
         whole = reporter("whole")
         await turn()
         assert len(heard) == 2
-        inbox.put(Unreachable())
+        inbox.put(ReporterGone())
         inbox.put(Returned(None))
-        assert inbox.take_last_word() is heard[1]
+        assert inbox.take_last() is heard[1]
         with pytest.raises(ResultRefusedError):
             await halfway
-        assert inbox.take_last_word() == Returned(None)
+        assert inbox.take_last() == Returned(None)
         # How the handler ended stays known.
-        assert inbox.take_last_word() == Returned(None)
-        assert inbox.unreachable
+        assert inbox.take_last() == Returned(None)
+        assert inbox.reporter_gone
         inbox.close()
         late = reporter("late")
         with pytest.raises(ResultRefusedError):
             await late
-        heard[1].answer.set_result(None)
+        heard[1].reply.set_result(None)
         await whole
 
     asyncio.run(run())

@@ -1,0 +1,254 @@
+"""The lifecycle of one call, from its claim until it is settled, waits for a person, or is no longer this worker's.
+
+1. `started`: the in-progress frame is published, and folded. It decides on the log who runs the call.
+2. The handler runs (`handler`). What it reports comes to the call's inbox (`handler_api`).
+3. What it reported is published (`call_publisher`), the final result last; or the handler is stopped, by its deadline,
+   an interruption, the end of the process or of the lease, and the call is settled accordingly.
+
+If the process dies between two lines (an *unsafe* function is one that is not registered as safe to retry):
+
+| it died | unsafe | safe to retry |
+|---|---|---|
+| claimed, in-progress frame not on the log | the next attempt starts it | the same |
+| in-progress frame on the log, handler not begun | ambiguous: the next worker cannot know | the next attempt runs it |
+| while the handler ran | ambiguous | the next attempt runs it again, with the same idempotency key |
+| an intermediate result on the log | ambiguous; that result stays | run again; that result stays |
+| final result known, not on the log | ambiguous | run again |
+| final result on the log, claim not finished | settled; the claim is found to be over | the same |
+| interrupted, cancel not on the log | ambiguous, and asks for no run | cancelled by the worker that takes over |
+| waiting, and that is on the log | no worker is needed until it is answered | the same |
+| final result on the log, `on_context_updated` not called | the hook is lost | the same |
+
+A frame that is published twice, since its acknowledgement was lost, has one id and counts once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from frameledger_services import call_words, failpoints
+from frameledger_services.event_log.producer import TooLargeError
+from frameledger_services.failpoints import Failpoint
+from frameledger_services.functions.call_frames import CallAttempt
+from frameledger_services.functions.call_publisher import CallPublisher
+from frameledger_services.functions.call_state import CallDependencies, CallState, LeasedPublisher
+from frameledger_services.functions.execution import NotBegun
+from frameledger_services.functions.handler import CallHandler
+from frameledger_services.functions.plan import CallPlan
+from frameledger_services.store.tool_calls import CallStatus
+from frameledger_services.work import Ending, LeaseLostError, StopReason
+
+_log = structlog.get_logger("functions")
+
+
+class CallLifecycle:
+    """One call that this worker has claimed. `run` is called once."""
+
+    def __init__(
+        self,
+        call: CallAttempt,
+        plan: CallPlan,
+        deps: CallDependencies,
+        leased: LeasedPublisher,
+        *,
+        age_secs: float = 0.0,
+        started_before: CallStatus | None = None,
+        start_next: Callable[[], None] = lambda: None,
+        failpoint: Failpoint = failpoints.none,
+    ) -> None:
+        """`age_secs`: since it was dispatched. `started_before`: its status, if an earlier attempt had started it.
+        `start_next` is called when the in-progress frame is published: the next call of the context may follow."""
+        deadline = asyncio.get_running_loop().time() + plan.timeout_secs - age_secs
+        self._state = CallState(call, plan, deps, leased, deadline, failpoint)
+        self._publisher = CallPublisher(self._state)
+        self._handler = CallHandler(self._state, self._publisher)
+        self._started_before = started_before
+        self._start_next = start_next
+
+    def request_stop(self, why: StopReason) -> None:
+        """Ask the call to stop. Returns at once; `run` does what the reason asks for."""
+        self._state.inbox.request_stop(why)
+
+    async def run(self) -> Ending:
+        """Returns what becomes of the claim. The handler may go on after that, and what it reports then is refused.
+
+        Raises `LeaseLostError`.
+        """
+        state, call, deps = self._state, self._state.call, self._state.deps
+        deps.cancelled.call_begins(call)
+        publishing: asyncio.Task[None] | None = None
+        try:
+            if self._started_before is not None and await self._settled_as_taken_over(self._started_before):
+                return "done"
+            in_progress_id = call.frame_id("in progress")
+            async with deps.statuses.folding(call.context_id, in_progress_id, call) as folded:
+                await state.failpoint("claimed")
+                publishing = deps.background.start(self._publish_start())
+                self._publisher.start = publishing
+                return await self._until_settled(folded)
+        except BaseException:
+            # The lease is over, or the process ends: what the handler would do now is not wanted any more.
+            self._handler.stop()
+            raise
+        finally:
+            deps.cancelled.call_ended(call)
+            state.inbox.close()
+            if publishing is not None:
+                publishing.cancel()
+            if self._handler.outlives_call:
+                deps.background.start(self._handler.reap())
+
+    async def _settled_as_taken_over(self, before: CallStatus) -> bool:
+        """Settle a call that an earlier attempt had started, unless it is to be run again. Returns whether it did.
+
+        An unsafe handler never begins where the tables show the call as started, whichever worker started it.
+        """
+        state, publisher = self._state, self._publisher
+        if before.interrupted_version is not None:
+            if before.safe_to_retry or before.by_timekeeper:
+                await publisher.cancel_interrupted(before.interrupted_version, own=False)
+            else:
+                await publisher.ambiguous(run_llm=False)
+        elif before.safe_to_retry and state.plan.options.safe_to_retry:
+            if not state.is_late:
+                return False
+            await publisher.cancel_late(own=False)
+        elif before.by_timekeeper:
+            await publisher.settle("failed", call_words.late(state.call.function_name), own=False)
+        else:
+            await publisher.ambiguous()
+        return True
+
+    async def _publish_start(self) -> None:
+        """Publish that the call is in progress; then the next call of the context may start, published or not.
+
+        Raises nothing: it runs beside the call, whose inbox is told if the call cannot be started.
+        """
+        try:
+            await self._start()
+        except LeaseLostError:
+            self.request_stop("lost")
+        finally:
+            self._start_next()
+
+    async def _start(self) -> None:
+        state, call, publisher = self._state, self._state.call, self._publisher
+        try:
+            await publisher.publish(call.in_progress(state.plan.options, state.plan.timeout_secs))
+            await state.failpoint("in progress")
+        except (TooLargeError, ValueError) as error:
+            # Without a start it has no place for a result. The announcement was just small enough for the log, and
+            # the in-progress frame is a few bytes larger.
+            _log.error("a call cannot be started", **call.names(), error=str(error))
+            await publisher.publish(call.error(str(error)), call.cancel(run_llm=True))
+            self.request_stop("over")
+
+    async def _until_settled(self, folded: asyncio.Future[CallStatus]) -> Ending:
+        state = self._state
+        refusal = state.plan.refusal
+        if refusal is None and state.is_late:
+            refusal = call_words.late(state.call.function_name)
+        if refusal is not None:
+            # Published under the claim: it counts only if the start that names the claim does.
+            await self._publisher.settle("failed", refusal)
+            return "done"
+        current: CallStatus | None = None
+        if not state.plan.options.safe_to_retry or state.call.attempt is None:
+            # An unsafe handler begins only when the log says so. For one that is safe to retry, the claim is enough.
+            ending = await self._until_it_may_run(folded)
+            if ending is not None:
+                return ending
+            current = folded.result()
+        while True:
+            await state.failpoint("before the handler")
+            self._handler.begin(current)
+            ending = await self._attend()
+            if ending is not None:
+                return ending
+            # The handler did not begin: the status was read too long ago, or the call is to stop.
+            why = state.inbox.take_stop_request()
+            if why == "lost" or not state.leased.may_publish():
+                return "release"
+            if current is None:
+                ending = None if why is None else await self._handler.stop_for(why)
+            else:
+                current = await state.read_again()
+                may_run = current is not None and state.call.may_run(current) and why != "draining"
+                ending = None if may_run else await self._not_run(current)
+            if ending is not None:
+                return ending
+
+    async def _until_it_may_run(self, folded: asyncio.Future[CallStatus]) -> Ending | None:
+        """Wait until the start is folded. Returns None if the log has decided that this worker runs the call."""
+        state, inbox = self._state, self._state.inbox
+        folded.add_done_callback(lambda _: inbox.wake())
+        give_up_at, draining = state.deadline, False
+        while not folded.done() and state.now() < give_up_at:
+            why = inbox.take_stop_request()
+            if why == "lost":
+                return "release"
+            if why == "draining":
+                draining = True
+                give_up_at = min(give_up_at, state.stops_by())
+            if why == "over":
+                current = await state.read_again()
+                if current is None:
+                    return "release"
+                if not current.is_open:
+                    return "over"
+            await inbox.wait(give_up_at)
+        if not folded.done():
+            if not state.is_late:
+                return "release"
+            # If the start that is folded first is another worker's, this counts for nothing.
+            await self._publisher.cancel_late()
+            return "done"
+        if draining or not state.call.may_run(folded.result()):
+            return await self._not_run(folded.result())
+        await state.failpoint("folded")
+        return None
+
+    async def _not_run(self, current: CallStatus | None) -> Ending:
+        """Settle a call whose handler did not begin and will not. None: its status could not be read."""
+        call, publisher = self._state.call, self._publisher
+        if current is None:
+            return "release"
+        if not current.is_open:
+            return "over"
+        if (current.attempt or 0) > (call.attempt or 0):
+            # Another worker has it. If that one's claim was lost, ours is taken again with a higher attempt.
+            return "release"
+        if not call.is_started_in(current):
+            # Another worker had started it, and what it did is not known.
+            await publisher.ambiguous(run_llm=None if current.interrupted_version is None else False)
+        elif current.interrupted_version is not None:
+            await publisher.cancel_interrupted(current.interrupted_version)
+        elif self._state.is_late:
+            await publisher.cancel_late()
+        else:
+            await publisher.settle("failed", call_words.not_run(call.function_name))
+        return "done"
+
+    async def _attend(self) -> Ending | None:
+        """Handle what comes to the inbox until the call is settled or released. Returns None if the handler did not
+        begin."""
+        state, inbox = self._state, self._state.inbox
+        while True:
+            # A handler that did not begin is not stopped: the reason is left for the next look at the inbox.
+            did_not_begin = isinstance(inbox.ended, NotBegun)
+            if not did_not_begin and (why := inbox.take_stop_request()) is not None:
+                ending = await self._handler.stop_for(why)
+                if ending is not None:
+                    return ending
+            elif (event := inbox.take()) is not None:
+                if isinstance(event, NotBegun):
+                    return None
+                if await self._handler.handle(event):
+                    return "done"
+            elif state.is_late:
+                return await self._handler.stop_late()
+            else:
+                await inbox.wait(state.deadline)

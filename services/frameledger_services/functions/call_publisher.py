@@ -1,0 +1,215 @@
+"""Publishing the frames of one call, and replying to the handler that reported what they say."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from frameledger.decode_error import DecodeError
+from frameledger.frames import AnyFrame, FunctionCallResultFrame, FunctionCallResultProperties
+from frameledger_services import call_words, transient
+from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
+from frameledger_services.functions.call_frames import SettledAs
+from frameledger_services.functions.call_state import RETRY_SECONDS, CallState
+from frameledger_services.functions.handler_api import Report, ResultReport, WaitReport
+from frameledger_services.functions.notifications import context_updated
+from frameledger_services.functions.params import ResultRefusedError
+
+REFUSALS = 3
+"""How often the broker may refuse a report that a handler waits for, before the handler is told so."""
+
+UNFIT = (RecordRefusedError, ValueError, TypeError, RuntimeError, LookupError, AttributeError)
+"""Raised for a report that cannot be published. It may hold any objects, which raise anything when they are encoded: a
+dictionary that another thread changes meanwhile is a RuntimeError."""
+
+_log = structlog.get_logger("functions")
+
+
+class CallPublisher:
+    """Publishes the frames of one call, each after its in-progress frame. All methods raise `LeaseLostError`.
+
+    A frame that the broker did not take is published again until it does, or the lease is over: also one that it
+    refused, since permissions come back, unless it is too large.
+    """
+
+    def __init__(self, state: CallState) -> None:
+        self._state = state
+        self._name = state.call.function_name
+        self._intermediate = 0
+        self.start: asyncio.Task[None] | None = None
+        """Publishes the in-progress frame. None for a call that an earlier attempt had started."""
+
+    async def publish(self, *frames: AnyFrame, refusals: int | None = None) -> None:
+        """Publish, without waiting for the start. Raises `TooLargeError` and ValueError for what is never taken, and
+        `RecordRefusedError` after so many `refusals` by the broker; with None it tries again without end."""
+        call, refused = self._state.call, 0
+        while True:
+            try:
+                await self._state.leased.publish(call.context_id, *frames)
+                return
+            except TooLargeError:
+                raise
+            except RecordRefusedError as error:
+                refused += 1
+                _log.error("a frame is refused by the broker", **call.names(), error=str(error))
+                if refused == refusals:
+                    raise
+            except transient.BROKER as error:
+                _log.warning("a frame was not published yet", **call.names(), error=str(error))
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def answer(
+        self,
+        result: Any,
+        properties: FunctionCallResultProperties | None = None,
+        *,
+        run_llm: bool | None = None,
+        report: ResultReport | None = None,
+    ) -> None:
+        """Settle the call with a result, and reply to the handler that reported it.
+
+        A result that is not JSON or too large settles the call as failed, with a message that says so. One that the
+        broker refuses for another reason settles it as ambiguous: the function had its effect, and its result is lost.
+        """
+        state = self._state
+        await state.failpoint("answered")
+        await self._after_start()
+        try:
+            frame = state.call.result(result, properties, run_llm)
+            self._call_hook_when_folded(frame, properties)
+            await self.publish(frame, refusals=REFUSALS)
+        except UNFIT as error:
+            why = await self._settle_unfit(error)
+            if report is not None:
+                report.reply.set_exception(
+                    ResultRefusedError(
+                        f"The call of {self._name} ended without a result, since {why}: {error}"
+                    )
+                )
+            return
+        await state.failpoint("result")
+        if report is not None:
+            report.reply.set_result(None)
+
+    async def intermediate(self, report: ResultReport) -> None:
+        """Publish an intermediate result. If it cannot be published, its handler is told, and the call goes on."""
+        state = self._state
+        if state.plan.options.cancel_on_interruption:
+            report.reply.set_exception(
+                ResultRefusedError(
+                    f"{self._name} is synchronous, and only asynchronous calls have results in between. Register it "
+                    "with cancel_on_interruption=False."
+                )
+            )
+            return
+        assert report.properties is not None
+        self._intermediate += 1
+        await self._after_start()
+        try:
+            frame = state.call.intermediate(self._intermediate, report.result, report.properties)
+            self._call_hook_when_folded(frame, report.properties)
+            await state.leased.publish(state.call.context_id, frame)
+        except (transient.EventLogError, *UNFIT) as error:
+            _refuse(report, f"The result in between was not published: {error}", error)
+        else:
+            report.reply.set_result(None)
+        await state.failpoint("said between")
+
+    async def wait(self, report: WaitReport) -> None:
+        """Publish that the call waits for a person. If it cannot be published, its handler is told, and the call goes
+        on."""
+        state = self._state
+        await self._after_start()
+        try:
+            frame = state.call.in_progress(
+                state.plan.options, state.plan.timeout_secs, waiting=report.waiting
+            )
+            await self.publish(frame, refusals=REFUSALS)
+        except UNFIT as error:
+            _refuse(report, f"The call does not wait, since that was not published: {error}", error)
+            return
+        state.waiting = True
+        report.reply.set_result(None)
+        await state.failpoint("waiting")
+
+    async def failed(self, summary: str, details: str | None = None, message: str | None = None) -> None:
+        """Settle the call as failed: the details are for people, the message is for the model."""
+        call = self._state.call
+        _log.error("a function failed", **call.names(), error=summary, details=details)
+        await self._after_start()
+        settled = call.settled("failed", message or call_words.failed(self._name))
+        await self.publish(call.error(details or summary), settled)
+
+    async def raised_later(self, details: str) -> None:
+        """Publish what the handler raised after its call was settled by something else. The details are for people."""
+        call = self._state.call
+        _log.error("a handler failed after its call", **call.names(), details=details)
+        await self._after_start()
+        await self.publish(call.error(details, later=True))
+
+    async def settle(
+        self, settled_as: SettledAs, message: str, *, run_llm: bool | None = None, own: bool = True
+    ) -> None:
+        """Settle the call without a result of its function. With `own` it counts only if this claim's start does."""
+        call = self._state.call
+        _log.warning("a call is settled without a result", **call.names(), settled_as=settled_as)
+        await self._after_start()
+        await self.publish(call.settled(settled_as, message, run_llm=run_llm, own=own))
+
+    async def ambiguous(self, *, run_llm: bool | None = None) -> None:
+        """Settle the call as ambiguous, whichever worker started it: what its function did is not known."""
+        await self.settle("ambiguous", call_words.ambiguous(self._name), run_llm=run_llm, own=False)
+
+    async def cancel_late(self, *, own: bool = True) -> None:
+        """Cancel the call: its deadline has passed. `own` as in `settle`."""
+        call = self._state.call
+        await self._after_start()
+        await self.publish(call.cancel(run_llm=True, own=own))
+        if not call.builtin:
+            await self._state.deps.notify("on_function_calls_cancelled", [call.from_llm])
+
+    async def cancel_interrupted(self, version: int, *, own: bool = True) -> None:
+        """Cancel the call: the frame at that version interrupted it. `own` as in `settle`."""
+        call, hook = self._state.call, self._state.deps.cancelled
+        await hook.interrupted(call, version)
+        await self.publish(call.cancel(run_llm=False, own=own))
+        hook.cancelled(call, version)
+
+    async def _after_start(self) -> None:
+        if self.start is not None:
+            # Shielded: cancelling this wait must not keep the in-progress frame from the log.
+            await asyncio.shield(self.start)
+
+    def _call_hook_when_folded(
+        self, frame: FunctionCallResultFrame, properties: FunctionCallResultProperties | None
+    ) -> None:
+        hook = None if properties is None else properties.on_context_updated
+        if hook is not None and frame.id is not None:
+            deps = self._state.deps
+            deps.background.start(context_updated(deps.statuses, self._state.call, hook, frame.id))
+
+    async def _settle_unfit(self, error: Exception) -> str:
+        """Settle the call whose result cannot be published. Returns why it cannot, for the handler."""
+        cause = error.__cause__
+        if isinstance(error, TooLargeError) or (
+            isinstance(cause, DecodeError) and cause.reason == "too_large"
+        ):
+            why, message = "its result is too large", call_words.too_large(self._name)
+        elif isinstance(error, RecordRefusedError):
+            why = "its result was not taken"
+            await self.publish(self._state.call.error(f"{why}: {error}"))
+            await self.ambiguous()
+            return why
+        else:
+            why, message = "its result is no JSON", call_words.no_json(self._name)
+        await self.failed(f"{why}: {error}", message=message)
+        return why
+
+
+def _refuse(report: Report, why: str, error: Exception) -> None:
+    """Tell the handler that its report is not on the log. The call goes on."""
+    refused = ResultRefusedError(why)
+    refused.__cause__ = error
+    report.reply.set_exception(refused)

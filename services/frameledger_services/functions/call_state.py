@@ -1,0 +1,150 @@
+"""What the steps of one call work with: the state of the call, and what all calls of a process share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import structlog
+
+from frameledger.frames import AnyFrame
+from frameledger_services.claims import ClaimedCall
+from frameledger_services.failpoints import Failpoint
+from frameledger_services.functions.call_frames import CallAttempt
+from frameledger_services.functions.call_status import CallStatusReader
+from frameledger_services.functions.execution import HandlerExecutor
+from frameledger_services.functions.handler_api import Inbox, Reporter
+from frameledger_services.functions.notifications import CancelledHook
+from frameledger_services.functions.params import FunctionCallParams, ResultRefusedError
+from frameledger_services.functions.plan import CallPlan
+from frameledger_services.store.connections import DatabaseError
+from frameledger_services.store.tool_calls import CallStatus
+from frameledger_services.work import Job, LeaseLostError, Session
+
+RETRY_SECONDS = 0.5
+"""Before a frame that the broker did not take is published again, and before a failed read is repeated."""
+
+_log = structlog.get_logger("functions")
+
+
+class LeasedPublisher(Protocol):
+    """Publishes within the lease of the worker that runs the call."""
+
+    async def publish(self, context_id: str, *frames: AnyFrame) -> object:
+        """As `work.Publisher.publish`."""
+        ...
+
+    def may_publish(self) -> bool:
+        """Returns whether the lease holds. From any thread."""
+        ...
+
+
+class JobPublisher:
+    """Publishes within the lease of one worker session, and only while the job is not another worker's."""
+
+    def __init__(self, session: Session, job: Job[ClaimedCall] | None = None) -> None:
+        self._session = session
+        self._job = job
+
+    async def publish(self, context_id: str, *frames: AnyFrame) -> object:
+        if not self.may_publish():
+            raise LeaseLostError
+        return await self._session.publisher.publish(context_id, *frames)
+
+    def may_publish(self) -> bool:
+        return self._session.lease.valid() and (self._job is None or self._job.why != "lost")
+
+
+class BackgroundTasks:
+    """Tasks of one task group, which can be ended before the group. One that raises ends the group: it is a bug."""
+
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._tasks.create_task(coroutine)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def end(self, within: float) -> None:
+        """Wait so many seconds for the tasks that still run, then cancel the rest."""
+        if self._running:
+            await asyncio.wait(tuple(self._running), timeout=within)
+        for task in tuple(self._running):
+            task.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class CallDependencies:
+    """What all calls of a process share."""
+
+    statuses: CallStatusReader
+    handlers: HandlerExecutor
+    cancelled: CancelledHook
+    background: BackgroundTasks
+    stop_secs: float
+    """How long a handler has to stop after it was asked to."""
+
+    notify: Callable[[str, Any], Awaitable[None]]
+    """Calls the hooks of an event."""
+
+    params: Callable[[CallAttempt, CallPlan, Reporter], FunctionCallParams]
+
+
+@dataclass(slots=True)
+class CallState:
+    """One call while this worker runs it."""
+
+    call: CallAttempt
+    plan: CallPlan
+    deps: CallDependencies
+    leased: LeasedPublisher
+    deadline: float
+    """By the clock of the event loop, as all times here."""
+
+    failpoint: Failpoint
+    waiting: bool = False
+    """Whether the call waits for a person by now."""
+
+    inbox: Inbox = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.inbox = Inbox(self.refusal)
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.now() >= self.deadline
+
+    def stops_by(self) -> float:
+        """Returns the time by which a handler that is asked to stop now has to have stopped."""
+        return self.now() + self.deps.stop_secs
+
+    def refusal(self) -> ResultRefusedError:
+        """Returns why nothing that the handler reports counts any more."""
+        if self.waiting:
+            return ResultRefusedError(
+                f"The call {self.call.tool_call_id} waits for a person, and is answered from outside."
+            )
+        return ResultRefusedError(
+            f"The call {self.call.tool_call_id} of {self.call.function_name} is settled, or no longer this worker's."
+        )
+
+    async def read_again(self) -> CallStatus | None:
+        """Returns the stored status of the call; None if the database did not answer before the deadline, or before
+        the lease was lost."""
+        while True:
+            try:
+                return await self.deps.statuses.read(self.call)
+            except DatabaseError as error:
+                _log.warning("cannot read the status of a call", **self.call.names(), error=str(error))
+            if not self.leased.may_publish() or self.is_late:
+                return None
+            await asyncio.sleep(RETRY_SECONDS)

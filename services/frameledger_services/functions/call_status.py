@@ -1,0 +1,120 @@
+"""Reading how calls stand, and waiting until a frame is folded.
+
+All that wait in a process share one query.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import psycopg
+import structlog
+
+from frameledger_services import database
+from frameledger_services.functions.call_frames import CallAttempt
+from frameledger_services.settings import Settings
+from frameledger_services.store import projections, tool_calls
+from frameledger_services.store.connections import Connections, DatabaseError, connect
+from frameledger_services.store.schema import SchemaError
+from frameledger_services.store.tool_calls import CallStatus, FrameOfCall
+
+NAME = "frameledger-functions"
+FOLDED_SECONDS = 60.0
+"""How long the projector may take to fold a frame of ours, before waiting for it is given up."""
+
+POLL_SECONDS = 0.25
+"""What a lost notification costs."""
+
+RECONNECT_SECONDS = 1.0
+
+Condition = Callable[[CallStatus], bool]
+
+_log = structlog.get_logger("functions")
+
+
+@dataclass(eq=False, slots=True)
+class _Question:
+    about: FrameOfCall
+    condition: Condition
+    answer: asyncio.Future[CallStatus]
+
+
+class CallStatusReader:
+    """Reads the status of calls and frames. `folding` answers only while `run` runs."""
+
+    def __init__(self, settings: Settings, connections: Connections) -> None:
+        self._settings = settings
+        self._connections = connections
+        self._questions: set[_Question] = set()
+        self._wake = asyncio.Event()
+
+    async def read(self, call: CallAttempt) -> CallStatus:
+        """Returns the status of a call, with its in-progress frame. Raises `DatabaseError`."""
+        about = FrameOfCall(call.context_id, call.frame_id("in progress"), call.key)
+        return (await self._connections.read(tool_calls.statuses, [about]))[0]
+
+    @asynccontextmanager
+    async def folding(
+        self,
+        context_id: str,
+        frame_id: str,
+        call: CallAttempt | None = None,
+        condition: Condition | None = None,
+    ) -> AsyncIterator[asyncio.Future[CallStatus]]:
+        """Yields a future of the status that has the frame folded, or the first for which `condition` holds.
+
+        Enter before the frame is published, so that its notification cannot come too early. Leaving cancels the future.
+        """
+        about = FrameOfCall(context_id, frame_id, None if call is None else call.key)
+        question = _Question(about, condition or _is_folded, asyncio.get_running_loop().create_future())
+        self._questions.add(question)
+        try:
+            yield question.answer
+        finally:
+            self._questions.discard(question)
+            question.answer.cancel()
+
+    async def run(self) -> None:
+        """Answer until cancelled. While the database is away, what is asked waits."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._listen())
+            tasks.create_task(self._answer())
+
+    async def _answer(self) -> None:
+        while True:
+            self._wake.clear()
+            asked = list(self._questions)
+            if asked:
+                try:
+                    answers = await self._connections.read(
+                        tool_calls.statuses, [question.about for question in asked]
+                    )
+                except DatabaseError as error:
+                    _log.warning("cannot read the status of calls", error=str(error), calls=len(asked))
+                    answers = []
+                    await asyncio.sleep(RECONNECT_SECONDS)
+                for question, current in zip(asked, answers, strict=False):
+                    if not question.answer.done() and question.condition(current):
+                        question.answer.set_result(current)
+                        self._questions.discard(question)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._wake.wait()
+
+    async def _listen(self) -> None:
+        while True:
+            with suppress(psycopg.Error, SchemaError, OSError):
+                async with await connect(self._settings, NAME) as connection:
+                    await projections.listen(connection)
+                    while True:
+                        async for _ in connection.notifies(timeout=database.LISTENERS_ASK_SECONDS):
+                            self._wake.set()
+                        await database.ping(connection)
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+
+def _is_folded(current: CallStatus) -> bool:
+    return current.folded

@@ -1,0 +1,252 @@
+"""The handler of one call: begun if it may, its reports published, and stopped when it has to be.
+
+It is stopped by its deadline, an interruption, the end of the process or of the lease. It may not stop at all, or
+finish before it does: a call is settled as cancelled only if neither can be the case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import Any, TypeGuard
+
+import structlog
+
+from frameledger.frames import FunctionCallResultFrame
+from frameledger_services.functions.call_publisher import CallPublisher
+from frameledger_services.functions.call_state import CallState
+from frameledger_services.functions.execution import Execution, Raised, Returned
+from frameledger_services.functions.handler_api import (
+    HandlerEvent,
+    Reporter,
+    ReporterGone,
+    ResultReport,
+    WaitReport,
+)
+from frameledger_services.store.tool_calls import CallStatus
+from frameledger_services.work import Ending, LeaseLostError, StopReason
+
+FRESH_SECONDS = 0.5
+"""Maximum age of the status on which an unsafe handler begins. After a blocked event loop it is read again."""
+
+_log = structlog.get_logger("functions")
+
+
+class CallHandler:
+    """Its events come to the inbox of the call. `CallLifecycle` takes them from there and gives them to `handle`."""
+
+    def __init__(self, state: CallState, publisher: CallPublisher) -> None:
+        self._state = state
+        self._publisher = publisher
+        self._execution: Execution | None = None
+        self._begun = 0
+        self._returned_silently = False
+        self._failed = False
+        """It raised, and that settled its call."""
+
+        self._ran_to_its_end = False
+        """It had ended when it was asked to stop, or cannot be stopped."""
+
+    @property
+    def outlives_call(self) -> bool:
+        """Whether it still runs, or raised and that is not on the log yet."""
+        ended = self._state.inbox.ended
+        return self._execution is not None and (
+            ended is None or (isinstance(ended, Raised) and not self._failed)
+        )
+
+    def begin(self, current: CallStatus | None) -> None:
+        """Start it. At its first instruction the lease has to hold, no stop may be requested, and `current`, if given,
+        has to be fresh; otherwise it does not begin, and says so (`NotBegun`)."""
+        call, plan, deps, inbox = self._state.call, self._state.plan, self._state.deps, self._state.inbox
+        lease_holds = self._state.leased.may_publish
+
+        def may_begin() -> bool:
+            if inbox.stop_requested is not None or not lease_holds():
+                return False
+            return current is None or monotonic() - current.asked_at < FRESH_SECONDS
+
+        self._begun = begun = self._begun + 1
+
+        def gone() -> None:
+            # One that was too late to begin may let go of its reporter after the next one was begun.
+            if begun == self._begun:
+                inbox.put(ReporterGone())
+
+        # Nothing here may keep a reference to the reporter: when the last one is gone, nothing can report any more.
+        reporter = Reporter(asyncio.get_running_loop(), inbox.put, gone)
+        by_place, by_name = plan.called_with(deps.params(call, plan, reporter))
+        inbox.begin()
+        self._execution = deps.handlers.start(
+            plan.function,
+            by_place,
+            by_name,
+            is_async=plan.is_async,
+            name=f"{call.function_name} {call.tool_call_id}",
+            may_begin=may_begin,
+            ended=inbox.put,
+        )
+
+    def stop(self) -> None:
+        """Ask it to stop, if it was begun. May be called again."""
+        if self._execution is not None:
+            self._execution.stop()
+
+    async def handle(self, event: HandlerEvent) -> bool:
+        """Publish what an event says. Returns whether the call is settled, or waits for a person, after this."""
+        publisher = self._publisher
+        match event:
+            case ResultReport() | WaitReport():
+                try:
+                    return await self._reported(event)
+                finally:
+                    # The lease is over, or the process ends: a plain function must not block on the reply any longer.
+                    if not event.reply.done():
+                        event.reply.set_exception(self._state.refusal())
+            case Raised():
+                self._failed = True
+                await publisher.failed(event.summary, event.details)
+            case Returned(value):
+                return await self._returned(value)
+            case ReporterGone() if self._returned_silently:
+                await publisher.answer(None)
+            case _:
+                # It let go of its callback and still runs: it may yet return a value, or raise.
+                return False
+        return True
+
+    async def stop_for(self, why: StopReason) -> Ending | None:
+        """Stop it, and settle or release the call. Returns None if there was no reason to stop."""
+        state = self._state
+        match why:
+            case "lost":
+                self.stop()
+                return "release"
+            case "over":
+                current = await state.read_again()
+                if current is None:
+                    # Not known to be over: the next worker to claim it finds out.
+                    self.stop()
+                    return "release"
+                if not current.is_open:
+                    self.stop()
+                    return "over"
+                version = current.interrupted_version
+                if version is None:
+                    # It was meant for an earlier call with this id.
+                    return None
+                await state.deps.cancelled.interrupted(state.call, version)
+                until = max(state.deadline, state.stops_by())
+                return await self._conclude(await self._stopped(until), interrupted=version)
+            case "draining":
+                event = await self._stopped(state.stops_by())
+                if self._is_answer(event):
+                    await self.handle(event)
+                elif state.plan.options.safe_to_retry:
+                    return "release"
+                else:
+                    # Stopped in the middle: what it did is not known.
+                    await self._publisher.ambiguous()
+        return "done"
+
+    async def stop_late(self) -> Ending:
+        """Stop it, and settle the call: the deadline has passed."""
+        return await self._conclude(await self._stopped(self._state.stops_by()), interrupted=None)
+
+    async def reap(self) -> None:
+        """Let a handler that outlives its call run until the deadline, then stop it. What it raised goes to the log."""
+        state, inbox = self._state, self._state.inbox
+        for until in (state.deadline, state.deadline + state.deps.stop_secs):
+            while inbox.ended is None and state.now() < until:
+                await inbox.wait(until, until_stop=False)
+            if inbox.ended is None:
+                self.stop()
+        ended, names = inbox.ended, state.call.names()
+        if ended is None:
+            _log.warning("a handler does not stop after its call", **names)
+        elif isinstance(ended, Raised):
+            try:
+                if state.waiting:
+                    # The person may never have been asked.
+                    await self._publisher.failed(ended.summary, ended.details)
+                else:
+                    await self._publisher.raised_later(ended.details)
+            except LeaseLostError:
+                _log.error(
+                    "a handler failed when its worker had lost its lease", **names, details=ended.details
+                )
+
+    async def _reported(self, report: ResultReport | WaitReport) -> bool:
+        publisher = self._publisher
+        if isinstance(report, WaitReport):
+            await publisher.wait(report)
+            return self._state.waiting
+        if report.is_final:
+            await publisher.answer(report.result, report.properties, report=report)
+        else:
+            await publisher.intermediate(report)
+        return report.is_final
+
+    async def _returned(self, value: Any) -> bool:
+        publisher = self._publisher
+        if isinstance(value, FunctionCallResultFrame):
+            # What a handler returns is final, whatever the frame's properties say.
+            properties = value.properties and value.properties.model_copy(update={"is_final": True})
+            await publisher.answer(value.result, properties, run_llm=value.run_llm)
+        elif value is not None or self._state.plan.answers_by_returning or self._state.inbox.reporter_gone:
+            await publisher.answer(value)
+        else:
+            # A task of the handler may report later. If nothing can, `ReporterGone` comes.
+            self._returned_silently = True
+            return False
+        return True
+
+    async def _stopped(self, until: float) -> HandlerEvent | None:
+        """Stop it and wait. Returns its final result, or how it ended; None if it still runs at that time, or when the
+        lease was lost meanwhile."""
+        state, inbox = self._state, self._state.inbox
+        self._ran_to_its_end = not state.plan.is_async or inbox.ended is not None
+        self.stop()
+        while (event := inbox.take_last()) is None and state.now() < until:
+            why = inbox.take_stop_request()
+            if why == "lost":
+                inbox.stop_requested = why
+                break
+            if why == "draining":
+                until = min(until, state.stops_by())
+            await inbox.wait(until)
+        return event
+
+    def _is_answer(self, event: HandlerEvent | None) -> TypeGuard[ResultReport | Returned | Raised]:
+        """Returns whether the handler finished, so that its call must not be settled as cancelled.
+
+        A plain function cannot be stopped: if it ended, it ended by itself. An async one that ends after it was asked
+        to stop, without a result, was stopped.
+        """
+        match event:
+            case ResultReport():
+                return True
+            case Returned(value):
+                is_silent = value is None and not self._state.plan.answers_by_returning
+                return not is_silent or (self._ran_to_its_end and self._state.inbox.reporter_gone)
+            case Raised():
+                return self._ran_to_its_end
+            case _:
+                return False
+
+    async def _conclude(self, event: HandlerEvent | None, *, interrupted: int | None) -> Ending:
+        """Settle a call whose handler was asked to stop, by the interruption at that version or by its deadline."""
+        publisher = self._publisher
+        if event is None and self._state.inbox.stop_requested == "lost":
+            return "release"
+        if self._is_answer(event):
+            await self.handle(event)
+        elif event is None and not self._state.plan.options.safe_to_retry:
+            # It still runs, and will have its effect: a model that reads "cancelled" would call the function again.
+            _log.warning("a handler does not stop", **self._state.call.names())
+            await publisher.ambiguous(run_llm=None if interrupted is None else False)
+        elif interrupted is not None:
+            await publisher.cancel_interrupted(interrupted)
+        else:
+            await publisher.cancel_late()
+        return "done"

@@ -1,0 +1,311 @@
+"""What a handler holds, and how what it reports reaches its call: from the event loop or from a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from frameledger.context import LLMContext
+from frameledger.frames import AnyFrame, FunctionCallResultProperties
+from frameledger.frames.calls import Waiting
+from frameledger_services.functions.execution import HandlerEnd
+from frameledger_services.functions.params import FunctionServiceLike, ResultRefusedError
+from frameledger_services.providers.service import LLMService
+from frameledger_services.settings import Settings
+from frameledger_services.store import contexts
+from frameledger_services.store.connections import READ_SECONDS, Connections
+from frameledger_services.work import StopReason
+
+REPORT_SECONDS = 600.0
+"""How long a plain function waits until its report is on the log. The call's own deadline is usually shorter."""
+
+CONTEXTS_NAME = "frameledger-functions-contexts"
+
+
+@dataclass(frozen=True, slots=True)
+class ResultReport:
+    """A result. `reply` is set when it is on the log, or to the reason why it is refused."""
+
+    result: Any
+    properties: FunctionCallResultProperties | None
+    reply: Future[None]
+
+    @property
+    def is_final(self) -> bool:
+        return self.properties is None or self.properties.is_final
+
+
+@dataclass(frozen=True, slots=True)
+class WaitReport:
+    """The call waits for a person from now on. `reply` as for a result."""
+
+    waiting: Waiting
+    reply: Future[None]
+
+
+Report = ResultReport | WaitReport
+
+
+class ReporterGone:
+    """Nothing can report any more: the last reference to the `Reporter` is gone."""
+
+
+HandlerEvent = Report | HandlerEnd | ReporterGone
+
+
+class Reporter:
+    """`FunctionCallParams.result_callback`, and its `wait`.
+
+    Only the handler, and what it passes it to, hold this object. When the last reference is gone, nothing can report
+    any more: that is how a call is settled whose handler returned without reporting. A handler that leaves it in a
+    cycle of references delays that until the cycle is collected, or the call's deadline.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, put: Callable[[Report], None], gone: Callable[[], None]
+    ) -> None:
+        """`put` and `gone` are called in the event loop."""
+        self._loop = loop
+        self._put = put
+        weakref.finalize(self, _in_loop, loop, gone).atexit = False
+
+    def __call__(
+        self, result: Any, *, properties: FunctionCallResultProperties | None = None
+    ) -> Awaitable[None]:
+        if properties is not None and not isinstance(properties, FunctionCallResultProperties):
+            raise TypeError(f"properties are FunctionCallResultProperties, not {type(properties).__name__}")
+        return self._report(lambda reply: ResultReport(result, properties, reply))
+
+    def wait(self, *, for_: str, deadline: datetime | timedelta | str | None = None) -> Awaitable[None]:
+        waiting = Waiting(for_=for_, deadline=_written(deadline))
+        return self._report(lambda reply: WaitReport(waiting, reply))
+
+    def _report(self, report: Callable[[Future[None]], Report]) -> Awaitable[None]:
+        reply: Future[None] = Future()
+        # Marked as running, so that cancelling a handler that waits for the reply does not cancel the report.
+        reply.set_running_or_notify_cancel()
+        try:
+            self._loop.call_soon_threadsafe(self._put, report(reply))
+        except RuntimeError as error:
+            raise ResultRefusedError("The service has ended.") from error
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            # In a thread: there is nothing to await with.
+            reply.result(REPORT_SECONDS)
+            return _Done()
+        if running is self._loop:
+            return asyncio.wrap_future(reply, loop=running)
+        return asyncio.shield(asyncio.wrap_future(reply, loop=running))
+
+
+class Inbox:
+    """The events of one call, in their order. Of one event loop."""
+
+    def __init__(self, refusal: Callable[[], ResultRefusedError]) -> None:
+        """`refusal` returns why a report does not count, once the inbox is closed."""
+        self.stop_requested: StopReason | None = None
+        """Why the call is to stop, until that is acted on."""
+
+        self.ended: HandlerEnd | None = None
+        """How the handler ended; None while it runs."""
+
+        self.reporter_gone = False
+        self._refusal = refusal
+        self._events: deque[HandlerEvent] = deque()
+        self._news = asyncio.Event()
+        self._closed = False
+
+    def begin(self) -> None:
+        """A handler is about to begin. What an earlier one left, which did not begin, is dropped."""
+        self.ended, self.reporter_gone = None, False
+        self._events.clear()
+
+    def request_stop(self, why: StopReason) -> None:
+        """The call is to stop."""
+        self.stop_requested = why
+        self._news.set()
+
+    def take_stop_request(self) -> StopReason | None:
+        """Returns why the call is to stop, once for each request."""
+        why, self.stop_requested = self.stop_requested, None
+        return why
+
+    def put(self, event: HandlerEvent) -> None:
+        """Add an event. A report is refused if the inbox is closed."""
+        if isinstance(event, ReporterGone):
+            self.reporter_gone = True
+        elif not isinstance(event, Report):
+            self.ended = event
+        if not self._closed:
+            self._events.append(event)
+        else:
+            self._refuse(event)
+        self._news.set()
+
+    def wake(self) -> None:
+        """End every `wait` now."""
+        self._news.set()
+
+    def take(self) -> HandlerEvent | None:
+        """Returns the next event, or None."""
+        return self._events.popleft() if self._events else None
+
+    def take_last(self) -> HandlerEvent | None:
+        """Returns the final result, or how the handler ended, and refuses what was reported before. None if neither
+        came."""
+        while (event := self.take()) is not None:
+            if isinstance(event, ResultReport) and event.is_final:
+                return event
+            if not isinstance(event, Report | ReporterGone):
+                return event
+            self._refuse(event)
+        return self.ended
+
+    def close(self) -> None:
+        """From now on reports are refused."""
+        self._closed = True
+        while (event := self.take()) is not None:
+            self._refuse(event)
+
+    async def wait(self, until: float, *, until_stop: bool = True) -> None:
+        """Return when an event comes, or at that time of the loop; with `until_stop` also when the call is to stop."""
+        if self._events or (until_stop and self.stop_requested is not None):
+            return
+        self._news.clear()
+        try:
+            async with asyncio.timeout_at(until):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    def _refuse(self, event: HandlerEvent) -> None:
+        if isinstance(event, Report):
+            event.reply.set_exception(self._refusal())
+
+
+class PipelineHandle:
+    """The running service, for the handler of one call: `FunctionCallParams.pipeline_worker`."""
+
+    def __init__(
+        self, service: FunctionServiceLike, context_id: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.service = service
+        self.context_id = context_id
+        self._loop = loop
+
+    def push_frame(self, frame: AnyFrame, direction: object = None) -> Awaitable[None]:
+        """Publish a frame to this conversation, within the lease. Awaited, or blocking in a plain function."""
+        pushed: Awaitable[None] = from_anywhere(
+            self._loop, self.service.push_frame(self.context_id, frame, direction)
+        )
+        return pushed
+
+
+class InferenceHandle:
+    """A model for handlers: `run_inference`, and nothing else of the model service."""
+
+    def __init__(self, model: LLMService[Any], loop: asyncio.AbstractEventLoop) -> None:
+        self._model = model
+        self._loop = loop
+
+    def run_inference(
+        self, context: LLMContext, max_tokens: int | None = None, system_instruction: str | None = None
+    ) -> Awaitable[str | None]:
+        """As `LLMService.run_inference`. Awaited, or in a plain function blocking and returning the text itself."""
+        answer: Awaitable[str | None] = from_anywhere(
+            self._loop, self._model.run_inference(context, max_tokens, system_instruction)
+        )
+        return answer
+
+
+class ContextLoader:
+    """Reads contexts in a thread of its own, which the first read starts: `FunctionCallParams.context` is an attribute,
+    and an attribute cannot be awaited."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connections: Connections | None = None
+
+    def load(self, context_id: str, version: int) -> LLMContext:
+        """Returns the context at that version. Blocks the calling thread. Raises `DatabaseError` and LookupError."""
+        loop, connections = self._started()
+        read = connections.read(contexts.context, context_id, version)
+        return asyncio.run_coroutine_threadsafe(read, loop).result(2 * READ_SECONDS).context
+
+    def close(self) -> None:
+        """End the thread. Safe to call twice."""
+        with self._starting:
+            loop, self._loop = self._loop, None
+            connections, self._connections = self._connections, None
+        if loop is not None and connections is not None:
+            asyncio.run_coroutine_threadsafe(connections.close(), loop).result(READ_SECONDS)
+            loop.call_soon_threadsafe(loop.stop)
+
+    def _started(self) -> tuple[asyncio.AbstractEventLoop, Connections]:
+        with self._starting:
+            if self._loop is None or self._connections is None:
+                loop = asyncio.new_event_loop()
+                threading.Thread(target=_run_loop, args=(loop,), name=CONTEXTS_NAME, daemon=True).start()
+                self._loop = loop
+                self._connections = asyncio.run_coroutine_threadsafe(
+                    _connections(self._settings), loop
+                ).result(READ_SECONDS)
+            return self._loop, self._connections
+
+
+class _Done:
+    """What a report in a thread returns, for code that awaits it all the same."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+def from_anywhere(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine in `loop`. Returns an awaitable, or in a thread without an event loop, blocking, its result."""
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(REPORT_SECONDS)
+    if running is loop:
+        return coroutine
+    return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(function)
+
+
+def _written(deadline: datetime | timedelta | str | None) -> str | None:
+    """Returns a deadline as it stands on the wire: ISO 8601 with its zone. Raises ValueError."""
+    if deadline is None:
+        return None
+    if isinstance(deadline, timedelta):
+        deadline = datetime.now(UTC) + deadline
+    elif isinstance(deadline, str):
+        deadline = datetime.fromisoformat(deadline)
+    if deadline.tzinfo is None:
+        raise ValueError(f"the deadline {deadline} has no time zone")
+    return deadline.isoformat()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+async def _connections(settings: Settings) -> Connections:
+    return Connections(settings, CONTEXTS_NAME)

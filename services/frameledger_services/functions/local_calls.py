@@ -1,0 +1,224 @@
+"""Calls that an application announces itself and runs in this process, without a claim: `run_function_calls`.
+
+Their model is not run by an inference service. If the process dies, no other worker takes the calls over: those that
+had started, and those that waited for their turn, are settled by the timekeeper at their deadlines.
+
+With `run_in_parallel=False` each context has one queue across batches, in the order in which they were announced here.
+The deadline of a call counts from when it is first in the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from uuid import uuid4
+
+import structlog
+
+from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
+from frameledger.ids import ContextId, Version
+from frameledger_services import work
+from frameledger_services.failpoints import Failpoint
+from frameledger_services.functions.call_frames import CallAttempt
+from frameledger_services.functions.call_lifecycle import CallLifecycle
+from frameledger_services.functions.call_state import CallDependencies, JobPublisher
+from frameledger_services.functions.call_status import FOLDED_SECONDS
+from frameledger_services.functions.plan import CallPlan
+from frameledger_services.store.connections import DatabaseError
+from frameledger_services.store.tool_calls import CallStatus
+
+_log = structlog.get_logger("functions")
+
+
+class LocalCalls:
+    """Announces batches of calls, and runs them."""
+
+    def __init__(
+        self,
+        deps: CallDependencies,
+        plan: Callable[[CallAttempt], Awaitable[CallPlan]],
+        failpoint: Failpoint,
+    ) -> None:
+        self._deps = deps
+        self._plan = plan
+        self._failpoint = failpoint
+        self._queues = Queues()
+        self._batches = 0
+        self._running: set[CallLifecycle] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._draining = False
+
+    async def drain(self, within: float, grace: float) -> None:
+        """Wait `within` seconds for the calls that run or wait for their turn, ask the rest to stop, and wait `grace`
+        seconds for that. Calls whose turn comes after that are asked to stop at once."""
+        for seconds in (within, grace):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._idle.wait()
+            self._draining = True
+            for lifecycle in tuple(self._running):
+                lifecycle.request_stop("draining")
+
+    async def run(
+        self,
+        session: work.Session,
+        context_id: str,
+        function_calls: Sequence[FunctionCallFromLLM],
+        *,
+        group_id: str | None,
+        run_in_parallel: bool,
+        group_parallel_tools: bool,
+    ) -> None:
+        """Returns when all have settled, or wait for a person. Raises TimeoutError if they are not folded in time."""
+        announcement = FunctionCallsStartedFrame(
+            id=str(uuid4()),
+            function_calls=tuple(function_calls),
+            group_id=group_id,
+            run_in_parallel=run_in_parallel,
+            group_parallel_tools=group_parallel_tools,
+        )
+        with self._batch():
+            if run_in_parallel:
+                await self._run_parallel(session, await self._announced(session, context_id, announcement))
+                return
+            async with self._queues.ticket(context_id) as ticket:
+                async with ticket.entering:
+                    calls = await self._announced(session, context_id, announcement)
+                await ticket.first()
+                await self._run_in_order(session, calls)
+
+    async def _announced(
+        self, session: work.Session, context_id: str, announcement: FunctionCallsStartedFrame
+    ) -> list[CallAttempt]:
+        statuses, frame_id = self._deps.statuses, str(announcement.id)
+        async with asyncio.timeout(FOLDED_SECONDS), statuses.folding(context_id, frame_id) as folded:
+            await session.publisher.publish(context_id, announcement)
+            version = (await folded).version
+        return [
+            CallAttempt(
+                scope=f"{frame_id}:{ordinal}",
+                context_id=ContextId(context_id),
+                requested_version=Version(version or 0),
+                ordinal=ordinal,
+                tool_call_id=one.tool_call_id,
+                function_name=one.function_name,
+                arguments=one.arguments,
+                group_id=announcement.group_id,
+                attempt=None,
+                worker_id=session.worker_id,
+                builtin=one.builtin,
+            )
+            for ordinal, one in enumerate(announcement.function_calls)
+        ]
+
+    async def _run_parallel(self, session: work.Session, calls: Sequence[CallAttempt]) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for call in calls:
+                in_progress = asyncio.Event()
+                task = tasks.create_task(self._run_call(session, call, in_progress.set))
+                # In-progress frames are published in the order of the calls.
+                waiting = tasks.create_task(in_progress.wait())
+                await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+
+    async def _run_in_order(self, session: work.Session, calls: Sequence[CallAttempt]) -> None:
+        for call in calls:
+            if await self._may_start(call):
+                await self._run_call(session, call)
+
+    async def _may_start(self, call: CallAttempt) -> bool:
+        """Returns whether the call was neither forgotten nor cancelled while it waited for its turn. If the database
+        does not say, the fold of its start decides."""
+        try:
+            current = await self._deps.statuses.read(call)
+        except DatabaseError as error:
+            _log.warning("cannot read the status of a call", **call.names(), error=str(error))
+            return True
+        return current.status is None or current.is_open
+
+    async def _run_call(
+        self, session: work.Session, call: CallAttempt, start_next: Callable[[], None] = lambda: None
+    ) -> None:
+        lifecycle = CallLifecycle(
+            call,
+            await self._plan(call),
+            self._deps,
+            JobPublisher(session),
+            start_next=start_next,
+            failpoint=self._failpoint,
+        )
+        if self._draining:
+            lifecycle.request_stop("draining")
+        watching = self._deps.background.start(self._watch(call, lifecycle))
+        self._running.add(lifecycle)
+        try:
+            await lifecycle.run()
+        finally:
+            watching.cancel()
+            self._running.discard(lifecycle)
+
+    async def _watch(self, call: CallAttempt, lifecycle: CallLifecycle) -> None:
+        """A worker is sent no cancellation of a call without a claim, so its status is watched."""
+        frame_id = call.frame_id("in progress")
+        async with self._deps.statuses.folding(call.context_id, frame_id, call, _is_over) as over:
+            await over
+            lifecycle.request_stop("over")
+
+    @contextmanager
+    def _batch(self) -> Iterator[None]:
+        self._batches += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._batches -= 1
+            if not self._batches:
+                self._idle.set()
+
+
+class Queues:
+    """First-in-first-out queues by key, for one event loop."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, deque[Ticket]] = {}
+
+    @asynccontextmanager
+    async def ticket(self, key: str) -> AsyncIterator[Ticket]:
+        """Yields a place at the end of that key's queue, taken at once and given up at the end, first or not."""
+        queue = self._queues.setdefault(key, deque())
+        ticket = Ticket(queue[0].entering if queue else asyncio.Lock())
+        queue.append(ticket)
+        queue[0].become_first()
+        try:
+            yield ticket
+        finally:
+            queue.remove(ticket)
+            if queue:
+                queue[0].become_first()
+            else:
+                del self._queues[key]
+
+
+class Ticket:
+    """A place in a queue."""
+
+    def __init__(self, entering: asyncio.Lock) -> None:
+        self.entering = entering
+        """One lock for the whole queue, acquired in its order: for what each does before it is first."""
+
+        self._first = asyncio.Event()
+
+    async def first(self) -> None:
+        """Wait until all that came before have left."""
+        await self._first.wait()
+
+    def become_first(self) -> None:
+        """Let `first` return."""
+        self._first.set()
+
+
+def _is_over(current: CallStatus) -> bool:
+    return current.is_over

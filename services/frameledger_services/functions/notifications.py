@@ -1,0 +1,140 @@
+"""Calling the hooks of an application: `on_function_calls_started` and `on_function_calls_cancelled`, each once for the
+calls that start or are cancelled together, and `on_context_updated`. If the process dies, they are lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from frameledger.frames import FunctionCallFromLLM
+from frameledger_services.functions.call_frames import CallAttempt
+from frameledger_services.functions.call_status import FOLDED_SECONDS, CallStatusReader
+from frameledger_services.store import tool_calls
+from frameledger_services.store.connections import Connections, DatabaseError
+from frameledger_services.store.tool_calls import CallKey
+
+REMEMBERED = 1_000
+"""Announcements that are remembered, the newest. The calls of one come within moments, unless they queue."""
+
+CallHook = Callable[[Sequence[FunctionCallFromLLM]], Awaitable[None]]
+StartTask = Callable[[Coroutine[Any, Any, None]], object]
+
+_log = structlog.get_logger("functions")
+
+
+class StartedHook:
+    """Calls `on_function_calls_started` once for each announcement of which this process runs claimed calls."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        serves: Callable[[str, str], bool],
+        has_hooks: Callable[[], bool],
+        hook: CallHook,
+    ) -> None:
+        """`serves(function_name, context_id)`: whether this process runs that function for that context. While
+        `has_hooks()` is false, nothing is read."""
+        self._connections = connections
+        self._serves = serves
+        self._has_hooks = has_hooks
+        self._hook = hook
+        self._told: dict[tuple[str, int], None] = {}
+
+    async def call_begins(self, call: CallAttempt) -> None:
+        """If this is the first call of its announcement, call the hook with all that are run here."""
+        announcement = (call.context_id, call.requested_version)
+        if call.builtin or announcement in self._told or not self._has_hooks():
+            return
+        self._told[announcement] = None
+        if len(self._told) > REMEMBERED:
+            del self._told[next(iter(self._told))]
+        calls = [call.from_llm]
+        try:
+            calls = await self._connections.read(tool_calls.announced_at, *announcement)
+        except DatabaseError as error:
+            # The others of the announcement may be lost to the hook; this one is known.
+            _log.warning("cannot read what was announced together", **call.names(), error=str(error))
+        if here := [one for one in calls if self._serves(one.function_name, call.context_id)]:
+            await self._hook(here)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The calls of this process that one interruption cancels."""
+
+    pending: set[CallKey]
+    """Those of which it is not known yet how they ended."""
+
+    cancelled: list[FunctionCallFromLLM] = field(default_factory=list)
+
+
+class CancelledHook:
+    """Calls `on_function_calls_cancelled` once for each interruption, when all its calls in this process have ended."""
+
+    def __init__(self, connections: Connections, start_task: StartTask, hook: CallHook) -> None:
+        self._connections = connections
+        self._start_task = start_task
+        self._hook = hook
+        self._here: dict[str, set[CallKey]] = {}
+        self._batches: dict[tuple[str, int], _Batch] = {}
+        self._joining = asyncio.Lock()
+
+    def call_begins(self, call: CallAttempt) -> None:
+        self._here.setdefault(call.context_id, set()).add(call.key)
+
+    async def interrupted(self, call: CallAttempt, version: int) -> None:
+        """The frame at that version interrupted the call. Called twice it does nothing."""
+        async with self._joining:
+            if (call.context_id, version) in self._batches:
+                return
+            together: set[CallKey] = set()
+            # Without the database the hook is called for each call by itself; the call is stopped all the same.
+            with suppress(DatabaseError):
+                together = await self._connections.read(tool_calls.interrupted_by, call.context_id, version)
+            here = self._here.get(call.context_id, set())
+            self._batches[call.context_id, version] = _Batch((together & here) | {call.key})
+
+    def cancelled(self, call: CallAttempt, version: int) -> None:
+        """The call was cancelled because of that interruption. Built-in tools are left out of the hook."""
+        batch = self._batches.get((call.context_id, version))
+        if batch is not None and not call.builtin:
+            batch.cancelled.append(call.from_llm)
+
+    def call_ended(self, call: CallAttempt) -> None:
+        """The call has ended in this process, however it ended."""
+        here = self._here.get(call.context_id, set())
+        here.discard(call.key)
+        if not here:
+            self._here.pop(call.context_id, None)
+        for key, batch in tuple(self._batches.items()):
+            if key[0] == call.context_id and call.key in batch.pending:
+                batch.pending.discard(call.key)
+                if not batch.pending:
+                    del self._batches[key]
+                    if batch.cancelled:
+                        self._start_task(self._told(batch.cancelled))
+
+    async def _told(self, cancelled: Sequence[FunctionCallFromLLM]) -> None:
+        await self._hook(cancelled)
+
+
+async def context_updated(
+    statuses: CallStatusReader, call: CallAttempt, hook: Callable[[], Awaitable[None]], frame_id: str
+) -> None:
+    """Wait until a result is folded, and call its `on_context_updated` if it was applied."""
+    try:
+        async with asyncio.timeout(FOLDED_SECONDS), statuses.folding(call.context_id, frame_id) as folded:
+            outcome = (await folded).outcome
+    except TimeoutError:
+        _log.warning("a result is not folded yet; on_context_updated is not called", **call.names())
+        return
+    if outcome == "applied":
+        try:
+            await hook()
+        except Exception:
+            _log.exception("on_context_updated failed", **call.names())

@@ -1,0 +1,217 @@
+"""What exists while the function service runs, and how a claimed call becomes a `CallLifecycle`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from frameledger_services import cancel_tools, work
+from frameledger_services.claims import ClaimedCall
+from frameledger_services.failpoints import Failpoint
+from frameledger_services.functions.call_frames import CallAttempt
+from frameledger_services.functions.call_lifecycle import CallLifecycle
+from frameledger_services.functions.call_state import BackgroundTasks, CallDependencies, JobPublisher
+from frameledger_services.functions.call_status import NAME, CallStatusReader
+from frameledger_services.functions.cancel_handler import CancelHandler
+from frameledger_services.functions.execution import HandlerExecutor
+from frameledger_services.functions.handler_api import (
+    ContextLoader,
+    InferenceHandle,
+    PipelineHandle,
+    Reporter,
+)
+from frameledger_services.functions.local_calls import LocalCalls
+from frameledger_services.functions.notifications import CancelledHook, StartedHook
+from frameledger_services.functions.options import Options
+from frameledger_services.functions.params import FunctionCallParams, FunctionServiceLike
+from frameledger_services.functions.plan import CallPlan, plan_call
+from frameledger_services.functions.registry import FunctionCallRegistryItem, FunctionRegistry, checker_of
+from frameledger_services.functions.tool_lists import ToolListFollower
+from frameledger_services.providers.service import LLMService
+from frameledger_services.settings import Settings
+from frameledger_services.store import tool_lists
+from frameledger_services.store.connections import Connections, DatabaseError
+
+STARTED = "on_function_calls_started"
+
+FORWARD_SECS = 0.1
+"""How soon a job that was asked to stop hears a stronger reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSetup:
+    """What a service was made with."""
+
+    settings: Settings
+    registry: FunctionRegistry
+    timeout_secs: float
+    stop_secs: float
+    app_resources: Any
+    model: LLMService[Any] | None
+    notify: Callable[..., Awaitable[None]]
+    has_handlers: Callable[[str], bool]
+    failpoint: Failpoint
+
+
+class Runtime:
+    """One run of the service. Made in a task group, which it needs until `end`."""
+
+    def __init__(self, setup: ServiceSetup, service: FunctionServiceLike, tasks: asyncio.TaskGroup) -> None:
+        self._setup = setup
+        self._service = service
+        self._loop = asyncio.get_running_loop()
+        self._contexts = ContextLoader(setup.settings)
+        self._connections = Connections(setup.settings, NAME)
+        self.background = BackgroundTasks(tasks)
+        self.statuses = CallStatusReader(setup.settings, self._connections)
+        self.tool_lists = ToolListFollower(setup.registry, self._connections)
+        self._cancelled = partial(setup.notify, "on_function_calls_cancelled")
+        self._deps = CallDependencies(
+            self.statuses,
+            HandlerExecutor(),
+            CancelledHook(self._connections, self.background.start, self._cancelled),
+            self.background,
+            setup.stop_secs,
+            setup.notify,
+            self._params,
+        )
+        self._started = StartedHook(
+            self._connections,
+            lambda name, context_id: setup.registry.lookup(name, context_id) is not None,
+            partial(setup.has_handlers, STARTED),
+            partial(setup.notify, STARTED),
+        )
+        self.local_calls = LocalCalls(self._deps, self.plan, setup.failpoint)
+        self._helpers = [
+            tasks.create_task(self.statuses.run()),
+            tasks.create_task(self.tool_lists.run()),
+        ]
+
+    async def end(self) -> None:
+        """Stop what still runs. The worker has left, or is about to."""
+        await self._deps.handlers.stop(self._setup.stop_secs)
+        await self.background.end(self._setup.stop_secs)
+        for helper in self._helpers:
+            helper.cancel()
+
+    async def close(self) -> None:
+        """Close connections, after the task group has ended."""
+        self._contexts.close()
+        await self._connections.close()
+
+    async def perform(self, job: work.Job[ClaimedCall], session: work.Session) -> work.Ending:
+        """Run one claimed call, as `work.Perform` has it."""
+        claimed = job.claimed
+        call = _attempt(claimed, session.worker_id)
+        try:
+            before = await self.statuses.read(call) if claimed.status == "running" else None
+            plan = await self.plan(call)
+        except DatabaseError:
+            # Nothing was published of it yet.
+            return "untried"
+        lifecycle = CallLifecycle(
+            call,
+            plan,
+            self._deps,
+            JobPublisher(session, job),
+            age_secs=claimed.age_secs,
+            started_before=before,
+            start_next=job.release_order,
+            failpoint=self._setup.failpoint,
+        )
+        forwarding = self.background.start(_forward(job, lifecycle))
+        try:
+            if before is None:
+                await self._started.call_begins(call)
+            return await lifecycle.run()
+        finally:
+            forwarding.cancel()
+
+    async def plan(self, call: CallAttempt) -> CallPlan:
+        """Returns the plan of a call. It is made when the call starts, so that what was registered meanwhile counts.
+
+        Raises `DatabaseError`."""
+        registry = self._setup.registry
+        # An application's own tool of that name wins, even if the inference service announced it as built in.
+        if call.builtin and not registry.has_its_own(call.function_name):
+            item: FunctionCallRegistryItem | None = self._cancel_item(call)
+        else:
+            item = registry.lookup(call.function_name, call.context_id)
+        find_schema = partial(
+            self._connections.read,
+            tool_lists.advertised_schema,
+            call.context_id,
+            call.requested_version,
+            call.function_name,
+        )
+        return await plan_call(
+            item, call.function_name, call.arguments, self._setup.timeout_secs, find_schema
+        )
+
+    def _cancel_item(self, call: CallAttempt) -> FunctionCallRegistryItem:
+        """Returns the built-in tool that cancels calls of a function."""
+        name = cancel_tools.cancelled_by(call.function_name)
+        tool = CancelHandler(
+            call,
+            name,
+            self._connections,
+            self.statuses,
+            partial(self._service.push_frame, call.context_id),
+            self._cancelled,
+        )
+
+        async def cancel(params: FunctionCallParams) -> str:
+            return await tool.cancel(params.arguments.get("tool_call_id"))
+
+        schema = cancel_tools.schema(name)
+        options = Options(cancel_on_interruption=True, safe_to_retry=True)
+        return FunctionCallRegistryItem(
+            call.function_name, cancel, options, schema, checker=checker_of(schema)
+        )
+
+    def _params(self, call: CallAttempt, plan: CallPlan, reporter: Reporter) -> FunctionCallParams:
+        model = self._setup.model
+        return FunctionCallParams(
+            call.function_name,
+            call.tool_call_id,
+            plan.arguments,
+            None if model is None else InferenceHandle(model, self._loop),
+            PipelineHandle(self._service, call.context_id, self._loop),
+            partial(self._contexts.load, call.context_id, call.requested_version),
+            reporter,
+            self._setup.app_resources,
+            idempotency_key=call.idempotency_key,
+            call_attempt=call.attempt or 1,
+            wait=reporter.wait,
+        )
+
+
+def _attempt(claimed: ClaimedCall, worker_id: str) -> CallAttempt:
+    return CallAttempt(
+        scope=claimed.effect_id,
+        context_id=claimed.context_id,
+        requested_version=claimed.requested_version,
+        ordinal=claimed.ordinal,
+        tool_call_id=claimed.tool_call_id,
+        function_name=claimed.function_name,
+        arguments=claimed.arguments,
+        group_id=claimed.group_id,
+        attempt=claimed.call_attempt,
+        worker_id=worker_id,
+        claim=claimed.claim,
+        builtin=claimed.builtin,
+    )
+
+
+async def _forward(job: work.Job[ClaimedCall], lifecycle: CallLifecycle) -> None:
+    """Ask the call to stop when its job is, and again when the reason becomes a stronger one."""
+    await job.stop.wait()
+    forwarded: work.StopReason | None = None
+    while True:
+        if job.why is not None and job.why != forwarded:
+            forwarded = job.why
+            lifecycle.request_stop(forwarded)
+        await asyncio.sleep(FORWARD_SECS)

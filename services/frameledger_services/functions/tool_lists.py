@@ -1,0 +1,60 @@
+"""Unregistering handlers that came with a context's tools: when a folded tool list omits them, or when the conversation
+ends. A process that outlives many conversations does not keep the tools of all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from frameledger_services.functions.registry import FunctionRegistry
+from frameledger_services.store import tool_lists
+from frameledger_services.store.connections import Connections, DatabaseError
+
+POLL_SECONDS = 1.0
+"""A call that comes meanwhile is still served: the model made it when it still had the tool."""
+
+_log = structlog.get_logger("functions")
+
+
+class ToolListFollower:
+    """Follows the tool lists of the contexts whose tools brought handlers to a registry."""
+
+    def __init__(self, registry: FunctionRegistry, connections: Connections) -> None:
+        self._registry = registry
+        self._connections = connections
+        self._seen: dict[str, int] = {}
+        self._publishing: set[str] = set()
+
+    def publishing(self, context_id: str) -> None:
+        """A new list is about to be published: until it is folded, the stored list is not looked at."""
+        self._publishing.add(context_id)
+
+    def published(self, context_id: str, version: int) -> None:
+        """The new list was folded at that version. Older lists are ignored from now on."""
+        self._seen[context_id] = max(version, self._seen.get(context_id, 0))
+        self._publishing.discard(context_id)
+
+    def not_published(self, context_id: str) -> None:
+        """The new list is not on the log, or was not folded in time: the stored list counts again."""
+        self._publishing.discard(context_id)
+
+    async def run(self) -> None:
+        """Poll until cancelled."""
+        while True:
+            followed = self._registry.advertising() - self._publishing
+            self._seen = {key: seen for key, seen in self._seen.items() if key in followed | self._publishing}
+            if followed:
+                try:
+                    await self._poll({context_id: self._seen.get(context_id, 0) for context_id in followed})
+                except DatabaseError as error:
+                    _log.warning("cannot follow the tool lists of contexts", error=str(error))
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _poll(self, seen: Mapping[str, int]) -> None:
+        for context_id, version, names in await self._connections.read(tool_lists.changed, seen):
+            # A newer list may have been set while this one was read.
+            if context_id not in self._publishing and version > self._seen.get(context_id, 0):
+                self._seen[context_id] = version
+                self._registry.keep_advertised(context_id, names)

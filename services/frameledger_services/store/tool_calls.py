@@ -1,0 +1,164 @@
+"""Calls of functions, as the tables have them: one call, the calls of an announcement, those of an interruption.
+
+Each function runs one statement on the caller's connection and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, NamedTuple
+
+from psycopg import AsyncConnection
+
+from frameledger.frames import FunctionCallFromLLM
+from frameledger_services.store.contexts import loads
+
+CallKey = tuple[int, int]
+"""A call in its context: the version that announced it, and its ordinal there."""
+
+_OPEN = frozenset({"announced", "dispatched", "running", "waiting"})
+
+
+class FrameOfCall(NamedTuple):
+    """A frame, and the call beside which it is read, if any."""
+
+    context_id: str
+    frame_id: str
+    call: CallKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallStatus:
+    """A frame and its call at one moment: whether the frame was folded, and how the call stands."""
+
+    asked_at: float
+    """When the read was sent, by `monotonic`: nothing in it is older."""
+
+    version: int | None = None
+    """Of the frame; None while it is not stored."""
+
+    outcome: str | None = None
+    """Of the frame."""
+
+    status: str | None = None
+    """Of the call; None if it is not in the tables."""
+
+    worker: str | None = None
+    attempt: int | None = None
+    safe_to_retry: bool | None = None
+    interrupted_version: int | None = None
+    claim: str | None = None
+    """The token that the latest start of the call names."""
+
+    by_timekeeper: bool = False
+    """Whether the timekeeper started the call, to settle it: nothing ran."""
+
+    @property
+    def folded(self) -> bool:
+        """Whether the frame's outcome is final. A parked frame is folded once its conversation is unparked."""
+        return self.outcome is not None and self.outcome != "parked"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the call may still be settled."""
+        return self.status in _OPEN
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the call is settled, or was interrupted."""
+        return self.status is not None and (not self.is_open or self.interrupted_version is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCall:
+    """An asynchronous call that is in progress or waits."""
+
+    tool_call_id: str
+    requested_version: int
+    arguments: Any
+
+
+async def statuses(connection: AsyncConnection[Any], asked: Sequence[FrameOfCall]) -> list[CallStatus]:
+    """Returns the status of each of these frames with its call, in their order, all of one moment."""
+    asked_at = monotonic()
+    cursor = await connection.execute(
+        """
+        SELECT
+            stored.version, stored.outcome,
+            call.status, call.worker, call.attempt, call.safe_to_retry, call.interrupted_version, call.claim,
+            EXISTS (SELECT FROM workers WHERE workers.worker_id = call.worker AND workers.kind = 'timekeeper')
+        FROM unnest(%s::text[], %s::uuid[], %s::bigint[], %s::integer[])
+            WITH ORDINALITY AS asked (context_id, frame_id, requested_version, ordinal, place)
+        LEFT JOIN frames AS stored
+            ON stored.context_id = asked.context_id AND stored.frame_id = asked.frame_id
+        LEFT JOIN tool_calls AS call
+            ON call.context_id = asked.context_id AND call.requested_version = asked.requested_version
+            AND call.ordinal = asked.ordinal
+        ORDER BY asked.place
+        """,
+        (
+            [one.context_id for one in asked],
+            [one.frame_id for one in asked],
+            [one.call and one.call[0] for one in asked],
+            [one.call and one.call[1] for one in asked],
+        ),
+    )
+    return [CallStatus(asked_at, *row) for row in await cursor.fetchall()]
+
+
+async def announced_at(
+    connection: AsyncConnection[Any], context_id: str, version: int
+) -> list[FunctionCallFromLLM]:
+    """Returns the calls that the frame at this version announced, without those of built-in tools."""
+    cursor = await connection.execute(
+        """
+        SELECT function_name, tool_call_id, arguments::text
+        FROM tool_calls
+        WHERE context_id = %s AND requested_version = %s AND NOT builtin
+        ORDER BY ordinal
+        """,
+        (context_id, version),
+    )
+    return [
+        FunctionCallFromLLM(function_name=name, tool_call_id=tool_call_id, arguments=loads(arguments))
+        for name, tool_call_id, arguments in await cursor.fetchall()
+    ]
+
+
+async def interrupted_by(connection: AsyncConnection[Any], context_id: str, version: int) -> set[CallKey]:
+    """Returns the calls that the frame at this version interrupted and that are not settled."""
+    cursor = await connection.execute(
+        "SELECT requested_version, ordinal FROM tool_calls "
+        "WHERE context_id = %s AND interrupted_version = %s AND status IN ('running', 'waiting')",
+        (context_id, version),
+    )
+    return {(requested_version, ordinal) for requested_version, ordinal in await cursor.fetchall()}
+
+
+async def running_async(
+    connection: AsyncConnection[Any], context_id: str, function_name: str
+) -> list[RunningCall]:
+    """Returns the asynchronous calls of a function that are in progress or wait, oldest first."""
+    cursor = await connection.execute(
+        """
+        SELECT tool_call_id, requested_version, arguments::text
+        FROM tool_calls
+        WHERE context_id = %s AND function_name = %s AND status IN ('running', 'waiting') AND synchronous = false
+        ORDER BY requested_version, ordinal
+        """,
+        (context_id, function_name),
+    )
+    return [RunningCall(call, version, loads(text)) for call, version, text in await cursor.fetchall()]
+
+
+async def call_of_frame(
+    connection: AsyncConnection[Any], context_id: str, frame_id: str
+) -> tuple[str, str] | None:
+    """Returns the `tool_call_id` that a stored frame names, and the frame's outcome; None if it is not stored."""
+    cursor = await connection.execute(
+        "SELECT tool_call_id, outcome FROM frames WHERE context_id = %s AND frame_id = %s::uuid",
+        (context_id, frame_id),
+    )
+    return await cursor.fetchone()
