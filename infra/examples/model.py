@@ -4,12 +4,15 @@ It is what `frameledger run inference` does, and follows the same settings: FRAM
 model it is; without it, the scripted one answers.
 """
 
-from frameledger_services import process
+import asyncio
+import signal
+
 from frameledger_services.inference import InferenceService
 from frameledger_services.providers import plugins
 from frameledger_services.settings import Settings
 
-if __name__ == "__main__":
+
+async def main():
     settings = Settings.from_env()
     model = plugins.create(settings.inference_provider or "scripted", settings)
     model.append_system_instruction("Answer in one sentence.")
@@ -22,4 +25,11 @@ if __name__ == "__main__":
     async def on_completion_timeout(model):
         print(f"{model.provider} says nothing", flush=True)
 
-    process.run_service(InferenceService(settings, model).run)
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    await InferenceService(settings, model).run(stopping)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

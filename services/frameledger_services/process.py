@@ -1,4 +1,5 @@
-"""The life of a service's process: an event loop, until somebody says that it is enough."""
+"""A process that is ours from start to end: it runs one service until a signal ends it. Nothing here is for programs of
+others, which own their event loop, their signals and their garbage collector."""
 
 from __future__ import annotations
 
@@ -8,28 +9,27 @@ import signal
 from collections.abc import Awaitable, Callable
 
 Serve = Callable[[asyncio.Event], Awaitable[None]]
-"""A service: it works until the event is set."""
+"""A service: it returns once the event is set and it has stopped."""
 
 
 def run_service(serve: Serve) -> None:
-    """Serve until SIGTERM or Ctrl-C, which end it cleanly. Raises what the service raises."""
+    """Run a service until SIGTERM or SIGINT, which let it stop in order. Raises what the service raises."""
 
-    async def life() -> None:
+    async def main() -> None:
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
         await serve(stopping)
 
-    _rarely_collect_garbage()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(life())
+        runner.run(main())
 
 
 def cancel_on_signals() -> list[int]:
-    """From now on the first Ctrl-C, SIGTERM or SIGHUP cancels this task; the list that is returned then holds it.
+    """From now on the first SIGINT, SIGTERM or SIGHUP cancels this task. Returns a list that holds the signal then.
 
-    Only the first: a second one would break off the stopping and leave servers behind.
+    Later ones are ignored: a second one would interrupt the shutdown and leave servers running.
     """
     loop, this = asyncio.get_running_loop(), asyncio.current_task()
     assert this is not None
@@ -45,16 +45,16 @@ def cancel_on_signals() -> list[int]:
     return asked
 
 
-def _rarely_collect_garbage() -> None:
-    """What was imported stays, and what a batch makes goes by itself when the batch ends: a collection in the middle
-    of one finds nothing, and took a fifth of the projector's time."""
+def collect_garbage_rarely() -> None:
+    """For the projector's process. Its objects are freed by their reference counts at the end of a batch, so a
+    collection in the middle of one finds nothing; collections took a fifth of its time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 10, 10)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where it exists: it takes less of the processor."""
+    """Returns uvloop's factory if it is installed: it needs less CPU."""
     try:
         import uvloop
     except ImportError:

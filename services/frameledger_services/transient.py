@@ -47,6 +47,13 @@ def is_transient(error: BaseException, *more: type[Exception]) -> bool:
     return isinstance(error, kinds)
 
 
+def first(error: BaseException) -> BaseException:
+    """Returns the first error of a group, at any depth; an error that is no group as it is."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 def reason(error: BaseException) -> str:
     """What to say of an error: its words, or its name if it has none, as a TimeoutError has none."""
     return str(error).strip() or type(error).__name__

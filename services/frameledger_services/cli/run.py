@@ -26,6 +26,7 @@ def projector() -> None:
     """
     from frameledger_services.projector import service
 
+    process.collect_garbage_rarely()
     with backend.exit_on_error():
         settings = Settings.from_env()
         process.run_service(lambda stopping: service.serve(settings, stopping))

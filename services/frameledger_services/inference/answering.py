@@ -36,6 +36,7 @@ from frameledger.frames import (
     LLMTextFrame,
     Usage,
 )
+from frameledger_services import transient
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.event_log.producer import TooLargeError
 from frameledger_services.inference.attempt import Attempt
@@ -119,7 +120,7 @@ class _Attempt:
                 living.cancel()
                 self._merging.end()
         except BaseExceptionGroup as errors:
-            error = only(errors)
+            error = transient.first(errors)
             if not isinstance(error, TooLargeError | ValueError):
                 raise error from None
             # What came after that frame is not on the log, the end least of all.
@@ -281,11 +282,3 @@ def _why_refused(error: BaseException) -> str:
     if isinstance(error, TooLargeError):
         return "The model said more in one piece than the log takes in one frame."
     return f"The model said what no frame can carry: {error}"
-
-
-def only(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What ended a group of tasks of which one at a time fails."""
-    first: BaseException = errors
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first

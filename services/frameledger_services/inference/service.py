@@ -11,10 +11,10 @@ import structlog
 
 from frameledger.frames import AnyFrame, CancelFrame, EndFrame, StartFrame
 from frameledger.ids import ContextId
-from frameledger_services import work
+from frameledger_services import transient, work
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.inference import preparation
-from frameledger_services.inference.answering import answer, only
+from frameledger_services.inference.answering import answer
 from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.service import LLMService
@@ -172,5 +172,5 @@ async def _unless(stop: asyncio.Event, working: Coroutine[Any, Any, _T]) -> _T |
             work_task.cancel()
             stop_task.cancel()
     except BaseExceptionGroup as errors:
-        raise only(errors) from None
+        raise transient.first(errors) from None
     return None if work_task.cancelled() else work_task.result()

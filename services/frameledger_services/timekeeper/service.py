@@ -18,7 +18,7 @@ import psycopg
 import structlog
 from psycopg import AsyncConnection
 
-from frameledger_services import claims, database, failpoints, transient
+from frameledger_services import claims, database, failpoints, supervision, transient
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.settings import Settings
 from frameledger_services.store import schema
@@ -33,8 +33,6 @@ LEASE_SECONDS = 15.0
 """Beside two looks: for so long another timekeeper leaves the calls alone that this one has claimed."""
 
 TIDY_EVERY = 60.0
-
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 
 SESSION = {
     "statement_timeout": "10s",
@@ -51,22 +49,11 @@ _log = structlog.get_logger("timekeeper")
 
 
 async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoint = failpoints.none) -> None:
-    """Keep time until `stopping` is set. What is away for a while is waited for, and said.
+    """Keep time until `stopping` is set. During an outage of broker or database it waits and logs why.
 
-    Raises what waiting does not mend, such as a database in another shape.
+    Raises errors that are not transient, such as a database with another schema.
     """
-    loop = asyncio.get_running_loop()
-    pause = SHORTEST_PAUSE
-    while not stopping.is_set():
-        began = loop.time()
-        try:
-            await _keep_time(settings, stopping, failpoint)
-        except transient.DATABASE as error:
-            if loop.time() - began > LONGEST_PAUSE:
-                pause = SHORTEST_PAUSE
-            _log.warning("waiting for the database", reason=transient.reason(error), again_in=pause)
-            await _sleep(stopping, pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+    await supervision.keep_running(lambda: _keep_time(settings, stopping, failpoint), stopping, _log)
 
 
 async def _keep_time(settings: Settings, stopping: asyncio.Event, failpoint: Failpoint) -> None:
@@ -117,7 +104,7 @@ class _Timekeeper:
     async def run(self, stopping: asyncio.Event) -> None:
         """Look until it is stopped, or judged dead."""
         loop = asyncio.get_running_loop()
-        pause, not_before = SHORTEST_PAUSE, float("-inf")
+        backoff, not_before = supervision.Backoff(), float("-inf")
         while not stopping.is_set():
             beat = await claims.heartbeat(self._connection, self._offer.worker_id, {})
             if not beat.alive:
@@ -126,14 +113,14 @@ class _Timekeeper:
             if loop.time() >= not_before:
                 try:
                     await self._look()
-                    pause = SHORTEST_PAUSE
+                    backoff.reset()
                 except transient.BROKER as error:
                     # What was published may be on the log, and where that ends now is not known.
                     self._ends = {}
+                    pause = backoff.next()
                     _log.warning("waiting for the broker", reason=transient.reason(error), again_in=pause)
                     not_before = loop.time() + pause
-                    pause = min(pause * 2, LONGEST_PAUSE)
-            await _sleep(stopping, self._every)
+            await supervision.pause(stopping, self._every)
 
     async def _look(self) -> None:
         looker = Sweeper(
@@ -153,9 +140,3 @@ class _Timekeeper:
             await self._log.publish(found)
             await self._failpoint("after publish")
         self._ends = await self._log.ends(reached)
-
-
-async def _sleep(stopping: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await stopping.wait()

@@ -6,23 +6,19 @@ import asyncio
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 import structlog
 
-from frameledger_services import failpoints, transient
+from frameledger_services import failpoints, supervision
 from frameledger_services.claims import Claimed, Registration
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.settings import Settings
 from frameledger_services.work.job import Perform, Session
 from frameledger_services.work.kinds import JobKind
 from frameledger_services.work.session import SessionRunner
-
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
-"""Seconds between two tries to begin a life; short again after one that lasted longer than the longest."""
 
 E = TypeVar("E")
 C = TypeVar("C", bound=Claimed)
@@ -74,26 +70,13 @@ class Worker(Generic[E, C]):
         self._began = _Began()
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Work until `stopping` is set, then drain: wait `settings.work_drain_secs` for jobs, then tell them, release
-        what they leave, and go. What is away for a while is waited for, and said.
+        """Work until `stopping` is set, then drain: wait `settings.work_drain_secs` for jobs to end, ask the rest to
+        stop, release what they leave, and deregister. During an outage of broker or database it waits and logs why.
 
-        Raises what waiting does not mend: a database of another shape, a bug, here or in a job.
+        Raises errors that are not transient: a database with another schema, a bug, here or in a job.
         """
-        loop = asyncio.get_running_loop()
-        pause = SHORTEST_PAUSE
-        while not stopping.is_set():
-            began = loop.time()
-            try:
-                await self._live(stopping)
-            except* transient.EITHER as errors:
-                what = transient.reason(errors.exceptions[0])
-                if loop.time() - began > LONGEST_PAUSE:
-                    pause = SHORTEST_PAUSE
-                _log.warning("waiting", service=self._offer.service, reason=what, again_in=pause)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await stopping.wait()
-                pause = min(pause * 2, LONGEST_PAUSE)
+        log = _log.bind(service=self._offer.service)
+        await supervision.keep_running(lambda: self._run_session(stopping), stopping, log)
 
     async def update_registration(
         self, *, serves: Sequence[str], serves_all: bool = False, offers: Mapping[str, Any] | None = None
@@ -108,7 +91,7 @@ class Worker(Generic[E, C]):
         """Wait until it lives, has been given partitions and hears cancellations; its life."""
         return await self._began.wait()
 
-    async def _live(self, stopping: asyncio.Event) -> None:
+    async def _run_session(self, stopping: asyncio.Event) -> None:
         offer = replace(self._offer, worker_id=_new_id(self._offer))
         runner = SessionRunner(
             self._settings,

@@ -30,6 +30,7 @@ def watch() -> dict[str, list[float]]:
             on_disk.extend([time.time()] * (announcing - len(on_disk)))
 
     settings = Settings.from_env()
+    process.collect_garbage_rarely()
     process.run_service(lambda stopping: service.serve(settings, stopping, failpoint))
     return {"committed": committed, "on_disk": on_disk}
 

@@ -1,0 +1,56 @@
+"""The loop around a service: after a transient error it begins again, after pauses that grow while errors go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from frameledger_services import transient
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+"""Seconds between two attempts."""
+
+
+class Backoff:
+    """Pauses in seconds, each twice as long as the one before, from `SHORTEST_PAUSE` up to `LONGEST_PAUSE`."""
+
+    def __init__(self) -> None:
+        self._next = SHORTEST_PAUSE
+
+    def next(self) -> float:
+        """Returns the pause to make now."""
+        pause, self._next = self._next, min(2 * self._next, LONGEST_PAUSE)
+        return pause
+
+    def reset(self) -> None:
+        """Start again with the shortest pause."""
+        self._next = SHORTEST_PAUSE
+
+
+async def keep_running(work: Callable[[], Awaitable[None]], stopping: asyncio.Event, log: Any) -> None:
+    """Await `work()` again and again until `stopping` is set, which `work` has to heed itself.
+
+    A transient error of broker or database is logged and followed by a pause. Raises every other error; of a group of
+    errors, the part that is not transient.
+    """
+    loop = asyncio.get_running_loop()
+    backoff = Backoff()
+    while not stopping.is_set():
+        began = loop.time()
+        try:
+            await work()
+        except* transient.EITHER as errors:
+            if loop.time() - began > LONGEST_PAUSE:
+                backoff.reset()
+            seconds = backoff.next()
+            log.warning("waiting", reason=transient.reason(transient.first(errors)), again_in=seconds)
+            await pause(stopping, seconds)
+
+
+async def pause(stopping: asyncio.Event, seconds: float) -> None:
+    """Returns after so many seconds, or as soon as `stopping` is set."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stopping.wait()
