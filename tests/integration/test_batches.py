@@ -21,7 +21,12 @@ from frameledger.fold import Conversation, Folding
 from frameledger.partition import partition_for
 from frameledger.record import DecodeError, Record, decode
 from frameledger_services.projector import batches, writer
-from frameledger_services.projector.batches import Batches, Owned, ProjectorFencedError, Topics
+from frameledger_services.projector.batches import (
+    Batches,
+    OwnedPartition,
+    ProjectorFencedError,
+    ProjectorTopics,
+)
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.store import binary_copy, held_effects, projections
 
@@ -29,7 +34,7 @@ HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
 PARTITIONS = 4
 TOPIC = "llm.frames"
 FOLDED = ("frames", "messages", "eras", "context_settings", "contexts", "runs", "tool_calls")
-TOPICS = Topics(
+TOPICS = ProjectorTopics(
     frames=TOPIC,
     dead_letters="llm.frames.dlq",
     effects={
@@ -73,7 +78,7 @@ class Projecting:
         for partition in range(PARTITIONS):
             taken = await projections.assign(self.connection, TOPIC, partition, self.owner)
             await held_effects.hold(self.connection, TOPIC, partition, taken.epoch, None)
-            self.owned[partition] = Owned(partition, taken.epoch, taken.next_offset)
+            self.owned[partition] = OwnedPartition(partition, taken.epoch, taken.next_offset)
         self.batches = Batches(self.connection, TOPICS, self.cache)
         return self
 
@@ -179,10 +184,10 @@ def test_a_stored_state_is_never_far_behind_however_much_is_being_said(database,
     asyncio.run(run())
     assert len(behind) == len(log.records)
     assert max(frames for frames, _, stored_bytes in behind if stored_bytes <= writer.SMALL_TEXT) < 60
-    assert all(frames < writer.FRAMES_BEHIND or text <= 2 * size for frames, text, size in behind)
-    assert all(frames < writer.FRAMES_BEHIND for frames, _, _ in behind[-40:])
+    assert all(frames < writer.STATE_EVERY_FRAMES or text <= 2 * size for frames, text, size in behind)
+    assert all(frames < writer.STATE_EVERY_FRAMES for frames, _, _ in behind[-40:])
     # Not with every batch: what is said would be written again with every word.
-    assert sum(frames == 0 for frames, _, _ in behind) < len(behind) / writer.FRAMES_BEHIND + 5
+    assert sum(frames == 0 for frames, _, _ in behind) < len(behind) / writer.STATE_EVERY_FRAMES + 5
 
 
 BEHIND = """

@@ -52,11 +52,11 @@ class Owner:
         return Crashes(self.taken.crashes, self.taken.crashes_alone)
 
     async def begin(self, attempt="batch"):
-        await projections.begin(self.session, TOPIC, attempt, {0: self.taken.epoch})
+        await projections.note_attempt(self.session, TOPIC, attempt, {0: self.taken.epoch})
 
     async def move(self):
         at = self.taken.next_offset
-        assert await checkpoints.move(
+        assert await checkpoints.advance(
             self.session, TOPIC, [Progress(0, self.taken.epoch, at, at + 1, None)]
         ) == {0}
 
@@ -161,7 +161,7 @@ def test_an_owner_whose_session_had_to_be_ended_is_not_counted(database):
     async def run():
         async with two_owners(database) as (first, second):
             await first.begin("record")
-            assert await projections.end_owner(second.session, TOPIC, 0)
+            assert await projections.terminate_owner(second.session, TOPIC, 0)
             await asyncio.to_thread(until_session_gone, database, first.pid)
             assert await second.take(ended=True) == Crashes()
 

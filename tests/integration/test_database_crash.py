@@ -159,7 +159,7 @@ def test_what_was_not_on_disk_is_gone_as_a_whole_and_what_was_announced_is_not(s
             await projecting.store(records[:1])
             asked = list(projecting.outbox)
             await projecting.store(records[1:2])
-            await projections.announce(announcing, TOPIC, {partition: 2})
+            await projections.notify_progress(announcing, TOPIC, {partition: 2})
             await projecting.store(records[2:])
             # The second and the third ask for nothing, so nobody waited for the disk.
             assert projecting.outbox == asked != []

@@ -16,8 +16,8 @@ from frameledger_services.embedded import kafka as embedded_kafka
 from frameledger_services.embedded import postgres as embedded_postgres
 from frameledger_services.embedded.ports import choose
 from frameledger_services.projector import service
-from frameledger_services.projector.instance_id import Self
-from frameledger_services.projector.notifier import Announcer
+from frameledger_services.projector.instance_id import Instance
+from frameledger_services.projector.notifier import Notifier
 from frameledger_services.projector.relay import Relay
 from frameledger_services.store import binary_copy, migration, projections
 
@@ -245,9 +245,17 @@ async def project_in_memory(database, log, failpoint, *, looks):
     ):
         binary_copy.prepare(connection)
         group, feed = Group(TOPIC, PARTITIONS), Feed(log.records)
-        relay, announcer = Relay(relaying, send, failpoint), Announcer(relaying, TOPIC, failpoint)
+        relay, announcer = Relay(relaying, send, failpoint), Notifier(relaying, TOPIC, failpoint)
         projector = service._Projector(
-            group, feed, connection, relay, announcer, Looked(log.records), TOPICS, failpoint, Self("here")
+            group,
+            feed,
+            connection,
+            relay,
+            announcer,
+            Looked(log.records),
+            TOPICS,
+            failpoint,
+            Instance("here"),
         )
         await projector.on_partitions_assigned(group.assignment())
         await projector._take_over()

@@ -10,7 +10,7 @@ from tests.integration.test_batches import TOPIC
 
 from frameledger_services.embedded import ports, postgres
 from frameledger_services.embedded.running import start, stop, wait_until_ready
-from frameledger_services.projector.notifier import Announcer
+from frameledger_services.projector.notifier import Notifier
 from frameledger_services.store.projections import CHANNEL
 
 
@@ -54,7 +54,7 @@ def test_a_full_queue_of_notifications_stops_nobody_who_announces(small_queue):
             async with deaf.transaction():
                 await deaf.execute("SELECT 1")
                 await fill(filling)
-                announcer = Announcer(announcing, TOPIC, nothing)
+                announcer = Notifier(announcing, TOPIC, nothing)
                 running = asyncio.create_task(announcer.run())
                 announcer.announce({0: 1})
                 await announcer.finished()

@@ -61,7 +61,7 @@ class Held(Projecting):
         rows = []
         for owned in self.owned.values():
             await self.hold(owned.partition, owned.next_offset)
-            rows += await held_effects.let_out(self.connection, TOPICS, owned)
+            rows += await held_effects.release(self.connection, TOPICS, owned)
         return rows
 
 
@@ -91,7 +91,7 @@ def a_call(log, context_id, name="pay"):
 
 @pytest.fixture
 def everything_is_young(monkeypatch):
-    monkeypatch.setattr(held_effects, "YOUNG", AGES)
+    monkeypatch.setattr(held_effects, "MAX_AGE", AGES)
 
 
 @pytest.mark.regression("journey 2")
@@ -222,14 +222,14 @@ def test_what_was_asked_for_long_ago_is_closed_by_frames_and_held_until_these_ar
             # They are on their way: neither written twice, nor is anything let out.
             for partition in homes:
                 await held.hold(partition, held.owned[partition].next_offset)
-                assert await held_effects.let_out(held.connection, TOPICS, held.owned[partition]) == []
+                assert await held_effects.release(held.connection, TOPICS, held.owned[partition]) == []
                 assert held.owned[partition].held_until is not None
             await held.connection.execute("DELETE FROM outbox")
             for row in rows:
                 log.add(row.key, row.value)
             await held.store(log.records[-len(rows) :])
             for partition in homes:
-                assert await held_effects.let_out(held.connection, TOPICS, held.owned[partition]) == []
+                assert await held_effects.release(held.connection, TOPICS, held.owned[partition]) == []
                 assert held.owned[partition].held_until is None
 
     asyncio.run(run())

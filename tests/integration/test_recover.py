@@ -666,9 +666,9 @@ def _recover_and_die(settings: Settings, at: str) -> None:
         ):
             examined = await recover.examine(settings, connection)
             if examined.needs_generation:
-                await recover.begin(connection, examined, failpoint)
+                await recover.begin_generation(connection, examined, failpoint)
             publish = partial(producer.publish, examined.topic.name)
-            await republish.put_back(connection, examined.topic.name, publish, failpoint=failpoint)
+            await republish.republish(connection, examined.topic.name, publish, failpoint=failpoint)
 
     asyncio.run(life())
 

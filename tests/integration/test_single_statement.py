@@ -10,7 +10,7 @@ from psycopg import AsyncConnection
 from tests.bounds import ON_SERVERS
 
 from frameledger_services.store import binary_copy, checkpoints, projections, single_statement, tables
-from frameledger_services.store.batch import Added, Changed, added
+from frameledger_services.store.batch import Insert, Update, insert_of
 from frameledger_services.store.projections import Progress
 
 TOPIC = "llm.frames"
@@ -48,7 +48,7 @@ class Projector:
 
 
 def values(numbers):
-    return Added(
+    return Insert(
         tables.context_settings, COLUMNS, [("ctx", "tools", n, TEXTS[n - 1].encode()) for n in numbers]
     )
 
@@ -79,7 +79,7 @@ def test_json_stays_as_it_is_and_the_partitions_move(database, at_once, partitio
 @pytest.mark.parametrize("at_once", [False, True], ids=["a row at a time", "all rows at once"])
 def test_a_change_changes_what_it_names_and_counts_what_is_counted(database, at_once):
     def calls(rows):
-        return Changed(tables.tool_calls, ("context_id", "requested_version", "ordinal"), rows)
+        return Update(tables.tool_calls, ("context_id", "requested_version", "ordinal"), rows)
 
     changes = [
         call(0, progress_count=2, status="running", started_at=NOW),
@@ -96,7 +96,7 @@ def test_a_change_changes_what_it_names_and_counts_what_is_counted(database, at_
                 "arguments": b"{}",
             }
             rows = [call(ordinal, **new, progress_count=1, synchronous=True) for ordinal in (0, 1)]
-            await projector.store(added(tables.tool_calls, rows))
+            await projector.store(insert_of(tables.tool_calls, rows))
             for begin, rows in enumerate([changes] if at_once else [[one] for one in changes], 1):
                 await projector.store(calls(rows), begin=begin)
 
@@ -113,7 +113,7 @@ def test_a_change_changes_what_it_names_and_counts_what_is_counted(database, at_
 
 def test_what_each_row_changes_is_changed_whether_another_changes_more_or_less(database):
     def runs(rows):
-        return Changed(tables.runs, ("context_id", "run_id"), rows, usual=frozenset({"status", "worker"}))
+        return Update(tables.runs, ("context_id", "run_id"), rows, usual=frozenset({"status", "worker"}))
 
     def a_run(ordinal, **columns):
         return {"context_id": "ctx", "run_id": f"run-{ordinal}", **columns}
@@ -121,7 +121,9 @@ def test_what_each_row_changes_is_changed_whether_another_changes_more_or_less(d
     async def write():
         async with Projector(database) as projector:
             new = {"requested_version": 1, "requested_at": NOW, "trigger": "it", "status": "open"}
-            await projector.store(added(tables.runs, [a_run(number, **new, model="m") for number in (0, 1)]))
+            await projector.store(
+                insert_of(tables.runs, [a_run(number, **new, model="m") for number in (0, 1)])
+            )
             plain = [a_run(number, status="ended", worker=None) for number in (0, 1)]
             await projector.store(runs(plain), begin=1)
             more = [a_run(0, status="failed", worker="w"), a_run(1, status="failed", worker="w", model=None)]
@@ -145,7 +147,7 @@ def test_text_with_nul_is_refused_by_the_database_and_nothing_is_done(database, 
         async with Projector(database) as projector:
             rows = [("ctx", f"a\x00{number}", 1, b"1") for number in range(count)]
             with pytest.raises(psycopg.Error) as refused:
-                await projector.store(Added(tables.context_settings, COLUMNS, rows))
+                await projector.store(Insert(tables.context_settings, COLUMNS, rows))
             assert refused.value.sqlstate[:2] == "22"
             assert await projector.store(values([1])) == {0}
 
@@ -164,7 +166,7 @@ def test_who_loses_a_partition_while_it_waits_for_it_writes_nothing(database, co
                 storing = asyncio.create_task(projector.store(values([1]), count=count))
                 await waits(other, projector.connection.info.backend_pid)
             assert await storing == set(range(1, count))
-            assert await checkpoints.ours(other, TOPIC, projector.progress(2)) == {1}
+            assert await checkpoints.still_owned(other, TOPIC, projector.progress(2)) == {1}
             rows = await (await other.execute("SELECT FROM context_settings")).fetchall()
             assert rows == []
 

@@ -114,11 +114,11 @@ def test_the_session_that_does_not_let_go_of_a_partition_is_ended_once(database)
     async def test(connection):
         owner = await psycopg.AsyncConnection.connect(database, autocommit=True)
         await projections.assign(owner, "frames", 0, "who froze")
-        assert await projections.end_owner(connection, "frames", 0)
+        assert await projections.terminate_owner(connection, "frames", 0)
         with pytest.raises(psycopg.OperationalError):
             await owner.execute("SELECT 1")
         await owner.close()
-        assert not await projections.end_owner(connection, "frames", 0)
+        assert not await projections.terminate_owner(connection, "frames", 0)
 
     on(database, test)
 
@@ -126,7 +126,7 @@ def test_the_session_that_does_not_let_go_of_a_partition_is_ended_once(database)
 def test_a_projector_finds_the_partitions_of_another_session_of_its_name(database):
     async def test(connection):
         async def namesake():
-            return await projections.namesake(connection, "frames", "it", "it here")
+            return await projections.duplicate_instance(connection, "frames", "it", "it here")
 
         await projections.assign(connection, "frames", 0, "it here")
         await projections.assign(connection, "frames", 1, "nameless")

@@ -63,7 +63,7 @@ def test_records_of_any_time_are_stored(database, milliseconds, value):
 
 @pytest.mark.regression("fault 15")
 def test_a_topic_with_its_publishers_times_is_not_read_and_the_remedy_is_said(road):
-    assert asyncio.run(topic_identity.described(road.settings, road.names.frames)).partitions > 0
+    assert asyncio.run(topic_identity.describe(road.settings, road.names.frames)).partitions > 0
     change = ConfigEntry("message.timestamp.type", "CreateTime", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, road.names.frames, incremental_configs=[change])
     admin = AdminClient({"bootstrap.servers": road.settings.kafka_bootstrap_servers})
@@ -76,4 +76,4 @@ def test_a_topic_with_its_publishers_times_is_not_read_and_the_remedy_is_said(ro
 async def described_until(road, until):
     """The broker hears of a change a moment later."""
     while time.monotonic() < until:
-        await topic_identity.described(road.settings, road.names.frames)
+        await topic_identity.describe(road.settings, road.names.frames)

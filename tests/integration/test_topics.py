@@ -95,7 +95,7 @@ def test_no_broker_is_an_error_that_says_where_it_was_looked_for():
 def hold(database, found):
     async def connected():
         async with await psycopg.AsyncConnection.connect(database) as connection:
-            await topic_identity.hold(connection, found)
+            await topic_identity.pin(connection, found)
 
     asyncio.run(connected())
 

@@ -34,8 +34,7 @@ from frameledger.record import DecodeError, LoggedFrame, Record, read
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.consumer import consumer, to_record
 from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, TopicNames, topic_specs
-from frameledger_services.projector.batches import Batches, Owned
-from frameledger_services.projector.batches import Topics as ProjectorTopics
+from frameledger_services.projector.batches import Batches, OwnedPartition, ProjectorTopics
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, held_effects, projections
@@ -261,7 +260,7 @@ class Road:
                 for partition in range(PARTITIONS):
                     taken = await projections.assign(connection, names.frames, partition, "offline")
                     await held_effects.hold(connection, names.frames, partition, taken.epoch, None)
-                    owned[partition] = Owned(partition, taken.epoch, taken.next_offset)
+                    owned[partition] = OwnedPartition(partition, taken.epoch, taken.next_offset)
                 batches = Batches(connection, topics, HeadCache())
                 for start in range(0, len(records), 1_000):
                     some = records[start : start + 1_000]
@@ -370,7 +369,7 @@ def die(database: str, topic: str, partition: int, attempt: str = "batch") -> No
     async def run():
         async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
             taken = await projections.assign(connection, topic, partition, f"who died {next(_prefixes)}")
-            await projections.begin(connection, topic, attempt, {partition: taken.epoch})
+            await projections.note_attempt(connection, topic, attempt, {partition: taken.epoch})
             return connection.info.backend_pid
 
     until_session_gone(database, asyncio.run(run()))

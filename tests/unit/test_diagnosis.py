@@ -11,82 +11,82 @@ import pytest
 
 from frameledger.record import Place, Record, derived_id, forward, read
 from frameledger_services.event_log.producer import TooLargeError
-from frameledger_services.projector.log_check import OnLog, sign
+from frameledger_services.projector.log_check import LogState, symptom
 from frameledger_services.recovery import diagnosis
 from frameledger_services.recovery.copies import TooLarge, copy, publish_copies, smaller
 from frameledger_services.recovery.diagnosis import (
     NO_END,
+    ByPartition,
     Finding,
-    InTurn,
-    agreed,
-    finding,
-    lost,
+    diagnose,
+    gaps,
+    last_common_offset,
     spans,
 )
-from frameledger_services.recovery.republish import losses
+from frameledger_services.recovery.republish import gaps_to_fill
 from frameledger_services.store.frame_ids import frame_uuid
-from frameledger_services.store.projections import Position
-from frameledger_services.store.recovery import KeptFrame, Lost, LostFrame, Receipt
+from frameledger_services.store.projections import StoredPosition
+from frameledger_services.store.recovery import Gap, LostFrame, Receipt, StoredFrame
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
-STORED = Position(3, 100, 99, b"hash", AT)
-NOTHING = Position(3, 0, None, None, None)
+STORED = StoredPosition(3, 100, 99, b"hash", AT)
+NOTHING = StoredPosition(3, 0, None, None, None)
 
 
 @pytest.mark.parametrize(
     ("stored", "log", "expected"),
     [
-        (STORED, OnLog(0, 100, b"hash"), "fine"),
-        (STORED, OnLog(0, 500, b"hash"), "fine"),
+        (STORED, LogState(0, 100, b"hash"), "fine"),
+        (STORED, LogState(0, 500, b"hash"), "fine"),
         # The last record has expired, the next one has not.
-        (STORED, OnLog(100, 500), "fine"),
-        (NOTHING, OnLog(0, 0), "fine"),
-        (NOTHING, OnLog(0, 7), "fine"),
+        (STORED, LogState(100, 500), "fine"),
+        (NOTHING, LogState(0, 0), "fine"),
+        (NOTHING, LogState(0, 7), "fine"),
         # Behind markers there is no record to be compared, and the offset is what it was.
-        (Position(3, 100, 90, b"hash", AT), OnLog(95, 100), "fine"),
-        (STORED, OnLog(0, 99), "shorter"),
-        (STORED, OnLog(0, 0), "shorter"),
-        (STORED, OnLog(101, 500), "expired"),
-        (NOTHING, OnLog(1, 1), "expired"),
-        (STORED, OnLog(0, 100, b"another"), "another_record"),
-        (STORED, OnLog(0, 500, None), "another_record"),
+        (StoredPosition(3, 100, 90, b"hash", AT), LogState(95, 100), "fine"),
+        (STORED, LogState(0, 99), "shorter"),
+        (STORED, LogState(0, 0), "shorter"),
+        (STORED, LogState(101, 500), "expired"),
+        (NOTHING, LogState(1, 1), "expired"),
+        (STORED, LogState(0, 100, b"another"), "another_record"),
+        (STORED, LogState(0, 500, None), "another_record"),
     ],
 )
 def test_what_is_seen_at_a_glance(stored, log, expected):
-    assert sign(stored, log) == expected
+    assert symptom(stored, log) == expected
 
 
 @pytest.mark.parametrize(
     ("stored", "log", "is_same_topic", "agreed_to", "expected"),
     [
-        (STORED, OnLog(0, 100, b"hash"), True, None, ("fine", 100, 0)),
-        (STORED, OnLog(0, 100, b"hash"), None, None, ("fine", 100, 0)),
-        (STORED, OnLog(130, 500), True, None, ("expired", 130, 30)),
-        (NOTHING, OnLog(7, 9), True, None, ("expired", 7, 7)),
-        (STORED, OnLog(0, 90), True, 90, ("lost_tail", 90, 0)),
+        (STORED, LogState(0, 100, b"hash"), True, None, ("fine", 100, 0)),
+        (STORED, LogState(0, 100, b"hash"), None, None, ("fine", 100, 0)),
+        (STORED, LogState(130, 500), True, None, ("expired", 130, 30)),
+        (NOTHING, LogState(7, 9), True, None, ("expired", 7, 7)),
+        (STORED, LogState(0, 90), True, 90, ("lost_tail", 90, 0)),
         # Others were written since.
-        (STORED, OnLog(0, 95), True, 90, ("lost_tail", 90, 0)),
-        (STORED, OnLog(0, 500, b"another"), True, 90, ("lost_tail", 90, 0)),
+        (STORED, LogState(0, 95), True, 90, ("lost_tail", 90, 0)),
+        (STORED, LogState(0, 500, b"another"), True, 90, ("lost_tail", 90, 0)),
         # All was lost of the same topic; with or without others since.
-        (STORED, OnLog(0, 0), True, None, ("lost_tail", 0, 0)),
-        (STORED, OnLog(0, 4), True, None, ("lost_tail", 0, 0)),
-        (STORED, OnLog(40, 40), None, None, ("lost_tail", 40, 0)),
+        (STORED, LogState(0, 0), True, None, ("lost_tail", 0, 0)),
+        (STORED, LogState(0, 4), True, None, ("lost_tail", 0, 0)),
+        (STORED, LogState(40, 40), None, None, ("lost_tail", 40, 0)),
         # A broker without ids: nothing in common is another log.
-        (STORED, OnLog(0, 4), None, None, ("another_log", 0, 0)),
-        (STORED, OnLog(0, 4), False, None, ("another_log", 0, 0)),
-        (STORED, OnLog(0, 0), False, None, ("another_log", 0, 0)),
-        (STORED, OnLog(20, 500, b"another"), False, None, ("another_log", 20, 0)),
+        (STORED, LogState(0, 4), None, None, ("another_log", 0, 0)),
+        (STORED, LogState(0, 4), False, None, ("another_log", 0, 0)),
+        (STORED, LogState(0, 0), False, None, ("another_log", 0, 0)),
+        (STORED, LogState(20, 500, b"another"), False, None, ("another_log", 20, 0)),
         # A copy of the old one that is not complete, and one that is.
-        (STORED, OnLog(0, 500, b"another"), False, 90, ("another_log", 90, 0)),
-        (STORED, OnLog(0, 500, b"another"), False, 100, ("fine", 100, 0)),
+        (STORED, LogState(0, 500, b"another"), False, 90, ("another_log", 90, 0)),
+        (STORED, LogState(0, 500, b"another"), False, 100, ("fine", 100, 0)),
         # Nothing was stored of it yet.
-        (NOTHING, OnLog(0, 5), False, None, ("fine", 0, 0)),
+        (NOTHING, LogState(0, 5), False, None, ("fine", 0, 0)),
     ],
 )
 def test_what_became_of_a_partition_and_where_it_is_read_next(
     stored, log, is_same_topic, agreed_to, expected
 ):
-    found = finding(stored, log, is_same_topic=is_same_topic, agreed=agreed_to)
+    found = diagnose(stored, log, is_same_topic=is_same_topic, agreed=agreed_to)
     assert found == Finding(stored, log, *expected)
 
 
@@ -96,7 +96,7 @@ def record(offset, value=b"v", *, key=b"ctx", after=0):
 
 
 def kept(offset, value=b"v", *, context="ctx", after=0, partition=3):
-    return KeptFrame(
+    return StoredFrame(
         partition, offset, context, AT + timedelta(seconds=offset + after), sha256(value).digest()
     )
 
@@ -133,7 +133,7 @@ UNTIL_9 = AT + timedelta(seconds=9)
     ],
 )
 def test_log_and_tables_are_of_one_mind_up_to_the_first_difference(stored, on_log, read_until, expected):
-    assert asyncio.run(agreed(each(stored), each(on_log), read_until)) == expected
+    assert asyncio.run(last_common_offset(each(stored), each(on_log), read_until)) == expected
 
 
 @pytest.mark.parametrize("taken", [0, 1, 2, 9])
@@ -142,7 +142,7 @@ def test_kept_frames_are_handed_out_by_partition_however_many_of_one_are_taken(t
 
     async def hand_out():
         found: dict[int, list[tuple[int, int]]] = {}
-        in_turn = InTurn(each(rows))
+        in_turn = ByPartition(each(rows))
         for partition in (0, 2, 3, 4, 9):
             found[partition] = []
             async with aclosing(in_turn.of(partition)) as some:
@@ -208,7 +208,7 @@ def receipt(generation, happened, begins_at, *, is_put_back=True, through=None):
 )
 def test_what_a_generation_has_of_those_before_it(chain, generation, expected_spans, expected_lost):
     assert spans(chain, generation) == expected_spans
-    assert lost(chain, generation, 50) == expected_lost
+    assert gaps(chain, generation, 50) == expected_lost
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_what_a_generation_has_of_those_before_it(chain, generation, expected_sp
     [
         ([], []),
         ([receipt(2, "lost_tail", 40)], []),
-        ([receipt(2, "lost_tail", 40, is_put_back=False)], [Lost(3, 1, 40)]),
+        ([receipt(2, "lost_tail", 40, is_put_back=False)], [Gap(3, 1, 40)]),
         # The newest one has what those before it did not finish.
         (
             [
@@ -224,21 +224,23 @@ def test_what_a_generation_has_of_those_before_it(chain, generation, expected_sp
                 receipt(3, "fine", 45),
                 receipt(4, "lost_tail", 42, is_put_back=False),
             ],
-            [Lost(3, 3, 42), Lost(3, 2, 42), Lost(3, 1, 40)],
+            [Gap(3, 3, 42), Gap(3, 2, 42), Gap(3, 1, 40)],
         ),
         # Then the topic was made again: the new one lost nothing.
         ([receipt(2, "lost_tail", 40, is_put_back=False), receipt(3, "another_log", 0)], []),
     ],
 )
 def test_what_an_earlier_recovery_did_not_finish_is_still_to_be_put_back(chain, expected):
-    fine = Finding(STORED, OnLog(0, 100, b"hash"), "fine", 100)
-    assert losses(chain, 4, [fine]) == expected
+    fine = Finding(STORED, LogState(0, 100, b"hash"), "fine", 100)
+    assert gaps_to_fill(chain, 4, [fine]) == expected
 
 
 def test_what_was_not_finished_is_not_put_back_onto_another_log():
     unfinished = [receipt(2, "lost_tail", 40, is_put_back=False)]
-    assert losses(unfinished, 2, [Finding(STORED, OnLog(0, 9), "another_log", 0)]) == []
-    assert losses(unfinished, 2, [Finding(STORED, OnLog(130, 500), "expired", 130, 30)]) == [Lost(3, 1, 40)]
+    assert gaps_to_fill(unfinished, 2, [Finding(STORED, LogState(0, 9), "another_log", 0)]) == []
+    assert gaps_to_fill(unfinished, 2, [Finding(STORED, LogState(130, 500), "expired", 130, 30)]) == [
+        Gap(3, 1, 40)
+    ]
 
 
 def test_the_ids_of_the_first_generation_never_change():

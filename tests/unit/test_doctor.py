@@ -6,7 +6,7 @@ import pytest
 
 from frameledger_services.cli.doctor import checks, servers
 from frameledger_services.event_log.topics import PartitionState, TopicDescription
-from frameledger_services.store.queries import Reach
+from frameledger_services.store.queries import PartitionProgress
 from frameledger_services.store.server import Server
 
 QUIET = Server(
@@ -20,7 +20,7 @@ QUIET = Server(
     oldest_seconds=1.0,
     oldest="psql (pid 7)",
 )
-READ = [Reach(number, 5, 0, 0.0, "here/1", True) for number in range(2)]
+READ = [PartitionProgress(number, 5, 0, 0.0, "here/1", True) for number in range(2)]
 
 
 def topic(*states, **config):

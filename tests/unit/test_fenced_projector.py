@@ -8,11 +8,11 @@ from tests.support.log_in_memory import Feed, Group
 from frameledger.record import Record
 from frameledger_services import failpoints
 from frameledger_services.projector import service
-from frameledger_services.projector.batches import Owned, ProjectorFencedError, Topics
-from frameledger_services.projector.instance_id import Self
+from frameledger_services.projector.batches import OwnedPartition, ProjectorFencedError, ProjectorTopics
+from frameledger_services.projector.instance_id import Instance
 
 TOPIC = "llm.frames"
-TOPICS = Topics(frames=TOPIC, dead_letters="llm.frames.dlq", effects={}, partitions=2)
+TOPICS = ProjectorTopics(frames=TOPIC, dead_letters="llm.frames.dlq", effects={}, partitions=2)
 RECORDS = [
     Record(TOPIC, partition, offset, b"ctx", b"{}", timestamp_ms=0)
     for partition in (0, 1)
@@ -36,11 +36,11 @@ class FencedBatches:
 def test_a_fence_in_the_first_batch_of_a_fetch_takes_the_others_back_too(monkeypatch):
     feed, relay = Feed(RECORDS), SimpleNamespace(hand_over=None)
     projector = service._Projector(
-        Group(TOPIC, 2), feed, None, relay, None, None, TOPICS, failpoints.none, Self("here")
+        Group(TOPIC, 2), feed, None, relay, None, None, TOPICS, failpoints.none, Instance("here")
     )
     monkeypatch.setattr(projector, "_isolation", FencedBatches())
     for number in (0, 1):
-        projector._owned[number] = Owned(number, epoch=1, next_offset=0)
+        projector._owned[number] = OwnedPartition(number, epoch=1, next_offset=0)
         feed.follow(number, 0)
     monkeypatch.setattr(service, "MAX_BATCH_BYTES", 1)  # each record is a batch
 

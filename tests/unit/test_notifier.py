@@ -8,7 +8,7 @@ from tests.support.turns import turns
 
 from frameledger_services import failpoints
 from frameledger_services.projector import notifier
-from frameledger_services.projector.notifier import Announcer
+from frameledger_services.projector.notifier import Notifier
 
 
 class Connection:
@@ -24,7 +24,7 @@ class Connection:
 @asynccontextmanager
 async def announcer():
     connection = Connection()
-    made = Announcer(connection, "frames", failpoints.none)
+    made = Notifier(connection, "frames", failpoints.none)
     task = asyncio.create_task(made.run())
     yield made, connection.said
     task.cancel()
@@ -42,7 +42,7 @@ def test_a_batch_is_announced_at_once():
 
 
 def test_of_batches_that_are_to_be_announced_soon_the_first_is_at_once_and_the_others_together(monkeypatch):
-    monkeypatch.setattr(notifier, "OFTEN_SECONDS", 3600.0)
+    monkeypatch.setattr(notifier, "INTERVAL_SECONDS", 3600.0)
 
     async def run():
         async with announcer() as (one, said):
@@ -58,7 +58,7 @@ def test_of_batches_that_are_to_be_announced_soon_the_first_is_at_once_and_the_o
 
 
 def test_those_that_come_seldom_are_announced_one_by_one(monkeypatch):
-    monkeypatch.setattr(notifier, "OFTEN_SECONDS", 0.0)
+    monkeypatch.setattr(notifier, "INTERVAL_SECONDS", 0.0)
 
     async def run():
         async with announcer() as (one, said):
@@ -71,7 +71,7 @@ def test_those_that_come_seldom_are_announced_one_by_one(monkeypatch):
 
 
 def test_it_is_not_finished_before_the_last_is_announced(monkeypatch):
-    monkeypatch.setattr(notifier, "OFTEN_SECONDS", 3600.0)
+    monkeypatch.setattr(notifier, "INTERVAL_SECONDS", 3600.0)
 
     async def run():
         async with announcer() as (one, said):
@@ -88,7 +88,7 @@ def test_it_is_not_finished_before_the_last_is_announced(monkeypatch):
 
 
 def test_what_waits_for_others_does_not_wait_longer_than_a_moment(monkeypatch):
-    monkeypatch.setattr(notifier, "OFTEN_SECONDS", 0.002)
+    monkeypatch.setattr(notifier, "INTERVAL_SECONDS", 0.002)
 
     async def run():
         async with announcer() as (one, said):

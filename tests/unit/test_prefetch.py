@@ -11,8 +11,8 @@ from tests.support.turns import turns
 
 from frameledger.record import LoggedFrame, Record
 from frameledger_services.projector import prefetch as reading_ahead
-from frameledger_services.projector.batches import Owned
-from frameledger_services.projector.prefetch import AT_ONCE, Ahead
+from frameledger_services.projector.batches import OwnedPartition
+from frameledger_services.projector.prefetch import CHUNK_RECORDS, Prefetch
 
 TOPIC = "llm.frames"
 VALUE = b'{"type":"LLMRunFrame"}'
@@ -29,14 +29,14 @@ class World:
                 for offset in range(count)
             ]
         )
-        self.owned: dict[int, Owned] = {}
+        self.owned: dict[int, OwnedPartition] = {}
         self.undecoded: set[int] = set()
-        self.ahead = Ahead(self.owned, lambda partition: partition not in self.undecoded)
+        self.ahead = Prefetch(self.owned, lambda partition: partition not in self.undecoded)
         for partition in range(len(counts)):
             self.own(partition)
 
     def own(self, partition, offset=0):
-        self.owned[partition] = Owned(partition, 1, offset)
+        self.owned[partition] = OwnedPartition(partition, 1, offset)
         self.feed.follow(partition, offset)
 
     def let_go(self, partition):
@@ -97,9 +97,9 @@ async def test_an_answer_is_read_in_looks_of_bounded_size_that_say_where_the_par
             taken.append(world.ahead.take(1))
             await turns()
     assert [places(look) for look in taken] == [
-        all_of(0, AT_ONCE),
-        all_of(0, 2 * AT_ONCE, AT_ONCE),
-        all_of(0, 450, 2 * AT_ONCE) + all_of(1, 30),
+        all_of(0, CHUNK_RECORDS),
+        all_of(0, 2 * CHUNK_RECORDS, CHUNK_RECORDS),
+        all_of(0, 450, 2 * CHUNK_RECORDS) + all_of(1, 30),
     ]
     assert [look.ends for look in taken] == [{0: 200}, {0: 400}, {0: 450, 1: 30}]
     assert [look.size for look in taken] == [200 * len(VALUE), 200 * len(VALUE), 80 * len(VALUE)]
@@ -108,37 +108,37 @@ async def test_an_answer_is_read_in_looks_of_bounded_size_that_say_where_the_par
 
 @running
 async def test_others_get_their_turn_between_two_looks():
-    world = World(3 * AT_ONCE)
+    world = World(3 * CHUNK_RECORDS)
     async with world.receiving():
         await turns(1)
-        assert world.positions() == {0: AT_ONCE}
+        assert world.positions() == {0: CHUNK_RECORDS}
         await turns(1)
-        assert world.positions() == {0: 2 * AT_ONCE}
+        assert world.positions() == {0: 2 * CHUNK_RECORDS}
 
 
 @running
 async def test_what_is_taken_ends_with_the_look_that_brings_it_to_as_many_as_are_wanted():
-    world = World(5 * AT_ONCE)
+    world = World(5 * CHUNK_RECORDS)
     async with world.receiving():
         await turns()
-        first, second = world.ahead.take(AT_ONCE + 1), world.ahead.take(10_000)
+        first, second = world.ahead.take(CHUNK_RECORDS + 1), world.ahead.take(10_000)
         assert world.ahead.take(10_000).found == []
-    assert places(first) == all_of(0, 2 * AT_ONCE)
-    assert first.ends == {0: 2 * AT_ONCE}
-    assert places(second) == all_of(0, 5 * AT_ONCE, 2 * AT_ONCE)
-    assert second.ends == {0: 5 * AT_ONCE}
+    assert places(first) == all_of(0, 2 * CHUNK_RECORDS)
+    assert first.ends == {0: 2 * CHUNK_RECORDS}
+    assert places(second) == all_of(0, 5 * CHUNK_RECORDS, 2 * CHUNK_RECORDS)
+    assert second.ends == {0: 5 * CHUNK_RECORDS}
 
 
 @running
 async def test_an_answer_is_received_when_a_batch_was_taken_since_its_last_look_was_read():
-    world = World(3 * AT_ONCE + 1)
+    world = World(3 * CHUNK_RECORDS + 1)
     async with world.receiving() as (task,):
         # The first look.
         await turns(1)
         world.ahead.take(1)
         # The others.
         await turns()
-        assert world.positions() == {0: 3 * AT_ONCE + 1}
+        assert world.positions() == {0: 3 * CHUNK_RECORDS + 1}
         assert not task.done()
         world.ahead.take(1)
         await turns()
@@ -147,7 +147,7 @@ async def test_an_answer_is_received_when_a_batch_was_taken_since_its_last_look_
 
 @running
 async def test_where_much_waits_there_may_be_more_at_once():
-    world = World(reading_ahead.ENOUGH_RECORDS)
+    world = World(reading_ahead.BACKLOG_RECORDS)
     async with world.receiving() as (task,):
         await turns()
         assert task.done()
@@ -175,22 +175,23 @@ async def test_an_answer_without_anything_is_received_at_once():
 
 
 @pytest.mark.parametrize(
-    ("limit", "reached"), [("AHEAD_BYTES", 2 * AT_ONCE * len(VALUE)), ("AHEAD_RECORDS", 2 * AT_ONCE)]
+    ("limit", "reached"),
+    [("MAX_BYTES", 2 * CHUNK_RECORDS * len(VALUE)), ("MAX_RECORDS", 2 * CHUNK_RECORDS)],
 )
 def test_no_look_is_begun_while_so_much_waits(monkeypatch, limit, reached):
     monkeypatch.setattr(reading_ahead, limit, reached)
 
     async def run():
-        world = World(5 * AT_ONCE - 1)
+        world = World(5 * CHUNK_RECORDS - 1)
         async with world.receiving() as (task,):
             await turns()
-            assert world.positions() == {0: 2 * AT_ONCE}
-            assert places(world.ahead.take(1)) == all_of(0, AT_ONCE)
+            assert world.positions() == {0: 2 * CHUNK_RECORDS}
+            assert places(world.ahead.take(1)) == all_of(0, CHUNK_RECORDS)
             await turns()
-            assert world.positions() == {0: 3 * AT_ONCE}
-            assert places(world.ahead.take(10_000)) == all_of(0, 3 * AT_ONCE, AT_ONCE)
+            assert world.positions() == {0: 3 * CHUNK_RECORDS}
+            assert places(world.ahead.take(10_000)) == all_of(0, 3 * CHUNK_RECORDS, CHUNK_RECORDS)
             await turns()
-            assert places(world.ahead.take(10_000)) == all_of(0, 5 * AT_ONCE - 1, 3 * AT_ONCE)
+            assert places(world.ahead.take(10_000)) == all_of(0, 5 * CHUNK_RECORDS - 1, 3 * CHUNK_RECORDS)
             await turns()
             assert task.done()
 
@@ -198,13 +199,13 @@ def test_no_look_is_begun_while_so_much_waits(monkeypatch, limit, reached):
 
 
 def test_of_an_answer_that_is_half_read_nothing_is_left_of_a_partition_that_is_forgotten(monkeypatch):
-    monkeypatch.setattr(reading_ahead, "AHEAD_BYTES", 1)
+    monkeypatch.setattr(reading_ahead, "MAX_BYTES", 1)
 
     async def run():
-        world = World(3 * AT_ONCE, 5)
+        world = World(3 * CHUNK_RECORDS, 5)
         async with world.receiving() as (task,):
             await turns()
-            assert world.positions()[0] == AT_ONCE
+            assert world.positions()[0] == CHUNK_RECORDS
             world.let_go(0)
             look = world.ahead.take(10_000)
             assert (look.found, look.ends) == ([], {})
@@ -219,10 +220,10 @@ def test_of_an_answer_that_is_half_read_nothing_is_left_of_a_partition_that_is_f
 
 
 def test_nor_when_it_is_owned_again_meanwhile(monkeypatch):
-    monkeypatch.setattr(reading_ahead, "AHEAD_BYTES", 1)
+    monkeypatch.setattr(reading_ahead, "MAX_BYTES", 1)
 
     async def run():
-        world = World(3 * AT_ONCE)
+        world = World(3 * CHUNK_RECORDS)
         async with world.receiving() as (task,):
             await turns()
             world.let_go(0)
@@ -233,7 +234,7 @@ def test_nor_when_it_is_owned_again_meanwhile(monkeypatch):
             assert task.done()
         async with world.receiving():
             await turns()
-            assert places(world.ahead.take(1)) == all_of(0, 7 + AT_ONCE, 7)
+            assert places(world.ahead.take(1)) == all_of(0, 7 + CHUNK_RECORDS, 7)
 
     asyncio.run(run())
 
@@ -261,9 +262,9 @@ async def test_an_answer_brings_nothing_of_a_partition_that_is_not_ours_by_now()
 
 
 def test_two_brokers_answer_at_once_and_what_waits_is_bounded_for_both(monkeypatch):
-    monkeypatch.setattr(reading_ahead, "AHEAD_BYTES", 3 * AT_ONCE * len(VALUE))
+    monkeypatch.setattr(reading_ahead, "MAX_BYTES", 3 * CHUNK_RECORDS * len(VALUE))
 
-    counts = 5 * AT_ONCE - 1, 4 * AT_ONCE - 1
+    counts = 5 * CHUNK_RECORDS - 1, 4 * CHUNK_RECORDS - 1
 
     async def run():
         world = World(*counts)
@@ -274,7 +275,7 @@ def test_two_brokers_answer_at_once_and_what_waits_is_bounded_for_both(monkeypat
             while len(found) < sum(counts):
                 await turns()
                 # Each stops when there is so much, whoever it is of.
-                assert world.ahead._size <= 4 * AT_ONCE * len(VALUE)
+                assert world.ahead._size <= 4 * CHUNK_RECORDS * len(VALUE)
                 look = world.ahead.take(1)
                 found += places(look)
                 ends |= look.ends
@@ -331,7 +332,7 @@ async def test_who_waits_is_woken_by_what_comes_or_by_somebody():
 @pytest.mark.parametrize("steps", range(5))
 def test_receiving_ends_wherever_it_is_cancelled(steps):
     async def run():
-        world = World(3 * AT_ONCE)
+        world = World(3 * CHUNK_RECORDS)
         task = asyncio.create_task(world.ahead.receive(world.feed.answer()))
         await turns(steps)
         task.cancel()

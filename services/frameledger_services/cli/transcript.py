@@ -16,7 +16,7 @@ from frameledger_services.cli.terminal import backend, moment, output, render_co
 from frameledger_services.cli.terminal.render_context import LAST, LONG
 from frameledger_services.settings import Settings
 from frameledger_services.store import queries
-from frameledger_services.store.queries import Moment, Said
+from frameledger_services.store.queries import Moment, TranscriptLine
 
 commands = typer.Typer()
 
@@ -52,12 +52,12 @@ def transcript(
 
 async def _read(
     connection: AsyncConnection[Any], context_id: str, at: moment.At | None
-) -> tuple[Moment, list[Said]]:
+) -> tuple[Moment, list[TranscriptLine]]:
     found = await moment.find(connection, context_id, at)
     return found, await queries.transcript(connection, context_id, found.version)
 
 
-def _print(found: Moment, lines: Sequence[Said], everything: bool) -> None:
+def _print(found: Moment, lines: Sequence[TranscriptLine], everything: bool) -> None:
     console = output.console()
     console.print(
         render_context.text(render_context.title(found.context_id, found.version, len(lines)), "bold")
@@ -83,7 +83,7 @@ def _print(found: Moment, lines: Sequence[Said], everything: bool) -> None:
         console.print(render_context.text(f"Parked since version {found.parked_version}.", "red"))
 
 
-def _as_json(line: Said) -> dict[str, Any]:
+def _as_json(line: TranscriptLine) -> dict[str, Any]:
     return {
         "version": line.version,
         "logged_at": line.logged_at.isoformat(),

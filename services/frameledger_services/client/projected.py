@@ -12,7 +12,7 @@ from frameledger.record import Place
 from frameledger_services import database
 from frameledger_services.client import connections
 from frameledger_services.settings import Settings
-from frameledger_services.store.projections import announced, listen
+from frameledger_services.store.projections import listen, read_notification
 from frameledger_services.store.schema import SchemaError
 
 LOOK_AGAIN_SECONDS = 0.25
@@ -98,7 +98,7 @@ class Projected:
                 self._is_listening = False
 
     def _told(self, notification: psycopg.Notify) -> None:
-        topic, offsets = announced(notification.payload)
+        topic, offsets = read_notification(notification.payload)
         self._offsets.update({(topic, partition): offset for partition, offset in offsets.items()})
         if self._signal is not None and not self._signal.done():
             self._signal.set_result(None)

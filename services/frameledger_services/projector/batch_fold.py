@@ -23,14 +23,14 @@ from frameledger.partition import partition_for
 from frameledger.react import react
 from frameledger.record import DecodeError, LoggedFrame, Place, Record, forward, place_of, read
 from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, TopicNames
-from frameledger_services.projector.duplicates import is_repetition
+from frameledger_services.projector.duplicates import is_duplicate
 from frameledger_services.projector.head import Head, chained
-from frameledger_services.projector.rows import FrameRow, OutboxRow, Rejection, Rows, at, clean, time_of
+from frameledger_services.projector.rows import DeadLetter, FrameRow, OutboxRow, Rows, at, clean, time_of
 from frameledger_services.projector.step_rows import write_step
 from frameledger_services.store.frame_ids import frame_uuid
 
 
-class Folding:
+class BatchFold:
     """The rows of one batch in the making.
 
     `heads` has every conversation of the batch that is at home in its partition; `stored_ids` says which frame ids the
@@ -57,18 +57,18 @@ class Folding:
         self._stored_ids = None if stored_ids is None else dict(stored_ids)
         self._held = held
 
-    def fold(self, decoded: Iterable[Decoded]) -> Rows:
+    def fold(self, decoded: Iterable[DecodedRecord]) -> Rows:
         """Take in records in the order of their partition. Raises `UnfoldableError` for a frame that makes the fold
-        raise, and `UncertainRepetitionError`; the heads are of no use then."""
+        raise, and `PossibleDuplicateError`; the heads are of no use then."""
         for record, logged in decoded:
             try:
-                if isinstance(logged, DecodeError | Refusal):
+                if isinstance(logged, DecodeError | Unstorable):
                     self._set_aside(record, logged.reason, logged.detail)
                 elif is_at_home(record, self._partitions):
                     self._take(record, logged)
                 else:
                     self._forward(record, logged)
-            except (UnfoldableError, UncertainRepetitionError):
+            except (UnfoldableError, PossibleDuplicateError):
                 raise
             except Exception as error:
                 raise UnfoldableError(record, error) from error
@@ -147,13 +147,13 @@ class Folding:
             if known is None:
                 return False
             if known != value_hash:
-                raise UncertainRepetitionError
+                raise PossibleDuplicateError
             is_repeated = True
         else:
             stored = self._stored_ids.get((head.context_id, frame_id))
             if stored is None:
                 return False
-            is_repeated = is_repetition(logged.record.value or b"", stored)
+            is_repeated = is_duplicate(logged.record.value or b"", stored)
         if is_repeated:
             head.counters.duplicates += 1
             if head.version:
@@ -188,7 +188,7 @@ class Folding:
 
     def _set_aside(self, record: Record, code: str, error: str, context_id: str | None = None) -> None:
         self.rows.rejections.append(
-            Rejection(record, code, clean(error), context_id or _readable_key(record))
+            DeadLetter(record, code, clean(error), context_id or _readable_key(record))
         )
         letter = _dead_letter(record, code, error, self._dead_letters)
         # Compressed it was small enough for the log. What no topic takes need not be tried: `rejected_frames` has it.
@@ -208,7 +208,7 @@ class UnfoldableError(RefusedError):
         self.record = record
 
 
-class UncertainRepetitionError(RefusedError):
+class PossibleDuplicateError(RefusedError):
     """An id came again with other bytes than a frame has that is in memory, and only the stored payload says whether
     it is that frame.
 
@@ -217,21 +217,21 @@ class UncertainRepetitionError(RefusedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Unstorable:
     """A record cannot be stored as a frame in any form, not even unfolded."""
 
     reason: str
     detail: str
 
 
-Decoded = tuple[Record, LoggedFrame | DecodeError | Refusal]
+DecodedRecord = tuple[Record, LoggedFrame | DecodeError | Unstorable]
 
 
-Found = tuple[Record, LoggedFrame | DecodeError | Refusal | None]
+FetchedRecord = tuple[Record, LoggedFrame | DecodeError | Unstorable | None]
 """The same, or a record that was not looked at yet."""
 
 
-def decoded(record: Record) -> Decoded:
+def decode_record(record: Record) -> DecodedRecord:
     """A record with the frame that it carries, or with what is wrong with it."""
     try:
         return record, read(record)
@@ -239,7 +239,7 @@ def decoded(record: Record) -> Decoded:
         return record, error
     except Exception as error:
         # A bug of ours, and no reason to read nothing of its partition any more.
-        return record, Refusal("refused", f"it cannot be decoded: {type(error).__name__}: {error}")
+        return record, Unstorable("refused", f"it cannot be decoded: {type(error).__name__}: {error}")
 
 
 def is_at_home(record: Record, partitions: int) -> bool:

@@ -31,13 +31,13 @@ from frameledger.stored import StoredStateError
 from frameledger_services import failpoints, transient
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.batch_fold import (
-    Decoded,
-    Folding,
-    Found,
-    Refusal,
-    UncertainRepetitionError,
+    BatchFold,
+    DecodedRecord,
+    FetchedRecord,
+    PossibleDuplicateError,
     UnfoldableError,
-    decoded,
+    Unstorable,
+    decode_record,
     is_at_home,
 )
 from frameledger_services.projector.head import Head
@@ -46,7 +46,7 @@ from frameledger_services.projector.log_check import record_hash
 from frameledger_services.projector.rows import OutboxRow, Rows, at
 from frameledger_services.projector.stored_heads import load, park
 from frameledger_services.projector.watchdog import deadline
-from frameledger_services.projector.writer import write, write_at_once
+from frameledger_services.projector.writer import write, write_single_statement
 from frameledger_services.store import checkpoints, single_statement
 from frameledger_services.store import heads as head_statements
 from frameledger_services.store.batch import MissingHeadError
@@ -65,7 +65,7 @@ StoredIds = Mapping[tuple[str, UUID], bytes]
 
 
 @dataclass(slots=True)
-class Owned:
+class OwnedPartition:
     """A partition that this projector owns, and how far it has read it."""
 
     partition: int
@@ -89,7 +89,7 @@ class ProjectorFencedError(FencedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class ProjectorTopics:
     """The names that a projector needs."""
 
     frames: str
@@ -102,7 +102,11 @@ class Batches:
     """Folds and stores batches over one connection, whose transactions are all its own."""
 
     def __init__(
-        self, connection: Connection, topics: Topics, cache: HeadCache, failpoint: Failpoint | None = None
+        self,
+        connection: Connection,
+        topics: ProjectorTopics,
+        cache: HeadCache,
+        failpoint: Failpoint | None = None,
     ) -> None:
         self._connection = connection
         self._topics = topics
@@ -110,7 +114,10 @@ class Batches:
         self._failpoint = failpoint or failpoints.none
 
     async def store(
-        self, found: Iterable[Found], owned: Mapping[int, Owned], positions: Mapping[int, int]
+        self,
+        found: Iterable[FetchedRecord],
+        owned: Mapping[int, OwnedPartition],
+        positions: Mapping[int, int],
     ) -> list[OutboxRow]:
         """Store what lies between the partitions' `next_offset` and `positions`, and move them on.
 
@@ -119,25 +126,31 @@ class Batches:
         can never be folded or stored parks its conversation and is no error.
         """
         with deadline():
-            batch = [decoded(record) if logged is None else (record, logged) for record, logged in found]
+            batch = [
+                decode_record(record) if logged is None else (record, logged) for record, logged in found
+            ]
         return await self._store_or_part(batch, owned, positions, None)
 
-    async def park(self, record: Record, owned: Mapping[int, Owned], why: Exception) -> list[OutboxRow]:
+    async def park(
+        self, record: Record, owned: Mapping[int, OwnedPartition], why: Exception
+    ) -> list[OutboxRow]:
         """Store a record without folding it, and with it all that its conversation gets from here on. One that is no
         frame of a conversation in its own partition is set aside."""
         with deadline():
-            one = decoded(record)
+            one = decode_record(record)
         return await self._park_at(one, owned, why)
 
-    async def set_aside(self, record: Record, owned: Mapping[int, Owned], why: str) -> list[OutboxRow]:
+    async def set_aside(
+        self, record: Record, owned: Mapping[int, OwnedPartition], why: str
+    ) -> list[OutboxRow]:
         """Keep a record's bytes as a rejected frame, without decoding it; its conversation goes on without it."""
-        batch: list[Decoded] = [(record, Refusal("refused", why))]
+        batch: list[DecodedRecord] = [(record, Unstorable("refused", why))]
         return await self._store(batch, owned, _positions_after(batch, owned), None)
 
     async def _store_or_part(
         self,
-        batch: Sequence[Decoded],
-        owned: Mapping[int, Owned],
+        batch: Sequence[DecodedRecord],
+        owned: Mapping[int, OwnedPartition],
         positions: Mapping[int, int],
         stored_ids: StoredIds | None = None,
     ) -> list[OutboxRow]:
@@ -148,7 +161,7 @@ class Batches:
         except UnfoldableError as error:
             return await self._park(batch, owned, positions, error.record, error)
         except Exception as error:
-            if stored_ids is None and isinstance(error, errors.UniqueViolation | UncertainRepetitionError):
+            if stored_ids is None and isinstance(error, errors.UniqueViolation | PossibleDuplicateError):
                 return await self._store_or_part(batch, owned, positions, await self._stored_ids(batch))
             if not batch or not _is_of_the_values(error):
                 raise
@@ -156,8 +169,8 @@ class Batches:
 
     async def _store(
         self,
-        batch: Sequence[Decoded],
-        owned: Mapping[int, Owned],
+        batch: Sequence[DecodedRecord],
+        owned: Mapping[int, OwnedPartition],
         positions: Mapping[int, int],
         stored_ids: StoredIds | None,
         *,
@@ -205,24 +218,24 @@ class Batches:
 
     async def _write_at_once(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
         await self._failpoint("before lock")
-        held = await write_at_once(self._cursor, self._topics.frames, progress, rows, heads)
+        held = await write_single_statement(self._cursor, self._topics.frames, progress, rows, heads)
         _check_held(progress, held)
 
     async def _write_in_turn(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
         async with self._connection.transaction():
             await self._failpoint("before lock")
-            _check_held(progress, await checkpoints.move(self._connection, self._topics.frames, progress))
+            _check_held(progress, await checkpoints.advance(self._connection, self._topics.frames, progress))
             await self._failpoint("after lock")
             await write(self._connection, rows, heads)
             await self._failpoint("before commit")
 
-    async def _stored_ids(self, batch: Sequence[Decoded]) -> StoredIds:
+    async def _stored_ids(self, batch: Sequence[DecodedRecord]) -> StoredIds:
         """Which frames of the batch are stored already."""
         pairs = [(logged.context_id, frame_uuid(logged.frame_id)) for _, logged in self._at_home(batch)]
         async with self._connection.transaction():
             return await head_statements.recent_ids(self._connection, pairs)
 
-    def _at_home(self, batch: Sequence[Decoded]) -> Iterator[tuple[Record, LoggedFrame]]:
+    def _at_home(self, batch: Sequence[DecodedRecord]) -> Iterator[tuple[Record, LoggedFrame]]:
         """The records that are frames of a conversation in its own partition."""
         for record, logged in batch:
             if isinstance(logged, LoggedFrame) and is_at_home(record, self._topics.partitions):
@@ -230,8 +243,8 @@ class Batches:
 
     async def _halve(
         self,
-        batch: Sequence[Decoded],
-        owned: Mapping[int, Owned],
+        batch: Sequence[DecodedRecord],
+        owned: Mapping[int, OwnedPartition],
         positions: Mapping[int, int],
         error: Exception,
     ) -> list[OutboxRow]:
@@ -245,8 +258,8 @@ class Batches:
 
     async def _park(
         self,
-        batch: Sequence[Decoded],
-        owned: Mapping[int, Owned],
+        batch: Sequence[DecodedRecord],
+        owned: Mapping[int, OwnedPartition],
         positions: Mapping[int, int],
         record: Record,
         error: Exception,
@@ -260,7 +273,9 @@ class Batches:
         outbox += await self._park_at(here, owned, error)
         return outbox + await self._store_or_part(after, owned, positions)
 
-    async def _park_at(self, one: Decoded, owned: Mapping[int, Owned], why: Exception) -> list[OutboxRow]:
+    async def _park_at(
+        self, one: DecodedRecord, owned: Mapping[int, OwnedPartition], why: Exception
+    ) -> list[OutboxRow]:
         """Park the conversation at this record; set the record aside if it has none here, or cannot be stored even
         unfolded."""
         record, _ = one
@@ -278,11 +293,11 @@ class Batches:
         return await self.set_aside(record, owned, reason)
 
     def _folding(
-        self, heads: Mapping[str, Head], stored_ids: StoredIds | None, owned: Mapping[int, Owned]
-    ) -> Folding:
+        self, heads: Mapping[str, Head], stored_ids: StoredIds | None, owned: Mapping[int, OwnedPartition]
+    ) -> BatchFold:
         topics = self._topics
         held = {one.partition for one in owned.values() if one.held_until is not None}
-        return Folding(
+        return BatchFold(
             heads, topics.partitions, topics.effects.__getitem__, topics.dead_letters, stored_ids, held
         )
 
@@ -299,7 +314,7 @@ class Batches:
         return heads | await load(self._connection, missing) if missing else heads
 
 
-def _is_small(batch: Sequence[Decoded]) -> bool:
+def _is_small(batch: Sequence[DecodedRecord]) -> bool:
     return len(batch) <= SMALL_RECORDS and sum(len(one.value or b"") for one, _ in batch) <= SMALL_BYTES
 
 
@@ -309,7 +324,7 @@ def _check_held(progress: Sequence[Progress], held: set[int]) -> None:
         raise ProjectorFencedError(lost)
 
 
-def _progress(owned: Owned, last: Record | None, next_offset: int) -> Progress:
+def _progress(owned: OwnedPartition, last: Record | None, next_offset: int) -> Progress:
     return Progress(
         partition=owned.partition,
         epoch=owned.epoch,
@@ -323,7 +338,7 @@ def _progress(owned: Owned, last: Record | None, next_offset: int) -> Progress:
     )
 
 
-def _positions_after(batch: Sequence[Decoded], owned: Mapping[int, Owned]) -> dict[int, int]:
+def _positions_after(batch: Sequence[DecodedRecord], owned: Mapping[int, OwnedPartition]) -> dict[int, int]:
     """Where the partitions stand after these records."""
     return {record.partition: record.offset + 1 for record, _ in batch if record.partition in owned}
 

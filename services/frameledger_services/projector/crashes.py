@@ -47,8 +47,8 @@ import structlog
 from psycopg import AsyncConnection
 
 from frameledger.errors import RefusedError
-from frameledger_services.projector.batch_fold import Found
-from frameledger_services.projector.batches import Batches, Owned
+from frameledger_services.projector.batch_fold import FetchedRecord
+from frameledger_services.projector.batches import Batches, OwnedPartition
 from frameledger_services.projector.rows import OutboxRow
 from frameledger_services.store import projections
 
@@ -108,7 +108,7 @@ class Isolation:
         self._begun: set[int] = set()
         self._isolated: dict[int, Crashes] = {}
 
-    def take(self, owned: Owned, crashes: Crashes) -> None:
+    def take(self, owned: OwnedPartition, crashes: Crashes) -> None:
         """A partition was taken over: nothing is begun in it."""
         self.forget(owned.partition)
         if crashes.treatment != "together":
@@ -135,7 +135,10 @@ class Isolation:
         return partition in self._begun and not self._isolated
 
     async def store(
-        self, chunk: Sequence[Found], owned: Mapping[int, Owned], positions: Mapping[int, int]
+        self,
+        chunk: Sequence[FetchedRecord],
+        owned: Mapping[int, OwnedPartition],
+        positions: Mapping[int, int],
     ) -> list[OutboxRow]:
         """`Batches.store`, of records that are begun by this. One of an isolated partition is given alone.
 
@@ -156,9 +159,9 @@ class Isolation:
 
     async def _store_alone(
         self,
-        chunk: Sequence[Found],
+        chunk: Sequence[FetchedRecord],
         partition: int,
-        owned: Mapping[int, Owned],
+        owned: Mapping[int, OwnedPartition],
         positions: Mapping[int, int],
     ) -> list[OutboxRow]:
         # Only the first one was there when they crashed.
@@ -174,10 +177,10 @@ class Isolation:
         return outbox + await self._batches.store([], owned, positions)
 
     async def _begin(
-        self, attempt: Literal["batch", "record"], partitions: set[int], owned: Mapping[int, Owned]
+        self, attempt: Literal["batch", "record"], partitions: set[int], owned: Mapping[int, OwnedPartition]
     ) -> None:
         epochs = {one: owned[one].epoch for one in partitions}
-        await projections.begin(self._connection, self._topic, attempt, epochs)
+        await projections.note_attempt(self._connection, self._topic, attempt, epochs)
         self._begun |= partitions
 
 
@@ -189,7 +192,7 @@ async def end_in_order(
     with suppress(psycopg.Error, OSError, TimeoutError):
         async with asyncio.timeout(ORDERLY_SECONDS):
             try:
-                await projections.end_attempts(connection, topic, owner)
+                await projections.clear_attempts(connection, topic, owner)
             except psycopg.Error:
                 async with await reconnect() as another:
-                    await projections.end_attempts(another, topic, owner)
+                    await projections.clear_attempts(another, topic, owner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 
-def is_repetition(value: bytes, stored: bytes) -> bool:
+def is_duplicate(value: bytes, stored: bytes) -> bool:
     """Whether the value of a frame says what the stored value with its id says.
 
     `produced_at` does not count: who publishes a frame object anew, since the first try was not answered, may stamp it

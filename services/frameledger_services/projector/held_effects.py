@@ -2,7 +2,7 @@
 
 What lies there may have been answered further on: after a restart, in a dump of last night, or in all of the log when
 the tables are made anew from it. So nothing of it is asked for until that end is reached, and then only what is still
-open and nobody has. What was asked for longer ago than `YOUNG` is closed by a frame, and its partition is held until
+open and nobody has. What was asked for longer ago than `MAX_AGE` is closed by a frame, and its partition is held until
 that is folded. A cancel that was held back is dropped: whoever works on something hears with its heartbeat that it is
 over.
 
@@ -26,9 +26,9 @@ from psycopg import AsyncConnection
 
 from frameledger.record import Place
 from frameledger_services.projector.batch_fold import effect_row
-from frameledger_services.projector.batches import Owned, ProjectorFencedError, Topics
+from frameledger_services.projector.batches import OwnedPartition, ProjectorFencedError, ProjectorTopics
 from frameledger_services.projector.rows import OutboxRow, Rows
-from frameledger_services.projector.stale_work import YOUNG, closing_id, closing_row
+from frameledger_services.projector.stale_work import MAX_AGE, closing_id, closing_row
 from frameledger_services.projector.writer import write
 from frameledger_services.store import heads as head_statements
 from frameledger_services.store import held_effects as statements
@@ -39,11 +39,13 @@ OpenWork = OpenRun | OpenCall
 
 SOURCE = "frameledger/projector"
 
-TOO_LATE = "asked_too_long_ago"
-SAID = "This run was asked for more than five minutes before its frame was projected, so it was not begun."
+TOO_LATE_CODE = "asked_too_long_ago"
+TOO_LATE_MESSAGE = (
+    "This run was asked for more than five minutes before its frame was projected, so it was not begun."
+)
 
 
-async def let_out(connection: Connection, topics: Topics, owned: Owned) -> list[OutboxRow]:
+async def release(connection: Connection, topics: ProjectorTopics, owned: OwnedPartition) -> list[OutboxRow]:
     """Ask for what is still open in a partition that has come to the end until which its effects are held back.
 
     Returns what is to be published, which is nothing for a partition that has not come there, or is not held. Raises
@@ -72,7 +74,7 @@ async def let_out(connection: Connection, topics: Topics, owned: Owned) -> list[
 async def _open(
     connection: Connection, topic: str, partition: int, now: datetime, *, old: bool
 ) -> list[OpenWork]:
-    than = now - YOUNG
+    than = now - MAX_AGE
     return [
         *await statements.open_runs(connection, topic, partition, than, old=old),
         *await statements.open_calls(connection, topic, partition, than, old=old),
@@ -86,13 +88,17 @@ async def _not_closed(connection: Connection, work: Sequence[OpenWork]) -> list[
     return [one for key, one in ids.items() if key not in stored]
 
 
-def _rows(topics: Topics, partition: int, work: Iterable[OpenWork], *, is_old: bool) -> Iterator[OutboxRow]:
+def _rows(
+    topics: ProjectorTopics, partition: int, work: Iterable[OpenWork], *, is_old: bool
+) -> Iterator[OutboxRow]:
     ordinals: Counter[Place] = Counter()
     for one in work:
         place = Place(topics.frames, partition, one.offset, one.generation)
         ordinal, effect = ordinals[place], one.effect
         ordinals[place] += 1
         if is_old:
-            yield closing_row(effect, place, ordinal, source=SOURCE, code=TOO_LATE, message=SAID)
+            yield closing_row(
+                effect, place, ordinal, source=SOURCE, code=TOO_LATE_CODE, message=TOO_LATE_MESSAGE
+            )
         else:
             yield effect_row(effect, place, ordinal, topics.effects[effect.effect])

@@ -23,12 +23,12 @@ WAIT_SECONDS = SESSION_MS / 1000
 """How long one waits for another of its name to be gone: as long as the group waits for a member that is silent. The
 session of a process that was killed ends within milliseconds."""
 
-LOOK_AGAIN_SECONDS = 0.1
+RETRY_SECONDS = 0.1
 
 _log = structlog.get_logger("projector")
 
 
-class NamesakeError(FencedError):
+class DuplicateInstanceError(FencedError):
     """Another projector of our name lives, and owns partitions.
 
     Remedy: Give each projector a name of its own (`FRAMELEDGER_PROJECTOR_INSTANCE_ID`), or end the other one.
@@ -36,7 +36,7 @@ class NamesakeError(FencedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Self:
+class Instance:
     """Who a projector is: its place, which no other process ever has, and the name by which the group knows it, if it
     has one."""
 
@@ -49,28 +49,28 @@ class Self:
         return self.place if self.name is None else f"{self.name} {self.place}"
 
 
-async def check(connection: AsyncConnection[Any], topic: str, one: Self) -> None:
-    """Raises `NamesakeError` if a partition belongs to another one of this name that has a session on the database."""
+async def check(connection: AsyncConnection[Any], topic: str, one: Instance) -> None:
+    """Raise `DuplicateInstanceError` if a partition belongs to another instance of this name that has a session."""
     if one.name is None:
         return
-    found = await projections.namesake(connection, topic, one.name, one.owner)
+    found = await projections.duplicate_instance(connection, topic, one.name, one.owner)
     if found is not None:
         owner, pid = found
-        raise NamesakeError(
+        raise DuplicateInstanceError(
             f"Another projector is connected under the name {one.name}: {owner.partition(' ')[2]}, process {pid} of "
             "the database. Give each its own name (FRAMELEDGER_PROJECTOR_INSTANCE_ID), or end that one; if it is "
             f"frozen, `SELECT pg_terminate_backend({pid})` ends its session."
         )
 
 
-async def wait(connection: AsyncConnection[Any], topic: str, one: Self, stopping: asyncio.Event) -> None:
-    """Return when there is no other one of this name, or we are to stop. Raises `NamesakeError` if it stays."""
+async def wait(connection: AsyncConnection[Any], topic: str, one: Instance, stopping: asyncio.Event) -> None:
+    """Wait until no other instance has this name, or `stopping` is set. Raises `DuplicateInstanceError`."""
     loop = asyncio.get_running_loop()
     until, is_said = loop.time() + WAIT_SECONDS, False
     while not stopping.is_set():
         try:
             await check(connection, topic, one)
-        except NamesakeError as error:
+        except DuplicateInstanceError as error:
             if loop.time() > until:
                 raise
             if not is_said:
@@ -78,4 +78,4 @@ async def wait(connection: AsyncConnection[Any], topic: str, one: Self, stopping
                 is_said = True
         else:
             return
-        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        await asyncio.sleep(RETRY_SECONDS)

@@ -8,9 +8,9 @@ from typing import Literal, Protocol
 
 from frameledger.errors import ConfigurationError
 from frameledger.record import Record
-from frameledger_services.store.projections import Position
+from frameledger_services.store.projections import StoredPosition
 
-Sign = Literal["fine", "shorter", "expired", "another_record"]
+Symptom = Literal["fine", "shorter", "expired", "another_record"]
 """What is seen at a glance: it ends before what is stored, it begins behind it, or its newest known record differs."""
 
 REMEDY = (
@@ -27,7 +27,7 @@ class LogChangedError(ConfigurationError):
 
 
 @dataclass(frozen=True, slots=True)
-class OnLog:
+class LogState:
     """What the log has of a partition: its first offset, and the one behind its last record."""
 
     first: int
@@ -36,7 +36,7 @@ class OnLog:
     """Of the record at the stored `last_offset`; None if none is there."""
 
 
-class Log(Protocol):
+class LogProbe(Protocol):
     """What of the log has to be looked at."""
 
     async def offsets(self, partition: int) -> tuple[int, int]:
@@ -48,7 +48,7 @@ class Log(Protocol):
         ...
 
 
-def sign(stored: Position, log: OnLog) -> Sign:
+def symptom(stored: StoredPosition, log: LogState) -> Symptom:
     """Whether reading can go on, as far as ends and the newest known record tell."""
     if stored.next_offset > log.end:
         return "shorter"
@@ -63,19 +63,19 @@ def sign(stored: Position, log: OnLog) -> Sign:
     return "fine"
 
 
-async def on_log(log: Log, stored: Position) -> OnLog:
+async def log_state(log: LogProbe, stored: StoredPosition) -> LogState:
     """What the log has of a partition that is stored so far."""
     first, end = await log.offsets(stored.partition)
     if stored.last_offset is None or not first <= stored.last_offset < end:
-        return OnLog(first, end)
+        return LogState(first, end)
     record = await log.record_at(stored.partition, stored.last_offset)
-    return OnLog(first, end, None if record is None else record_hash(record))
+    return LogState(first, end, None if record is None else record_hash(record))
 
 
-def difference(topic: str, stored: Position, found: OnLog) -> str | None:
+def describe_difference(topic: str, stored: StoredPosition, found: LogState) -> str | None:
     """Why a partition cannot be read on, in a sentence; None if it can."""
     where = f"{topic}/{stored.partition}"
-    match sign(stored, found):
+    match symptom(stored, found):
         case "fine":
             return None
         case "shorter":

@@ -18,17 +18,17 @@ from psycopg import AsyncConnection, errors
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.store import projections
 
-OFTEN_SECONDS = 0.01
+INTERVAL_SECONDS = 0.01
 """While frames come faster than they are stored, one announcement in this time says where all are. One for each batch
 took a fifteenth of the processor time of the whole road: it wakes every process that listens."""
 
-SAY_SECONDS = 60.0
+WARNING_INTERVAL_SECONDS = 60.0
 """How often it is said at most that nothing can be announced."""
 
 _log = structlog.get_logger("projector")
 
 
-class Announcer:
+class Notifier:
     """Announces in the background, so that no batch waits for it."""
 
     def __init__(self, connection: AsyncConnection[Any], topic: str, failpoint: Failpoint) -> None:
@@ -47,7 +47,7 @@ class Announcer:
         self._offsets |= offsets
         self._idle.clear()
         loop = asyncio.get_running_loop()
-        left = self._last + OFTEN_SECONDS - loop.time()
+        left = self._last + INTERVAL_SECONDS - loop.time()
         if not soon or left <= 0:
             self._wake.set()
         elif self._timer is None:
@@ -73,7 +73,7 @@ class Announcer:
             self._last = loop.time()
             await self._failpoint("before announcing")
             try:
-                await projections.announce(self._connection, self._topic, offsets)
+                await projections.notify_progress(self._connection, self._topic, offsets)
             except errors.ProgramLimitExceeded as error:
                 self._say_that_it_is_full(error, loop.time())
             await self._failpoint("announced")
@@ -81,7 +81,7 @@ class Announcer:
                 self._idle.set()
 
     def _say_that_it_is_full(self, error: errors.ProgramLimitExceeded, now: float) -> None:
-        if now < self._said + SAY_SECONDS:
+        if now < self._said + WARNING_INTERVAL_SECONDS:
             return
         self._said = now
         _log.warning(

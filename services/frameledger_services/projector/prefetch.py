@@ -12,22 +12,22 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from frameledger.record import FIRST_GENERATION, Record
-from frameledger_services.projector.batch_fold import Found, decoded
-from frameledger_services.projector.batches import Owned
+from frameledger_services.projector.batch_fold import FetchedRecord, decode_record
+from frameledger_services.projector.batches import OwnedPartition
 from frameledger_services.projector.watchdog import deadline
 
-AT_ONCE = 200
+CHUNK_RECORDS = 200
 """Records of one look; the decoding of more would keep the batch under way from going on when it is answered."""
 
-ENOUGH_RECORDS = 1_000
+BACKLOG_RECORDS = 1_000
 """With so many waiting the broker is asked for more at once: there is a backlog, and nobody waits for the last."""
 
-AHEAD_RECORDS = 4_000
-AHEAD_BYTES = 8 * 1024 * 1024
+MAX_RECORDS = 4_000
+MAX_BYTES = 8 * 1024 * 1024
 """What may wait here decoded, whichever is less; a look that was begun when there was less is finished."""
 
 
-class Fetched(Protocol):
+class FetchedPartition(Protocol):
     """What an answer of the broker has of one partition: `event_log.feed`."""
 
     partition: int
@@ -40,30 +40,30 @@ class Fetched(Protocol):
 
 
 @dataclass(slots=True)
-class Look:
+class Chunk:
     """What was found, and where the partitions stand after it, also behind a transaction's marker."""
 
-    found: list[Found] = field(default_factory=list)
+    found: list[FetchedRecord] = field(default_factory=list)
     ends: dict[int, int] = field(default_factory=dict)
     size: int = 0
 
 
-class Ahead:
+class Prefetch:
     """The looks that were taken and not stored yet, of the partitions that are `owned` while each is taken.
 
     What lies in a partition that it `may_decode` not is decoded with its batch: it may be what crashes us.
     """
 
-    def __init__(self, owned: Mapping[int, Owned], may_decode: Callable[[int], bool]) -> None:
+    def __init__(self, owned: Mapping[int, OwnedPartition], may_decode: Callable[[int], bool]) -> None:
         self._owned = owned
         self._may_decode = may_decode
-        self._looks: deque[Look] = deque()
+        self._looks: deque[Chunk] = deque()
         self._records = 0
         self._size = 0
         self._arrived = asyncio.Event()
         self._taken = asyncio.Event()
 
-    async def receive(self, fetched: Sequence[Fetched]) -> None:
+    async def receive(self, fetched: Sequence[FetchedPartition]) -> None:
         """Take an answer in. Returns when it was read to its end, and either much of it waits or a batch that was taken
         since is on its way to the database.
 
@@ -76,9 +76,9 @@ class Ahead:
             self._size += look.size
             self._arrived.set()
             await asyncio.sleep(0)
-            while self._records >= AHEAD_RECORDS or self._size >= AHEAD_BYTES:
+            while self._records >= MAX_RECORDS or self._size >= MAX_BYTES:
                 await self._until_taken()
-        if self._looks and self._records < ENOUGH_RECORDS:
+        if self._looks and self._records < BACKLOG_RECORDS:
             await self._until_taken()
 
     async def some(self) -> None:
@@ -87,9 +87,9 @@ class Ahead:
             self._arrived.clear()
             await self._arrived.wait()
 
-    def take(self, at_most: int) -> Look:
+    def take(self, at_most: int) -> Chunk:
         """All that was read by now, in order, ended by the look that brings it to `at_most` records."""
-        taken = Look()
+        taken = Chunk()
         while self._looks and len(taken.found) < at_most:
             look = self._looks.popleft()
             taken.found += look.found
@@ -117,12 +117,12 @@ class Ahead:
             look.ends.pop(partition, None)
             self._records -= before - len(look.found)
 
-    def _read(self, fetched: Sequence[Fetched]) -> Iterator[Look]:
+    def _read(self, fetched: Sequence[FetchedPartition]) -> Iterator[Chunk]:
         """An answer as looks of bounded size. What is not ours by now is left out."""
-        look = Look()
+        look = Chunk()
         for one in fetched:
             while (owned := self._owned.get(one.partition)) is not None:
-                room = AT_ONCE - len(look.found)
+                room = CHUNK_RECORDS - len(look.found)
                 records = one.some(room)
                 if records is None:
                     break
@@ -135,14 +135,14 @@ class Ahead:
                 if len(records) < room:
                     break
                 yield look
-                look = Look()
+                look = Chunk()
         if look.ends:
             yield look
 
-    def _add(self, look: Look, records: Sequence[Record]) -> None:
+    def _add(self, look: Chunk, records: Sequence[Record]) -> None:
         with deadline():
             look.found += [
-                decoded(one) if self._may_decode(one.partition) else (one, None) for one in records
+                decode_record(one) if self._may_decode(one.partition) else (one, None) for one in records
             ]
         look.size += sum(len(one.value or b"") for one in records)
 

@@ -30,8 +30,8 @@ from frameledger_services.store import dead_letters, outbox
 
 Connection = AsyncConnection[Any]
 
-TOGETHER_SECONDS = 0.05
-TOGETHER_ROWS = 500
+DELETE_AFTER_SECONDS = 0.05
+DELETE_AT_ROWS = 500
 """Rows that were sent are removed after so long, or when there are so many: not with a transaction for each batch."""
 
 _log = structlog.get_logger("projector")
@@ -101,9 +101,9 @@ class Relay:
 
     def _left_to_gather(self) -> float:
         """Seconds until what was sent is removed."""
-        if self._hurry or len(self._sent) >= TOGETHER_ROWS:
+        if self._hurry or len(self._sent) >= DELETE_AT_ROWS:
             return 0.0
-        return self._sent_since + TOGETHER_SECONDS - asyncio.get_running_loop().time()
+        return self._sent_since + DELETE_AFTER_SECONDS - asyncio.get_running_loop().time()
 
     async def _send_some(self, rows: Sequence[OutboxRow]) -> None:
         """Send rows of one topic, which are removed a little later."""
@@ -145,7 +145,7 @@ class Relay:
         )
 
 
-def sending(producer: Producer) -> Send:
+def sender(producer: Producer) -> Send:
     """Sends rows with a producer. One that its topic cannot take does not hold the others up."""
 
     async def send(rows: Sequence[OutboxRow]) -> list[OutboxRow]:

@@ -86,7 +86,7 @@ class OutboxRow:
 
 
 @dataclass(slots=True)
-class Rejection:
+class DeadLetter:
     """A record that is set aside, and why: a row of `rejected_frames`."""
 
     record: Record
@@ -115,7 +115,7 @@ class Rows:
     new_calls: dict[Key, dict[str, Any]] = field(default_factory=dict)
     call_patches: dict[Key, dict[str, Any]] = field(default_factory=dict)
     outbox: list[OutboxRow] = field(default_factory=list)
-    rejections: list[Rejection] = field(default_factory=list)
+    rejections: list[DeadLetter] = field(default_factory=list)
     _newest: dict[tuple[str, int, int], MessageRow] = field(default_factory=dict)
 
     def write_message(self, row: MessageRow) -> None:

@@ -33,14 +33,19 @@ from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import held_effects, instance_id, takeover, topic_identity
-from frameledger_services.projector.batch_fold import Found, effect_topics
-from frameledger_services.projector.batches import Batches, Owned, ProjectorFencedError, Topics
+from frameledger_services.projector.batch_fold import FetchedRecord, effect_topics
+from frameledger_services.projector.batches import (
+    Batches,
+    OwnedPartition,
+    ProjectorFencedError,
+    ProjectorTopics,
+)
 from frameledger_services.projector.crashes import Isolation, end_in_order
 from frameledger_services.projector.head_cache import HeadCache
-from frameledger_services.projector.log_check import Log, LogChangedError
-from frameledger_services.projector.notifier import Announcer
-from frameledger_services.projector.prefetch import Ahead, Look
-from frameledger_services.projector.relay import Relay, left_behind, sending
+from frameledger_services.projector.log_check import LogChangedError, LogProbe
+from frameledger_services.projector.notifier import Notifier
+from frameledger_services.projector.prefetch import Chunk, Prefetch
+from frameledger_services.projector.relay import Relay, left_behind, sender
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, schema
 
@@ -59,7 +64,7 @@ QUIET_MS = 500
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 """Seconds between two tries to work; short again after one that lasted longer than the longest."""
 
-LONGEST_TRUCE = 0.5
+MAX_FENCED_BACKOFF = 0.5
 """Seconds at most, by chance, before one who was fenced takes over again: whoever fenced it gets something done."""
 
 SESSION = {
@@ -94,12 +99,12 @@ async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoin
     pause = SHORTEST_PAUSE
     namesakes_met = 0
     place = f"{socket.gethostname()}/{os.getpid()}/{token_hex(4)}"
-    ourselves = instance_id.Self(place, settings.projector_instance_id)
+    ourselves = instance_id.Instance(place, settings.projector_instance_id)
     while not stopping.is_set():
         began = loop.time()
         try:
             await _project_or_say_why_not(settings, ourselves, stopping, failpoint or failpoints.none)
-        except* instance_id.NamesakeError as errors:
+        except* instance_id.DuplicateInstanceError as errors:
             namesakes_met += 1
             if namesakes_met == 2:
                 raise _first(errors) from None
@@ -114,14 +119,14 @@ async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoin
 
 
 async def _project_or_say_why_not(
-    settings: Settings, ourselves: instance_id.Self, stopping: asyncio.Event, failpoint: Failpoint
+    settings: Settings, ourselves: instance_id.Instance, stopping: asyncio.Event, failpoint: Failpoint
 ) -> None:
     """A log that has changed, or another one of our name, is the one error, and not one of a group of errors."""
     try:
         await _project(settings, ourselves, stopping, failpoint)
     except BaseExceptionGroup as errors:
         changed = errors.subgroup(
-            (LogChangedError, topic_identity.TopicChangedError, instance_id.NamesakeError)
+            (LogChangedError, topic_identity.TopicChangedError, instance_id.DuplicateInstanceError)
         )
         if changed is not None:
             raise _first(changed) from None
@@ -129,7 +134,7 @@ async def _project_or_say_why_not(
 
 
 async def _project(
-    settings: Settings, ourselves: instance_id.Self, stopping: asyncio.Event, failpoint: Failpoint
+    settings: Settings, ourselves: instance_id.Instance, stopping: asyncio.Event, failpoint: Failpoint
 ) -> None:
     names = TopicNames(settings.topic_prefix)
     async with AsyncExitStack() as stack:
@@ -140,13 +145,13 @@ async def _project(
             await _connect(settings, "projector announcer")
         )
         await schema.check(batches_connection)
-        found = await topic_identity.described(settings, names.frames)
+        found = await topic_identity.describe(settings, names.frames)
         async with batches_connection.transaction():
-            await topic_identity.hold(batches_connection, found)
+            await topic_identity.pin(batches_connection, found)
         producer = await stack.enter_async_context(Producer(settings, name="frameledger-projector"))
         log = await stack.enter_async_context(open_probe(settings, names.frames))
 
-        topics = Topics(
+        topics = ProjectorTopics(
             frames=names.frames,
             dead_letters=names.dead_letters,
             effects=effect_topics(names),
@@ -158,8 +163,8 @@ async def _project(
             name="frameledger-projector",
             group_instance_id=settings.projector_instance_id,
         )
-        relay = Relay(relay_connection, sending(producer), failpoint)
-        announcer = Announcer(announcer_connection, names.frames, failpoint)
+        relay = Relay(relay_connection, sender(producer), failpoint)
+        announcer = Notifier(announcer_connection, names.frames, failpoint)
         feed = Feed(client, names.frames, [log.cluster])
         await instance_id.wait(batches_connection, names.frames, ourselves, stopping)
         projector = _Projector(
@@ -192,11 +197,11 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         feed: Feed,
         connection: AsyncConnection[Any],
         relay: Relay,
-        announcer: Announcer,
-        log: Log,
-        topics: Topics,
+        announcer: Notifier,
+        log: LogProbe,
+        topics: ProjectorTopics,
         failpoint: Failpoint,
-        ourselves: instance_id.Self,
+        ourselves: instance_id.Instance,
     ) -> None:
         self._client = client
         self._feed = feed
@@ -209,8 +214,8 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         self._batches = Batches(connection, topics, self._cache, failpoint)
         self._self = ourselves
         self._isolation = Isolation(connection, topics.frames, self._batches)
-        self._owned: dict[int, Owned] = {}
-        self._ahead = Ahead(self._owned, self._isolation.may_decode)
+        self._owned: dict[int, OwnedPartition] = {}
+        self._ahead = Prefetch(self._owned, self._isolation.may_decode)
         self._to_take: set[int] = set()
         self._was_fenced = False
         self._between_batches = asyncio.Lock()
@@ -224,7 +229,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             while not stopping.is_set():
                 if self._was_fenced:
                     # Two who both believe that they own a partition would fence each other in step, for ever.
-                    await _sleep(stopping, random() * LONGEST_TRUCE)
+                    await _sleep(stopping, random() * MAX_FENCED_BACKOFF)
                     self._was_fenced = False
                 await self._take_over()
                 if self._to_take:
@@ -290,7 +295,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             except ProjectorFencedError:
                 self._retreat({partition})
 
-    async def _store(self, look: Look) -> None:
+    async def _store(self, look: Chunk) -> None:
         # What was read again for nothing but its marker may be stored by now.
         ends = {one: end for one, end in look.ends.items() if end > self._owned[one].next_offset}
         for chunk, positions in _chunks(look.found, ends, self._isolation.is_isolated):
@@ -319,7 +324,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     async def _let_effects_out(self, partitions: Iterable[int]) -> None:
         for partition in partitions:
             if (owned := self._owned.get(partition)) is not None and owned.held_until is not None:
-                self._relay.hand_over(await held_effects.let_out(self._connection, self._topics, owned))
+                self._relay.hand_over(await held_effects.release(self._connection, self._topics, owned))
 
     def _retreat(self, moved: set[int]) -> None:
         """After a fence nothing in memory can be trusted: take over anew what the group still gives us."""
@@ -346,13 +351,13 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
 
 
 def _chunks(
-    found: Sequence[Found], ends: dict[int, int], is_isolated: Callable[[int], bool]
-) -> Iterator[tuple[Sequence[Found], dict[int, int]]]:
+    found: Sequence[FetchedRecord], ends: dict[int, int], is_isolated: Callable[[int], bool]
+) -> Iterator[tuple[Sequence[FetchedRecord], dict[int, int]]]:
     """Batches of bounded size, each with where its partitions stand after it; the last brings all to their ends.
 
     A record of an isolated partition is a batch by itself.
     """
-    chunk: list[Found] = []
+    chunk: list[FetchedRecord] = []
     size = 0
     for one in found:
         record = one[0]

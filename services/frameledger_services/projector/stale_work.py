@@ -12,7 +12,7 @@ from frameledger.record import Place, outgoing
 from frameledger_services.projector.batch_fold import effect_row
 from frameledger_services.projector.rows import OutboxRow
 
-YOUNG = timedelta(minutes=5)
+MAX_AGE = timedelta(minutes=5)
 """Work that was asked for longer ago than this, and that nobody has, is not begun any more."""
 
 CLOSING_IDS = UUID("5d8e2f0b-94c7-5a16-b3e0-7c41a96f2d18")

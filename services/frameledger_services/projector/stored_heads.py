@@ -29,13 +29,13 @@ async def load(connection: AsyncConnection[Any], context_ids: Sequence[ContextId
         found = loaded.get(context_id)
         try:
             heads[context_id] = Head.new(context_id) if found is None else loaded_head(context_id, found)
-        except BehindError as behind:
+        except RefoldError as behind:
             park(behind.head, str(behind))
             heads[context_id] = behind.head
     return heads
 
 
-class BehindError(RefusedError):
+class RefoldError(RefusedError):
     """What is stored of a conversation cannot be folded again: the fold of this release has a bug that another did not
     have. `head` is as far as it came.
 
@@ -50,7 +50,7 @@ class BehindError(RefusedError):
 
 
 def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
-    """A head as the database has it, with what its stored state does not know yet folded in. Raises `BehindError` if
+    """A head as the database has it, with what its stored state does not know yet folded in. Raises `RefoldError` if
     that fails."""
     row = found.row
     head = Head(
@@ -79,7 +79,7 @@ def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
     try:
         refold(head, found.unfolded)
     except Exception as error:
-        raise BehindError(head, error) from error
+        raise RefoldError(head, error) from error
     run = head.state.runs.open
     if run is not None and row["open_run_texted"]:
         head.texted_attempt = (run.run_id, int(run.attempt))
@@ -89,21 +89,21 @@ def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
 def refold(head: Head, frames: Iterable[Unfolded]) -> None:
     """Bring a loaded state up to its head's version, without effects: these frames were stored and reacted to.
 
-    Raises `OtherwiseError` where this release folds one otherwise than the rows say that were made of it.
+    Raises `OutcomeChangedError` where this release folds one otherwise than the rows say that were made of it.
     """
     for one in frames:
         # What was unknown when it was folded changed nothing, whatever is known of it by now.
         frame = _UNKNOWN if one.outcome == "unknown" else decode(one.payload)
         step = evolve(head.state, frame)
         if (step.outcome, step.reason) != (one.outcome, one.reason):
-            raise OtherwiseError(one, step)
+            raise OutcomeChangedError(one, step)
         head.state = step.state
 
 
 _UNKNOWN = decode(b'{"type":"unknown"}')
 
 
-class OtherwiseError(RefusedError):
+class OutcomeChangedError(RefusedError):
     """Another release folded a frame otherwise, and its rows are stored so: a state of this one would not be theirs.
 
     Remedy: Its conversation is parked. Project the log into an empty database, or go back to the other release.

@@ -7,11 +7,17 @@ from typing import Any
 
 from psycopg import AsyncConnection, errors
 
-from frameledger_services.projector.batches import Owned
+from frameledger_services.projector.batches import OwnedPartition
 from frameledger_services.projector.crashes import Crashes
-from frameledger_services.projector.log_check import REMEDY, Log, LogChangedError, difference, on_log
+from frameledger_services.projector.log_check import (
+    REMEDY,
+    LogChangedError,
+    LogProbe,
+    describe_difference,
+    log_state,
+)
 from frameledger_services.store import held_effects, projections
-from frameledger_services.store.projections import HELD_UNTIL_KNOWN, Assignment, Position
+from frameledger_services.store.projections import HELD_UNTIL_KNOWN, Assignment, StoredPosition
 
 Connection = AsyncConnection[Any]
 
@@ -20,58 +26,60 @@ LOCK_TIMEOUT_MS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenOver:
     """A partition in our hands, and who crashed over what is next in it."""
 
-    owned: Owned
+    owned: OwnedPartition
     crashes: Crashes
 
 
-async def take_over(connection: Connection, log: Log, topic: str, partition: int, owner: str) -> Taken:
+async def take_over(
+    connection: Connection, log: LogProbe, topic: str, partition: int, owner: str
+) -> TakenOver:
     """Own a partition: whoever owned it before is fenced from here on.
 
     Raises `LogChangedError` if Kafka no longer has the next record, or another one before it.
     """
     assigned = await _assigned(connection, topic, partition, owner)
     end = await _checked(log, topic, assigned)
-    owned = Owned(partition, assigned.epoch, assigned.next_offset, end, assigned.generation)
+    owned = OwnedPartition(partition, assigned.epoch, assigned.next_offset, end, assigned.generation)
     if end > assigned.next_offset or assigned.effects_held_until != HELD_UNTIL_KNOWN:
         owned.held_until = end
     # Before a record is read. If we die before this, nothing was folded, the partition stays held, and the next owner
     # does it.
     await held_effects.hold(connection, topic, partition, assigned.epoch, owned.held_until)
     if end == assigned.next_offset:
-        await projections.forget_crashes(connection, topic, partition, assigned.epoch)
-        return Taken(owned, Crashes())
-    return Taken(owned, Crashes(assigned.crashes, assigned.crashes_alone))
+        await projections.reset_crashes(connection, topic, partition, assigned.epoch)
+        return TakenOver(owned, Crashes())
+    return TakenOver(owned, Crashes(assigned.crashes, assigned.crashes_alone))
 
 
 async def _assigned(connection: Connection, topic: str, partition: int, owner: str) -> Assignment:
     ended = False
-    for _ in range(ATTEMPTS):
+    for _ in range(LOCK_ATTEMPTS):
         try:
             async with connection.transaction():
                 await connection.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
                 return await projections.assign(connection, topic, partition, owner, ended=ended)
         except errors.LockNotAvailable:
             # Whoever holds the row is frozen in the middle of a transaction, or as good as that.
-            ended |= await projections.end_owner(connection, topic, partition)
+            ended |= await projections.terminate_owner(connection, topic, partition)
     raise LogChangedError(
         f"{topic}/{partition}: its row in `projections` stays locked by a session that could not be ended; "
         "look for it in pg_stat_activity and end it with pg_terminate_backend"
     )
 
 
-ATTEMPTS = 5
+LOCK_ATTEMPTS = 5
 
 
-async def _checked(log: Log, topic: str, assigned: Assignment) -> int:
+async def _checked(log: LogProbe, topic: str, assigned: Assignment) -> int:
     """The partition's end, if the log is still the one whose records were stored."""
-    stored = Position(
+    stored = StoredPosition(
         assigned.partition, assigned.next_offset, assigned.last_offset, assigned.last_hash, None
     )
-    found = await on_log(log, stored)
-    said = difference(topic, stored, found)
+    found = await log_state(log, stored)
+    said = describe_difference(topic, stored, found)
     if said is not None:
         raise LogChangedError(f"{said} {REMEDY}")
     return found.end

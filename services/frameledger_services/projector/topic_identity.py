@@ -27,7 +27,7 @@ class TopicChangedError(ConfigurationError):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownTopic:
     """What a topic is in its newest generation."""
 
     generation: int
@@ -35,7 +35,7 @@ class Known:
     topic_id: UUID | None
 
 
-async def described(settings: Settings, topic: str) -> TopicDescription:
+async def describe(settings: Settings, topic: str) -> TopicDescription:
     """The topic, which is there, and whose records have their broker's time: publishers' times are in any order, and
     may be none that a database can keep. Raises `BrokerError`."""
     async with broker.connect(settings) as brokers:
@@ -51,7 +51,7 @@ async def described(settings: Settings, topic: str) -> TopicDescription:
     return found
 
 
-async def hold(connection: AsyncConnection[Any], found: TopicDescription) -> None:
+async def pin(connection: AsyncConnection[Any], found: TopicDescription) -> None:
     """Write down what the topic is if that has not been done, and raise `TopicChangedError` if it is another one now.
 
     In the caller's transaction; two who come first at once write the same. A broker that gives no ids is held to the
@@ -66,19 +66,19 @@ async def hold(connection: AsyncConnection[Any], found: TopicDescription) -> Non
         raise TopicChangedError(problem)
 
 
-async def known(connection: AsyncConnection[Any], topic: str) -> Known | None:
+async def known_topic(connection: AsyncConnection[Any], topic: str) -> KnownTopic | None:
     """What is written down of a topic; None before anything was."""
     cursor = await connection.execute(
         "SELECT generation, partitions, topic_id FROM topics WHERE topic = %s ORDER BY generation DESC LIMIT 1",
         (topic,),
     )
     row = await cursor.fetchone()
-    return None if row is None else Known(*row)
+    return None if row is None else KnownTopic(*row)
 
 
 async def difference(connection: AsyncConnection[Any], found: TopicDescription) -> str | None:
     """How the topic differs from the one that the database was filled from, in sentences; None if it does not."""
-    before = await known(connection, found.name)
+    before = await known_topic(connection, found.name)
     if before is None:
         return None
     if before.partitions != found.partitions:
@@ -93,14 +93,14 @@ async def difference(connection: AsyncConnection[Any], found: TopicDescription) 
     return None
 
 
-def is_same(before: Known, found: TopicDescription) -> bool | None:
+def is_same(before: KnownTopic, found: TopicDescription) -> bool | None:
     """Whether it is still the one topic; None if the broker does not give ids."""
     if before.topic_id is None or found.topic_id is None:
         return None
     return before.topic_id == found.topic_id
 
 
-def other_partitions(before: Known, found: TopicDescription) -> str:
+def other_partitions(before: KnownTopic, found: TopicDescription) -> str:
     """What to say of a topic whose partitions are more or fewer by now."""
     return (
         f"The topic {found.name} had {before.partitions} partitions when this database was filled from it and has "

@@ -11,11 +11,11 @@ from frameledger_services.projector.head import Head, open_text
 from frameledger_services.projector.rows import FrameRow, MessageRow, OutboxRow, Rows
 from frameledger_services.store import batch as statements
 from frameledger_services.store import single_statement, tables
-from frameledger_services.store.batch import Added, Changed, Connection
+from frameledger_services.store.batch import Connection, Insert, Update
 from frameledger_services.store.outbox import headers_as_json
 from frameledger_services.store.projections import Progress
 
-FRAMES_BEHIND = 16
+STATE_EVERY_FRAMES = 16
 """A state is stored again after so many frames. Those since are folded again when the head is loaded; a state with
 every batch was a tenth of the time that a small batch took here."""
 
@@ -81,13 +81,13 @@ async def write(connection: Connection, rows: Rows, heads: Iterable[Head]) -> No
         if row.inherits:
             row.run_id = said_by.get((row.context_id, row.era, row.position))
     for one in _writes(rows, messages, heads):
-        if isinstance(one, Added):
-            await statements.add(connection, one)
+        if isinstance(one, Insert):
+            await statements.insert(connection, one)
         else:
-            await statements.change(connection, one)
+            await statements.update(connection, one)
 
 
-async def write_at_once(
+async def write_single_statement(
     cursor: single_statement.Cursor,
     topic: str,
     progress: Sequence[Progress],
@@ -104,46 +104,46 @@ async def write_at_once(
     return await single_statement.store(cursor, topic, progress, rows.ended, writes, on_disk=on_disk)
 
 
-def _writes(rows: Rows, messages: Sequence[MessageRow], heads: Iterable[Head]) -> Iterator[Added | Changed]:
+def _writes(rows: Rows, messages: Sequence[MessageRow], heads: Iterable[Head]) -> Iterator[Insert | Update]:
     """What is written after the messages that end. Statements in this order wait for nobody who runs them too."""
     # Each is looked for first: a small batch has few of them, and need not make what it has not.
     if rows.frames:
-        yield Added(tables.frames, _FRAMES, rows.frames)
+        yield Insert(tables.frames, _FRAMES, rows.frames)
     if messages:
-        yield Added(tables.messages, _MESSAGES, [_values_of_message(row) for row in messages])
+        yield Insert(tables.messages, _MESSAGES, [_values_of_message(row) for row in messages])
     if rows.eras:
-        yield Added(tables.eras, ("context_id", "valid_from", "era"), rows.eras)
+        yield Insert(tables.eras, ("context_id", "valid_from", "era"), rows.eras)
     if rows.settings:
         settings = [(*key, value) for key, value in rows.settings.items()]
-        yield Added(tables.context_settings, ("context_id", "name", "valid_from", "value"), settings)
+        yield Insert(tables.context_settings, ("context_id", "name", "valid_from", "value"), settings)
     if rows.new_runs:
-        yield statements.added(tables.runs, list(rows.new_runs.values()))
+        yield statements.insert_of(tables.runs, list(rows.new_runs.values()))
     if rows.new_calls:
-        yield statements.added(tables.tool_calls, list(rows.new_calls.values()))
+        yield statements.insert_of(tables.tool_calls, list(rows.new_calls.values()))
     if rows.run_patches:
         yield _changed(tables.runs, ("context_id", "run_id"), rows.run_patches)
     if rows.call_patches:
         yield _changed(tables.tool_calls, ("context_id", "requested_version", "ordinal"), rows.call_patches)
     if rows.rejections:
-        yield Added(tables.rejected_frames, _REJECTED, list(_rejected(rows)))
+        yield Insert(tables.rejected_frames, _REJECTED, list(_rejected(rows)))
     if rows.outbox:
-        yield Added(tables.outbox, _OUTBOX, [_outbox_values(row) for row in rows.outbox])
+        yield Insert(tables.outbox, _OUTBOX, [_outbox_values(row) for row in rows.outbox])
     new: list[dict[str, Any]] = []
     known: list[dict[str, Any]] = []
     for head in heads:
         (known if head.stored else new).append(_head_row(head))
     if new:
-        yield statements.added(tables.contexts, new)
+        yield statements.insert_of(tables.contexts, new)
     if known:
-        yield Changed(tables.contexts, ("context_id",), known, usual=_HEAD)
+        yield Update(tables.contexts, ("context_id",), known, usual=_HEAD)
 
 
 def _outbox_values(row: OutboxRow) -> list[Any]:
     return [*(getattr(row, name) for name in _OUTBOX[:-1]), headers_as_json(row.headers)]
 
 
-def _changed(table: Any, key: tuple[str, ...], patches: dict[Any, dict[str, Any]]) -> Changed:
-    return Changed(
+def _changed(table: Any, key: tuple[str, ...], patches: dict[Any, dict[str, Any]]) -> Update:
+    return Update(
         table,
         key,
         [dict(zip(key, place, strict=True)) | changed for place, changed in patches.items() if changed],
@@ -220,5 +220,5 @@ def _is_due(head: Head, text: int) -> bool:
     if head.saved_version is None:
         return True
     if text <= SMALL_TEXT:
-        return head.saved_text > SMALL_TEXT or head.state.version - head.saved_version >= FRAMES_BEHIND
+        return head.saved_text > SMALL_TEXT or head.state.version - head.saved_version >= STATE_EVERY_FRAMES
     return text >= 2 * head.saved_text or text < head.saved_text

@@ -15,11 +15,11 @@ from psycopg import AsyncConnection
 
 from frameledger.record import Place
 from frameledger_services.event_log.reader import records_between
-from frameledger_services.projector.log_check import OnLog
-from frameledger_services.recovery.diagnosis import NO_END, InTurn, agreed
+from frameledger_services.projector.log_check import LogState
+from frameledger_services.recovery.diagnosis import NO_END, ByPartition, last_common_offset
 from frameledger_services.settings import Settings
 from frameledger_services.store import recovery
-from frameledger_services.store.projections import Position
+from frameledger_services.store.projections import StoredPosition
 from frameledger_services.store.recovery import Span
 
 Connection = AsyncConnection[Any]
@@ -29,12 +29,12 @@ LOOK_BACK = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedPartition:
     """A partition that changed: what is stored of it, what the log has, and where the frames of which generation lay
     (`diagnosis.spans`)."""
 
-    stored: Position
-    log: OnLog
+    stored: StoredPosition
+    log: LogState
     generations: Sequence[tuple[int, int]]
 
     @property
@@ -47,11 +47,11 @@ class Changed:
         return min(self.log.end, self.stored.next_offset)
 
 
-async def compared(
+async def last_common_offsets(
     settings: Settings,
     connection: Connection,
     topic: str,
-    changed: Sequence[Changed],
+    changed: Sequence[ChangedPartition],
     is_same_topic: bool | None,
 ) -> dict[int, int]:
     """Up to which offset log and tables are of one mind, by partition; one that is missing there agrees nowhere.
@@ -73,7 +73,7 @@ async def _compared(
     settings: Settings,
     connection: Connection,
     topic: str,
-    parts: Sequence[tuple[Changed, int]],
+    parts: Sequence[tuple[ChangedPartition, int]],
     is_same_topic: bool | None,
 ) -> dict[int, int]:
     """The same, each partition from this offset on."""
@@ -83,15 +83,15 @@ async def _compared(
         for generation, below in one.generations
     ]
     reached = {}
-    async with connection.transaction(), aclosing(recovery.kept_frames(connection, asked)) as rows:
-        in_turn = InTurn(rows)
+    async with connection.transaction(), aclosing(recovery.stored_frames(connection, asked)) as rows:
+        in_turn = ByPartition(rows)
         for one, first in parts:
             read_until = None if is_same_topic is False else one.stored.last_logged_at
             async with (
                 aclosing(in_turn.of(one.partition)) as kept,
                 aclosing(records_between(settings, Place(topic, one.partition, first), one.end)) as records,
             ):
-                upto = await agreed(kept, records, read_until)
+                upto = await last_common_offset(kept, records, read_until)
             if upto is not None:
                 reached[one.partition] = upto
     return reached

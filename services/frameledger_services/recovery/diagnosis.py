@@ -14,9 +14,9 @@ from hashlib import sha256
 from typing import Literal
 
 from frameledger.record import Record
-from frameledger_services.projector.log_check import OnLog, sign
-from frameledger_services.store.projections import Position
-from frameledger_services.store.recovery import KeptFrame, Receipt
+from frameledger_services.projector.log_check import LogState, symptom
+from frameledger_services.store.projections import StoredPosition
+from frameledger_services.store.recovery import Receipt, StoredFrame
 
 Happened = Literal["fine", "lost_tail", "expired", "another_log"]
 """What became of it. Stored names: they never change."""
@@ -28,15 +28,17 @@ NO_END = 2**63 - 1
 class Finding:
     """What became of a partition, and where it is read next."""
 
-    stored: Position
-    log: OnLog
+    stored: StoredPosition
+    log: LogState
     happened: Happened
     begins_at: int
     missing: int = 0
     """Offsets that expired before they were stored."""
 
 
-def finding(stored: Position, log: OnLog, *, is_same_topic: bool | None, agreed: int | None) -> Finding:
+def diagnose(
+    stored: StoredPosition, log: LogState, *, is_same_topic: bool | None, agreed: int | None
+) -> Finding:
     """What became of a partition.
 
     `is_same_topic` is None when the broker gives topics no ids. `agreed` is the offset up to which log and tables
@@ -49,7 +51,7 @@ def finding(stored: Position, log: OnLog, *, is_same_topic: bool | None, agreed:
         if agreed == stored.next_offset:
             return Finding(stored, log, "fine", agreed)
         return Finding(stored, log, "another_log", log.first if agreed is None else agreed)
-    match sign(stored, log):
+    match symptom(stored, log):
         case "fine":
             return Finding(stored, log, "fine", stored.next_offset)
         case "expired":
@@ -60,8 +62,8 @@ def finding(stored: Position, log: OnLog, *, is_same_topic: bool | None, agreed:
     return Finding(stored, log, "lost_tail", log.first if agreed is None else agreed)
 
 
-async def agreed(
-    kept: AsyncIterator[KeptFrame], records: AsyncIterator[Record], read_until: datetime | None
+async def last_common_offset(
+    kept: AsyncIterator[StoredFrame], records: AsyncIterator[Record], read_until: datetime | None
 ) -> int | None:
     """Up to which offset the log has what was read; both are given in the order of their offsets. None for nowhere.
 
@@ -82,15 +84,15 @@ async def agreed(
     return reached
 
 
-class InTurn:
+class ByPartition:
     """The kept frames of many partitions, which come from one statement, handed out partition by partition."""
 
-    def __init__(self, rows: AsyncIterator[KeptFrame]) -> None:
+    def __init__(self, rows: AsyncIterator[StoredFrame]) -> None:
         """`rows` are in the order of their partitions."""
         self._rows = rows
-        self._next: KeptFrame | None = None
+        self._next: StoredFrame | None = None
 
-    async def of(self, partition: int) -> AsyncGenerator[KeptFrame, None]:
+    async def of(self, partition: int) -> AsyncGenerator[StoredFrame, None]:
         """Those of a partition. It is asked in the order of partitions; what nobody took of one before is passed
         over."""
         row, self._next = self._next, None
@@ -116,7 +118,7 @@ def spans(chain: Sequence[Receipt], generation: int) -> list[tuple[int, int]]:
     return found
 
 
-def lost(chain: Sequence[Receipt], generation: int, begins_at: int) -> list[tuple[int, int]]:
+def gaps(chain: Sequence[Receipt], generation: int, begins_at: int) -> list[tuple[int, int]]:
     """Of which generations, up to this one, the log lost frames when it lost what lies from `begins_at` on: each with
     the offset from which on.
 
@@ -145,7 +147,7 @@ def _stands(began: Receipt, begins_at: int) -> bool:
     return began.is_put_back and (began.put_back_through is None or began.put_back_through < begins_at)
 
 
-def _is(kept: KeptFrame, record: Record, times_count: bool) -> bool:
+def _is(kept: StoredFrame, record: Record, times_count: bool) -> bool:
     return (
         kept.offset == record.offset
         and record.key == kept.context_id.encode()

@@ -25,15 +25,15 @@ from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.topics import TopicDescription, TopicNames
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import topic_identity
-from frameledger_services.projector.log_check import LogChangedError, on_log, sign
-from frameledger_services.projector.takeover import ATTEMPTS, LOCK_TIMEOUT_MS
+from frameledger_services.projector.log_check import LogChangedError, log_state, symptom
+from frameledger_services.projector.takeover import LOCK_ATTEMPTS, LOCK_TIMEOUT_MS
 from frameledger_services.projector.topic_identity import TopicChangedError
 from frameledger_services.recovery import republish
-from frameledger_services.recovery.comparison import Changed, compared
-from frameledger_services.recovery.diagnosis import Finding, finding, spans
+from frameledger_services.recovery.comparison import ChangedPartition, last_common_offsets
+from frameledger_services.recovery.diagnosis import Finding, diagnose, spans
 from frameledger_services.settings import Settings
 from frameledger_services.store import projections, recovery
-from frameledger_services.store.projections import Position
+from frameledger_services.store.projections import StoredPosition
 from frameledger_services.store.recovery import NewReceipt, Receipt
 
 Connection = AsyncConnection[Any]
@@ -47,7 +47,7 @@ class MovedError(FencedError):
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class Examination:
     """What was found. `generation` is None for a topic that was never read into this database."""
 
     topic: TopicDescription
@@ -73,7 +73,7 @@ class Examined:
         return not self.needs_generation and not self.to_put_back
 
 
-async def examine(settings: Settings, connection: Connection) -> Examined:
+async def examine(settings: Settings, connection: Connection) -> Examination:
     """Compare the log with the tables. Changes nothing.
 
     The connection is the caller's, in autocommit. Raises `TopicChangedError` for another number of partitions, which
@@ -84,45 +84,49 @@ async def examine(settings: Settings, connection: Connection) -> Examined:
         found = (await brokers.describe([name])).get(name)
     if found is None:
         raise BrokerError(f"There is no topic {name}: make it with `frameledger topics --create`.")
-    before = await topic_identity.known(connection, name)
+    before = await topic_identity.known_topic(connection, name)
     if before is None:
-        return Examined(found, None, None, (), {})
+        return Examination(found, None, None, (), {})
     if before.partitions != found.partitions:
         raise TopicChangedError(topic_identity.other_partitions(before, found))
     is_same = topic_identity.is_same(before, found)
-    stored = {one.partition: one for one in await projections.positions(connection, name)}
+    stored = {one.partition: one for one in await projections.stored_positions(connection, name)}
     receipts = await recovery.receipts(connection, name)
     async with open_probe(settings, name) as log:
         looks = []
         for partition in range(found.partitions):
-            position = stored.get(partition) or Position(partition, 0, None, None, None)
-            looks.append((position, await on_log(log, position)))
+            position = stored.get(partition) or StoredPosition(partition, 0, None, None, None)
+            looks.append((position, await log_state(log, position)))
     changed = [
-        Changed(position, seen, spans(_of(receipts, position.partition), before.generation))
+        ChangedPartition(position, seen, spans(_of(receipts, position.partition), before.generation))
         for position, seen in looks
-        if is_same is False or sign(position, seen) in ("shorter", "another_record")
+        if is_same is False or symptom(position, seen) in ("shorter", "another_record")
     ]
-    reached = await compared(settings, connection, name, changed, is_same)
+    reached = await last_common_offsets(settings, connection, name, changed, is_same)
     findings = [
-        finding(position, seen, is_same_topic=is_same, agreed=reached.get(position.partition))
+        diagnose(position, seen, is_same_topic=is_same, agreed=reached.get(position.partition))
         for position, seen in looks
     ]
-    lost = republish.losses(receipts, before.generation, findings)
-    return Examined(found, before.generation, is_same, findings, await recovery.count_lost(connection, lost))
+    lost = republish.gaps_to_fill(receipts, before.generation, findings)
+    return Examination(
+        found, before.generation, is_same, findings, await recovery.count_lost(connection, lost)
+    )
 
 
 def _of(receipts: Sequence[Receipt], partition: int) -> list[Receipt]:
     return [one for one in receipts if one.partition == partition]
 
 
-async def begin(connection: Connection, examined: Examined, failpoint: Failpoint = failpoints.none) -> int:
+async def begin_generation(
+    connection: Connection, examined: Examination, failpoint: Failpoint = failpoints.none
+) -> int:
     """Seal the generation that was looked at and begin the next: which one that is.
 
     In one transaction of its own. Raises `MovedError` if something was done since that look, and `LogChangedError` if
     a partition stays locked.
     """
     topic = examined.topic.name
-    for _ in range(ATTEMPTS):
+    for _ in range(LOCK_ATTEMPTS):
         try:
             async with connection.transaction():
                 await connection.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
@@ -132,7 +136,7 @@ async def begin(connection: Connection, examined: Examined, failpoint: Failpoint
         except errors.LockNotAvailable:
             # As in a takeover: who holds a row for so long is frozen, or as good as that.
             for partition in range(examined.topic.partitions):
-                await projections.end_owner(connection, topic, partition)
+                await projections.terminate_owner(connection, topic, partition)
         else:
             await failpoint("after commit")
             return begun
@@ -142,7 +146,7 @@ async def begin(connection: Connection, examined: Examined, failpoint: Failpoint
     )
 
 
-async def _begin(connection: Connection, examined: Examined) -> int:
+async def _begin(connection: Connection, examined: Examination) -> int:
     topic, generation = examined.topic, examined.generation
     assert generation is not None, "a topic that was never read has nothing to recover"
     sealed = {
@@ -159,7 +163,7 @@ async def _begin(connection: Connection, examined: Examined) -> int:
                 "changed. Look again: `frameledger recover`."
             )
         begins_at = now.next_offset if goes_on else one.begins_at
-        positions.append(now if goes_on else Position(now.partition, begins_at, None, None, None))
+        positions.append(now if goes_on else StoredPosition(now.partition, begins_at, None, None, None))
         given.append(
             NewReceipt(
                 partition=now.partition,

@@ -24,9 +24,9 @@ from psycopg import AsyncConnection
 from frameledger_services import failpoints
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.recovery.copies import Publish, Published, TooLarge, publish_copies
-from frameledger_services.recovery.diagnosis import Finding, lost
+from frameledger_services.recovery.diagnosis import Finding, gaps
 from frameledger_services.store import recovery
-from frameledger_services.store.recovery import Lost, LostFrame, Receipt
+from frameledger_services.store.recovery import Gap, LostFrame, Receipt
 
 Connection = AsyncConnection[Any]
 
@@ -38,7 +38,7 @@ NAMED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class PutBack:
+class Republished:
     """What came of putting back. `left` frames have bytes that this release cannot read, so no projector would.
 
     Of `too_large` frames the topic takes no copy: they are still to be put back. The first of them are `named`.
@@ -50,7 +50,7 @@ class PutBack:
     named: tuple[TooLarge, ...] = ()
 
 
-def losses(receipts: Sequence[Receipt], generation: int, findings: Sequence[Finding]) -> list[Lost]:
+def gaps_to_fill(receipts: Sequence[Receipt], generation: int, findings: Sequence[Finding]) -> list[Gap]:
     """What would be put back: of partitions that lost their tail now, and of those that were not finished."""
     found = []
     due = _due(receipts)
@@ -58,19 +58,19 @@ def losses(receipts: Sequence[Receipt], generation: int, findings: Sequence[Find
         partition = one.stored.partition
         chain = [receipt for receipt in receipts if receipt.partition == partition]
         if one.happened == "lost_tail":
-            found += [Lost(partition, *where) for where in lost(chain, generation, one.begins_at)]
+            found += [Gap(partition, *where) for where in gaps(chain, generation, one.begins_at)]
         elif partition in due and one.happened != "another_log":
             found += _lost_before(receipts, due[partition])
     return found
 
 
-async def put_back(
+async def republish(
     connection: Connection,
     topic: str,
     publish: Publish,
     told: Callable[[int], None] = lambda _: None,
     failpoint: Failpoint = failpoints.none,
-) -> PutBack:
+) -> Republished:
     """Publish what the log lost and was not put back yet; `told` hears how many frames are done.
 
     Called twice it puts nothing back twice; called again after it died it begins anew, and so it does with partitions
@@ -88,7 +88,7 @@ async def put_back(
             told(so_far.frames)
     await failpoint("before noting")
     if done := [one for one in due if one not in so_far.unfinished]:
-        await recovery.note_put_back(
+        await recovery.note_republished(
             connection,
             topic,
             [
@@ -97,7 +97,7 @@ async def put_back(
             ],
         )
     await failpoint("after noting")
-    return PutBack(so_far.frames, so_far.left, so_far.too_large, tuple(so_far.named))
+    return Republished(so_far.frames, so_far.left, so_far.too_large, tuple(so_far.named))
 
 
 @dataclass(slots=True)
@@ -137,10 +137,10 @@ def _due(receipts: Sequence[Receipt]) -> dict[int, Receipt]:
     return found
 
 
-def _lost_before(receipts: Sequence[Receipt], began: Receipt) -> list[Lost]:
+def _lost_before(receipts: Sequence[Receipt], began: Receipt) -> list[Gap]:
     """What the log had lost when this generation of a partition began."""
     chain = [one for one in receipts if one.partition == began.partition]
-    return [Lost(began.partition, *where) for where in lost(chain, began.generation - 1, began.begins_at)]
+    return [Gap(began.partition, *where) for where in gaps(chain, began.generation - 1, began.begins_at)]
 
 
 async def _parts(rows: AsyncIterator[LostFrame]) -> AsyncIterator[list[LostFrame]]:

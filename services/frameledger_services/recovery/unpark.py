@@ -31,9 +31,9 @@ from frameledger_services.projector.batch_fold import effect_row, effect_topics
 from frameledger_services.projector.destination import Send
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.rows import OutboxRow, Rows, clean
-from frameledger_services.projector.stale_work import YOUNG, closing_row
+from frameledger_services.projector.stale_work import MAX_AGE, closing_row
 from frameledger_services.projector.step_rows import write_step
-from frameledger_services.projector.stored_heads import BehindError, loaded_head
+from frameledger_services.projector.stored_heads import RefoldError, loaded_head
 from frameledger_services.projector.writer import write
 from frameledger_services.settings import SettingsError
 from frameledger_services.store import heads as head_statements
@@ -165,7 +165,7 @@ class _Part:
                 raise ContradictoryHeadError(context_id, int(stored.row["state_version"]), first)
             try:
                 self._head = loaded_head(context_id, stored)
-            except BehindError as behind:
+            except RefoldError as behind:
                 self.parked_version, self.error = first, str(behind)
                 return True
             # From here on it is folded like any other.
@@ -250,7 +250,7 @@ class _Part:
             if not _is_due(effect, before, after):
                 continue
             place = Place(self._names.frames, cause.partition, cause.offset, cause.generation)
-            if isinstance(effect, Cancel) or now - cause.logged_at < YOUNG:
+            if isinstance(effect, Cancel) or now - cause.logged_at < MAX_AGE:
                 yield effect_row(effect, place, ordinal, topics[effect.effect])
             else:
                 yield closing_row(effect, place, ordinal, source=SOURCE, code="parked", message=TOO_LATE)

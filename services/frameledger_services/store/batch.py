@@ -23,7 +23,7 @@ Ended = tuple[str, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class Insert:
     """Rows to be added, given as values in the order of `columns`; JSON as bytes of its text."""
 
     table: Table
@@ -32,7 +32,7 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class Update:
     """Rows to be changed: each has the columns of the key, and those that change in it."""
 
     table: Table
@@ -50,15 +50,15 @@ class Changed:
         return row_parameters.update_of(self.table, self.key, always, others=others)
 
 
-def added(table: Table, rows: Sequence[Row]) -> Added:
+def insert_of(table: Table, rows: Sequence[Row]) -> Insert:
     """Rows that may leave columns out; those that none of them has get their default."""
     named = set().union(*rows)
     columns = tuple(str(column.name) for column in table.columns if column.name in named) if rows else ()
     defaults = {column: _default(table, column) for column in columns}
-    return Added(table, columns, [[row.get(column, defaults[column]) for column in columns] for row in rows])
+    return Insert(table, columns, [[row.get(column, defaults[column]) for column in columns] for row in rows])
 
 
-async def add(connection: Connection, rows: Added) -> None:
+async def insert(connection: Connection, rows: Insert) -> None:
     """Add rows, by COPY. Raises psycopg's errors; `UniqueViolation` for a row that is there."""
     if rows.rows:
         await copy_in(connection, rows.table, rows.columns, rows.rows)
@@ -71,7 +71,7 @@ class MissingHeadError(NotFoundError):
     """
 
 
-async def change(connection: Connection, rows: Changed) -> None:
+async def update(connection: Connection, rows: Update) -> None:
     """Change rows, in one statement. One that is not there is none; `MissingHeadError` if it is a conversation."""
     if rows.rows:
         cursor = await connection.execute(rows.update, (row_parameters.changes(rows.table, rows.rows),))
@@ -96,7 +96,7 @@ def ending(*, single: bool = False) -> str:
     """The statement that ends the validity of messages, and says which run said them."""
     return f"""
         UPDATE messages SET valid_to = given.version
-        FROM {row_parameters.given(ENDED, single=single)}
+        FROM {row_parameters.from_item(ENDED, single=single)}
         WHERE messages.context_id = given.context_id AND messages.era = given.era
             AND messages.position = given.position AND messages.valid_to = {tables.FOR_EVER}
         RETURNING messages.context_id, messages.era, messages.position, messages.run_id

@@ -33,7 +33,7 @@ _EXPECTED = f"""
 """
 
 
-async def move(connection: Connection, topic: str, batch: Sequence[Progress]) -> set[int]:
+async def advance(connection: Connection, topic: str, batch: Sequence[Progress]) -> set[int]:
     """Move the partitions of a batch on, in the caller's transaction, which holds them from here on.
 
     A partition that is missing in the answer belongs to somebody else: its projector is fenced, and has to roll back.
@@ -42,11 +42,11 @@ async def move(connection: Connection, topic: str, batch: Sequence[Progress]) ->
     return {row[0] for row in await cursor.fetchall()}
 
 
-async def ours(connection: Connection, topic: str, batch: Sequence[Progress]) -> set[int]:
+async def still_owned(connection: Connection, topic: str, batch: Sequence[Progress]) -> set[int]:
     """The partitions of a batch that are as it expects them. One that is missing will not be again, since epochs and
     offsets only rise."""
     cursor = await connection.execute(
-        f"SELECT p.partition FROM {row_parameters.given(_PROGRESS)} JOIN projections AS p ON {_EXPECTED}",
+        f"SELECT p.partition FROM {row_parameters.from_item(_PROGRESS)} JOIN projections AS p ON {_EXPECTED}",
         parameters(topic, batch, single=False),
     )
     return {row[0] for row in await cursor.fetchall()}
@@ -65,7 +65,7 @@ def statement(*, single: bool) -> str:
             last_logged_at = coalesce(given.last_logged_at, p.last_logged_at),
             attempt = NULL, crashes = 0, crashes_alone = 0,
             updated_at = clock_timestamp()
-        FROM {row_parameters.given(_PROGRESS, single=single)}
+        FROM {row_parameters.from_item(_PROGRESS, single=single)}
         WHERE {_EXPECTED}
         RETURNING p.partition
     """

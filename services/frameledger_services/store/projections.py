@@ -48,7 +48,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class StoredPosition:
     """How far a partition is stored."""
 
     partition: int
@@ -78,7 +78,7 @@ async def listen(connection: Connection) -> None:
     await connection.execute(f"LISTEN {CHANNEL}")
 
 
-async def announce(connection: Connection, topic: str, offsets: Mapping[int, int]) -> None:
+async def notify_progress(connection: Connection, topic: str, offsets: Mapping[int, int]) -> None:
     """Tell who listens how far partitions were read. It says nothing if that is too much to say.
 
     Whoever is told has still to look, since everybody may notify; but there is no need to look before. What was
@@ -96,8 +96,8 @@ async def announce(connection: Connection, topic: str, offsets: Mapping[int, int
 _LONGEST_TOLD = 7_900
 
 
-def announced(told: str) -> tuple[str, dict[int, int]]:
-    """What `announce` told: the topic, and the offsets by partition. Nothing of what is none."""
+def read_notification(told: str) -> tuple[str, dict[int, int]]:
+    """What `notify_progress` told: the topic, and the offsets by partition. Nothing of what is none."""
     topic, *offsets = told.split(" ")
     pairs = [one.split(":") for one in offsets]
     try:
@@ -169,7 +169,9 @@ _ASSIGN = f"""
 """
 
 
-async def namesake(connection: Connection, topic: str, name: str, owner: str) -> tuple[str, int] | None:
+async def duplicate_instance(
+    connection: Connection, topic: str, name: str, owner: str
+) -> tuple[str, int] | None:
     """The owner of a partition that has this name, is not `owner`, and whose session is there, with that session's pid;
     None if there is none. Of another user's session we see that it is there, and not since when."""
     cursor = await connection.execute(
@@ -186,7 +188,7 @@ async def namesake(connection: Connection, topic: str, name: str, owner: str) ->
     return await cursor.fetchone()
 
 
-async def begin(
+async def note_attempt(
     connection: Connection, topic: str, attempt: Literal["batch", "record"], epochs: Mapping[int, int]
 ) -> None:
     """Note, in a commit of its own, what the owner begins in these partitions, given with their epochs.
@@ -206,7 +208,7 @@ async def begin(
     )
 
 
-async def end_attempts(connection: Connection, topic: str, owner: str) -> None:
+async def clear_attempts(connection: Connection, topic: str, owner: str) -> None:
     """Note that this owner ends in order, whatever it has begun. What is counted of others stays."""
     await connection.execute(
         """
@@ -217,7 +219,7 @@ async def end_attempts(connection: Connection, topic: str, owner: str) -> None:
     )
 
 
-async def forget_crashes(connection: Connection, topic: str, partition: int, epoch: int) -> None:
+async def reset_crashes(connection: Connection, topic: str, partition: int, epoch: int) -> None:
     """Whatever was counted in a partition, no record did it: there is none at `next_offset`."""
     await connection.execute(
         """
@@ -228,7 +230,7 @@ async def forget_crashes(connection: Connection, topic: str, partition: int, epo
     )
 
 
-async def end_owner(connection: Connection, topic: str, partition: int) -> bool:
+async def terminate_owner(connection: Connection, topic: str, partition: int) -> bool:
     """End the session that owns a partition and does not let go of it; whether there was one to be ended.
 
     No timeout of PostgreSQL frees a session whose client froze in the middle of a COPY. Its pid may have been given
@@ -249,10 +251,10 @@ async def end_owner(connection: Connection, topic: str, partition: int) -> bool:
     return row is not None and bool(row[0])
 
 
-async def positions(connection: Connection, topic: str) -> list[Position]:
+async def stored_positions(connection: Connection, topic: str) -> list[StoredPosition]:
     """How far the partitions of a topic are stored in its newest generation; those that nobody ever read are left
     out."""
-    async with connection.cursor(row_factory=class_row(Position)) as cursor:
+    async with connection.cursor(row_factory=class_row(StoredPosition)) as cursor:
         await cursor.execute(
             """
             SELECT partition, next_offset, last_offset, last_hash, last_logged_at

@@ -61,7 +61,7 @@ class ContextAt:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TranscriptLine:
     """One message of a transcript. `new`: no run had seen it by then."""
 
     position: int
@@ -84,7 +84,7 @@ class Parked:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class DeadLetter:
     """A record that was set aside."""
 
     topic: str
@@ -100,11 +100,11 @@ class Rejected:
     value: bytes | None
     generation: int
     headers: Sequence[Sequence[Any]]
-    """As `store.batch.headers_as_json` wrote them."""
+    """As `store.outbox.headers_as_json` wrote them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class PartitionProgress:
     """How far a partition was read."""
 
     partition: int
@@ -121,7 +121,7 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Waiting:
     """What waits for somebody."""
 
     parked: int
@@ -176,9 +176,9 @@ async def context_at(connection: Connection, context_id: str, version: int) -> C
     return ContextAt(positions=row[1], **json.loads(row[0]))
 
 
-async def transcript(connection: Connection, context_id: str, version: int) -> list[Said]:
+async def transcript(connection: Connection, context_id: str, version: int) -> list[TranscriptLine]:
     """What was in a conversation at a version that it has, message by message."""
-    async with connection.cursor(row_factory=class_row(Said)) as cursor:
+    async with connection.cursor(row_factory=class_row(TranscriptLine)) as cursor:
         await cursor.execute(
             """
             SELECT
@@ -216,18 +216,18 @@ async def parked(connection: Connection) -> list[Parked]:
         return await cursor.fetchall()
 
 
-async def rejected(connection: Connection, topic: str, limit: int) -> list[Rejected]:
+async def dead_letters(connection: Connection, topic: str, limit: int) -> list[DeadLetter]:
     """The rejected frames of a topic, the newest first."""
-    async with connection.cursor(row_factory=class_row(Rejected)) as cursor:
+    async with connection.cursor(row_factory=class_row(DeadLetter)) as cursor:
         await cursor.execute(
             _REJECTED + 'ORDER BY recorded_at DESC, partition, "offset" DESC LIMIT %s', (topic, limit)
         )
         return await cursor.fetchall()
 
 
-async def rejected_at(connection: Connection, places: Sequence[Place]) -> list[Rejected]:
+async def dead_letters_at(connection: Connection, places: Sequence[Place]) -> list[DeadLetter]:
     """The rejected frames that lie at these places, in their order; a place that has none is passed over."""
-    async with connection.cursor(row_factory=class_row(Rejected)) as cursor:
+    async with connection.cursor(row_factory=class_row(DeadLetter)) as cursor:
         await cursor.execute(
             _REJECTED_AT,
             (
@@ -240,9 +240,9 @@ async def rejected_at(connection: Connection, places: Sequence[Place]) -> list[R
         return await cursor.fetchall()
 
 
-async def rejected_not_retried(connection: Connection, topic: str) -> list[Rejected]:
+async def dead_letters_not_retried(connection: Connection, topic: str) -> list[DeadLetter]:
     """The rejected frames of a topic that were not published again, in the order in which they were rejected."""
-    async with connection.cursor(row_factory=class_row(Rejected)) as cursor:
+    async with connection.cursor(row_factory=class_row(DeadLetter)) as cursor:
         await cursor.execute(
             _REJECTED + 'AND retried_at IS NULL ORDER BY recorded_at, partition, "offset"', (topic,)
         )
@@ -278,15 +278,15 @@ async def unknown_frames(connection: Connection) -> UnknownFrames | None:
         return await cursor.fetchone()
 
 
-async def forgets_commits(connection: Connection) -> bool:
+async def commits_asynchronously(connection: Connection) -> bool:
     """Whether a commit of a session like this one may be gone after a crash, though its answer came."""
     row = await (await connection.execute("SHOW synchronous_commit")).fetchone()
     return row is not None and row[0] == "off"
 
 
-async def reach(connection: Connection, topic: str) -> list[Reach]:
+async def progress(connection: Connection, topic: str) -> list[PartitionProgress]:
     """How far each partition of a topic was read, as far as one ever was, and whether somebody reads it now."""
-    async with connection.cursor(row_factory=class_row(Reach)) as cursor:
+    async with connection.cursor(row_factory=class_row(PartitionProgress)) as cursor:
         await cursor.execute(
             """
             SELECT
@@ -309,9 +309,9 @@ async def reach(connection: Connection, topic: str) -> list[Reach]:
         return await cursor.fetchall()
 
 
-async def left(connection: Connection) -> Left:
+async def waiting(connection: Connection) -> Waiting:
     """What waits for somebody."""
-    async with connection.cursor(row_factory=class_row(Left)) as cursor:
+    async with connection.cursor(row_factory=class_row(Waiting)) as cursor:
         await cursor.execute(
             """
             SELECT

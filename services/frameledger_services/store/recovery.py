@@ -11,7 +11,7 @@ from uuid import UUID
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
-from frameledger_services.store.projections import PROJECTION, Position
+from frameledger_services.store.projections import PROJECTION, StoredPosition
 
 Connection = AsyncConnection[Any]
 
@@ -45,7 +45,7 @@ class NewReceipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Gap:
     """Frames of a partition that the log lost: those of a generation from an offset on."""
 
     partition: int
@@ -78,7 +78,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFrame:
+class StoredFrame:
     """A stored frame, as far as a record can be compared with it."""
 
     partition: int
@@ -104,13 +104,13 @@ async def receipts(connection: Connection, topic: str) -> list[Receipt]:
         return await cursor.fetchall()
 
 
-async def seal(connection: Connection, topic: str, generation: int, partitions: int) -> list[Position]:
+async def seal(connection: Connection, topic: str, generation: int, partitions: int) -> list[StoredPosition]:
     """End a generation: whoever owns a partition of it is fenced, and nobody gets it any more. Where each stands.
 
     Waits for transactions under way, as `projections.assign` does. A partition that is missing in the answer was
     sealed already.
     """
-    async with connection.cursor(row_factory=class_row(Position)) as cursor:
+    async with connection.cursor(row_factory=class_row(StoredPosition)) as cursor:
         await cursor.execute(
             """
             INSERT INTO projections AS p (projection, topic, generation, partition, epoch, sealed_at)
@@ -139,7 +139,7 @@ async def begin_topic(
 
 
 async def begin_partitions(
-    connection: Connection, topic: str, generation: int, begun: Sequence[Position]
+    connection: Connection, topic: str, generation: int, begun: Sequence[StoredPosition]
 ) -> None:
     """Have each partition read from here on in the new generation."""
     async with connection.cursor() as cursor:
@@ -199,7 +199,7 @@ async def write_receipts(
         )
 
 
-async def note_put_back(
+async def note_republished(
     connection: Connection, topic: str, put_back: Sequence[tuple[int, int, int, int | None]]
 ) -> None:
     """Note that everything is on the log again that these partitions had lost, given as partition, generation, number
@@ -217,11 +217,11 @@ async def note_put_back(
         )
 
 
-async def kept_frames(connection: Connection, spans: Sequence[Span]) -> AsyncGenerator[KeptFrame, None]:
+async def stored_frames(connection: Connection, spans: Sequence[Span]) -> AsyncGenerator[StoredFrame, None]:
     """The stored frames whose records lay in these spans, by partition and in the order of their offsets. In the
     caller's transaction. It reads the table once, however many spans there are, from the lowest offset on that one of
     them has."""
-    async with connection.cursor(name="kept", row_factory=class_row(KeptFrame)) as cursor:
+    async with connection.cursor(name="kept", row_factory=class_row(StoredFrame)) as cursor:
         cursor.itersize = AT_ONCE
         await cursor.execute(
             """
@@ -249,7 +249,7 @@ async def kept_frames(connection: Connection, spans: Sequence[Span]) -> AsyncGen
             yield row
 
 
-async def count_lost(connection: Connection, lost: Sequence[Lost]) -> dict[int, int]:
+async def count_lost(connection: Connection, lost: Sequence[Gap]) -> dict[int, int]:
     """How many frames are stored of what the log lost, by partition. It reads the table once, as above."""
     if not lost:
         return {}
@@ -259,7 +259,7 @@ async def count_lost(connection: Connection, lost: Sequence[Lost]) -> dict[int, 
     return dict(await cursor.fetchall())
 
 
-async def lost_frames(connection: Connection, lost: Sequence[Lost]) -> AsyncGenerator[LostFrame, None]:
+async def lost_frames(connection: Connection, lost: Sequence[Gap]) -> AsyncGenerator[LostFrame, None]:
     """What is stored of what the log lost, of each partition in the order in which it had it. In the caller's
     transaction. It reads the table once."""
     async with connection.cursor(name="lost", row_factory=class_row(LostFrame)) as cursor:
@@ -287,7 +287,7 @@ _LOST = """
 """
 
 
-def _lost(lost: Sequence[Lost]) -> tuple[list[int], list[int], list[int], int]:
+def _lost(lost: Sequence[Gap]) -> tuple[list[int], list[int], list[int], int]:
     return (
         [one.partition for one in lost],
         [one.generation for one in lost],

@@ -23,7 +23,7 @@ COUNTED = {"progress_count"}
 """Columns of which a change says by how much."""
 
 
-def given(columns: Columns, *, single: bool = False) -> str:
+def from_item(columns: Columns, *, single: bool = False) -> str:
     """What stands behind FROM: rows named `given`, which are the parameters that `parameters` made."""
     if single:
         items = ", ".join(f'%s::{kind} AS "{column}"' for column, kind in columns.items())
@@ -87,7 +87,7 @@ def update_of(table: Table, key: tuple[str, ...], always: frozenset[str], *, oth
         for bit, (column, kind) in enumerate(columns.items())
         if column in kinds and column not in key
     )
-    source = given({**kinds, "changes": "int8"} if others else kinds)
+    source = from_item({**kinds, "changes": "int8"} if others else kinds)
     return f'UPDATE "{table.name}" SET {assignments} FROM {source} WHERE {_same(table, key)}'
 
 
@@ -98,7 +98,7 @@ def update_of_single(table: Table, key: tuple[str, ...], names: tuple[str, ...])
     assignments = ", ".join(
         _assigned(table, column, kind, None) for column, kind in columns.items() if column not in key
     )
-    return f'UPDATE "{table.name}" SET {assignments} FROM {given(columns, single=True)} WHERE {_same(table, key)}'
+    return f'UPDATE "{table.name}" SET {assignments} FROM {from_item(columns, single=True)} WHERE {_same(table, key)}'
 
 
 def _assigned(table: Table, column: str, kind: str, bit: int | None) -> str:

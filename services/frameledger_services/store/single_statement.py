@@ -21,11 +21,11 @@ from sqlalchemy import Table
 from frameledger_services.store import checkpoints, row_parameters, tables
 from frameledger_services.store.batch import (
     ENDED,
-    Added,
-    Changed,
     Connection,
     Ended,
+    Insert,
     MissingHeadError,
+    Update,
     ending,
 )
 from frameledger_services.store.projections import Progress
@@ -44,7 +44,7 @@ async def store(
     topic: str,
     batch: Sequence[Progress],
     ended: Sequence[Ended] = (),
-    writes: Sequence[Added | Changed] = (),
+    writes: Sequence[Insert | Update] = (),
     *,
     on_disk: bool = True,
 ) -> set[int]:
@@ -61,16 +61,16 @@ async def store(
             return await _store(cursor, topic, batch, ended, writes, on_disk)
         except errors.DivisionByZero:
             # The fence of several partitions, which does not say which of them were lost; or a head is not there.
-            held = await checkpoints.ours(cursor.connection, topic, batch)
+            held = await checkpoints.still_owned(cursor.connection, topic, batch)
             if len(held) < len(batch):
                 return held
             if not await _are_there(cursor.connection, writes):
                 raise MissingHeadError from None
 
 
-async def _are_there(connection: Connection, writes: Sequence[Added | Changed]) -> bool:
+async def _are_there(connection: Connection, writes: Sequence[Insert | Update]) -> bool:
     """Whether the conversations that are changed are there."""
-    changed = [write for write in writes if isinstance(write, Changed) and write.table is tables.contexts]
+    changed = [write for write in writes if isinstance(write, Update) and write.table is tables.contexts]
     ids = [row["context_id"] for write in changed for row in write.rows]
     cursor = await connection.execute("SELECT count(*) FROM contexts WHERE context_id = ANY (%s)", (ids,))
     row = await cursor.fetchone()
@@ -82,7 +82,7 @@ async def _store(
     topic: str,
     batch: Sequence[Progress],
     ended: Sequence[Ended],
-    writes: Sequence[Added | Changed],
+    writes: Sequence[Insert | Update],
     on_disk: bool,
 ) -> set[int]:
     if len(ended) <= 1 and all(len(write.rows) == 1 for write in writes):
@@ -100,7 +100,7 @@ async def _execute(
     topic: str,
     batch: Sequence[Progress],
     ended: Sequence[Ended],
-    writes: Sequence[Added | Changed],
+    writes: Sequence[Insert | Update],
     on_disk: bool,
     *,
     single: bool,
@@ -114,9 +114,9 @@ async def _execute(
     steps = []
     heads, known = None, 0
     for number, write in enumerate(writes):
-        if isinstance(write, Changed) and write.table is tables.contexts:
+        if isinstance(write, Update) and write.table is tables.contexts:
             heads, known = number, len(write.rows)
-        if isinstance(write, Added):
+        if isinstance(write, Insert):
             columns = row_parameters.columns_of(write.table, write.columns)
             parameters += row_parameters.parameters(columns, write.rows, single=single)
             steps.append(_adding(write.table, write.columns, inherits=bool(ended), single=single))
@@ -176,7 +176,7 @@ def _adding(table: Table, columns: tuple[str, ...], *, inherits: bool, single: b
     kinds = row_parameters.columns_of(table, columns)
     names = ", ".join(f'"{column}"' for column in columns)
     values = {column: row_parameters.value_of(column, kind) for column, kind in kinds.items()}
-    source = row_parameters.given(kinds, single=single)
+    source = row_parameters.from_item(kinds, single=single)
     if inherits and table is tables.messages:
         # What stands at the place of a message that is ended here was said by the same run.
         values["run_id"] = "coalesce(given.run_id, ended.run_id)"

@@ -14,7 +14,7 @@ from frameledger.record import Record
 from frameledger_services import access
 from frameledger_services.bench.road.stream import record_of
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.projector.batches import Batches, Owned, Topics
+from frameledger_services.projector.batches import Batches, OwnedPartition, ProjectorTopics
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, projections
@@ -28,7 +28,9 @@ _LOGGED_AT_MS = 1_772_600_000_000
 class Direct:
     """All partitions of a topic that exists only here. What a batch leaves in the outbox stays there."""
 
-    def __init__(self, connection: AsyncConnection, topics: Topics, owned: dict[int, Owned]) -> None:
+    def __init__(
+        self, connection: AsyncConnection, topics: ProjectorTopics, owned: dict[int, OwnedPartition]
+    ) -> None:
         self._batches = Batches(connection, topics, HeadCache())
         self._topic = topics.frames
         self._owned = owned
@@ -57,7 +59,7 @@ class Direct:
 async def direct(settings: Settings) -> AsyncIterator[Direct]:
     """One for as long as the block lasts, in the database of these settings."""
     names = TopicNames(settings.topic_prefix)
-    topics = Topics(
+    topics = ProjectorTopics(
         frames=names.frames,
         dead_letters=names.dead_letters,
         effects={
@@ -75,5 +77,5 @@ async def direct(settings: Settings) -> AsyncIterator[Direct]:
             await projections.assign(connection, names.frames, partition, "bench")
             for partition in range(PARTITIONS)
         ]
-        owned = {one.partition: Owned(one.partition, one.epoch, one.next_offset) for one in taken}
+        owned = {one.partition: OwnedPartition(one.partition, one.epoch, one.next_offset) for one in taken}
         yield Direct(connection, topics, owned)

@@ -29,7 +29,7 @@ from frameledger_services.projector import log_check, topic_identity
 from frameledger_services.providers import plugins
 from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.store import projections, queries, schema, server
-from frameledger_services.store.queries import Reach
+from frameledger_services.store.queries import PartitionProgress
 
 SAMPLE = 200
 """So many of the newest records are looked at for how they were partitioned."""
@@ -132,7 +132,7 @@ async def _of_database(
         yield Finding("schema", "fail", str(error), "Upgrade this release.")
         return
     yield Finding("schema", "ok", f"Its tables have revision {schema.REVISION}, which this release needs.")
-    if await queries.forgets_commits(connection):
+    if await queries.commits_asynchronously(connection):
         yield Finding(
             "commits",
             "warn",
@@ -148,11 +148,11 @@ async def _of_database(
         async for finding in _of_log(settings, connection, frames):
             yield finding
     topic = TopicNames(settings.topic_prefix).frames
-    reach = await queries.reach(connection, topic)
+    reach = await queries.progress(connection, topic)
     yield _owners(topic, reach, frames, pooled=pooled)
     if frames is not None and reach:
         yield await _progress(settings, connection, topic, reach)
-    left = await queries.left(connection)
+    left = await queries.waiting(connection)
     yield _counted("parked", "Parked conversations", left.parked, "`frameledger parked` says why.")
     yield _counted("dead letters", "Records set aside", left.rejected, "`frameledger dlq list` says why.")
     yield _outbox(left)
@@ -173,8 +173,10 @@ async def _of_log(
     """Partitions whose log is not the one that was stored; nothing is said of others."""
     try:
         async with open_probe(settings, frames.name) as log:
-            for stored in await projections.positions(connection, frames.name):
-                said = log_check.difference(frames.name, stored, await log_check.on_log(log, stored))
+            for stored in await projections.stored_positions(connection, frames.name):
+                said = log_check.describe_difference(
+                    frames.name, stored, await log_check.log_state(log, stored)
+                )
                 if said is not None:
                     yield Finding("same log", "fail", said, log_check.REMEDY)
     except transient.BROKER as error:
@@ -182,7 +184,9 @@ async def _of_log(
         yield Finding("same log", "warn", f"The log could not be compared: {why}", "Look again.")
 
 
-def _owners(topic: str, reach: Sequence[Reach], frames: TopicDescription | None, *, pooled: bool) -> Finding:
+def _owners(
+    topic: str, reach: Sequence[PartitionProgress], frames: TopicDescription | None, *, pooled: bool
+) -> Finding:
     remedy = "Start one: `frameledger run projector`, or everything with `frameledger up`; its log says why it ended."
     if not reach:
         said = f"The tables know of no projector that ever read {topic}."
@@ -212,7 +216,7 @@ def _owners(topic: str, reach: Sequence[Reach], frames: TopicDescription | None,
 
 
 async def _progress(
-    settings: Settings, connection: Connection, topic: str, reach: Sequence[Reach]
+    settings: Settings, connection: Connection, topic: str, reach: Sequence[PartitionProgress]
 ) -> Finding:
     """Whether what is on the log now gets into the tables."""
     try:
@@ -225,7 +229,7 @@ async def _progress(
     now, deadline = first, asyncio.get_running_loop().time() + PATIENCE
     while now and asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(0.1)
-        now = _behind(await queries.reach(connection, topic), ends)
+        now = _behind(await queries.progress(connection, topic), ends)
     if not now:
         return Finding("gap", "ok", "Everything on the log is in the tables.")
     gap = f"{sum(now.values()):,} records of {_partitions(sorted(now))} are on the log and not in the tables"
@@ -240,7 +244,7 @@ async def _progress(
     return Finding("gap", "warn", f"{gap}; it gets on.", "If it stays so, start more projectors.")
 
 
-def _behind(reach: Sequence[Reach], ends: Mapping[int, int]) -> dict[int, int]:
+def _behind(reach: Sequence[PartitionProgress], ends: Mapping[int, int]) -> dict[int, int]:
     gaps = {one.partition: ends[one.partition] - one.next_offset for one in reach if one.partition in ends}
     return {partition: gap for partition, gap in gaps.items() if gap > 0}
 
@@ -249,7 +253,7 @@ def _counted(check: str, what: str, count: int, remedy: str) -> Finding:
     return Finding(check, "warn" if count else "ok", f"{what}: {count:,}.", remedy)
 
 
-def _outbox(left: queries.Left) -> Finding:
+def _outbox(left: queries.Waiting) -> Finding:
     if left.outbox_seconds > OLD_OUTBOX_SECONDS:
         return Finding(
             "outbox",

@@ -26,7 +26,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import dead_letters, queries, schema
 from frameledger_services.store.connections import failure
 from frameledger_services.store.outbox import headers_from_json
-from frameledger_services.store.queries import Rejected
+from frameledger_services.store.queries import DeadLetter
 
 _WHERE = re.compile(r"(?:(\d{1,10}):)?(\d{1,10}):(\d{1,19})", re.ASCII)
 
@@ -56,7 +56,7 @@ def list_(
     """
     with backend.exit_on_error():
         settings = Settings.from_env()
-        found = asyncio.run(backend.query(settings, queries.rejected, _topic(settings), limit))
+        found = asyncio.run(backend.query(settings, queries.dead_letters, _topic(settings), limit))
     if as_json:
         for one in found:
             typer.echo(json.dumps(_summary(one)))
@@ -98,7 +98,7 @@ def show(
     with backend.exit_on_error():
         settings = Settings.from_env()
         place = _place(settings, where)
-        found = asyncio.run(backend.query(settings, queries.rejected_at, [place]))
+        found = asyncio.run(backend.query(settings, queries.dead_letters_at, [place]))
     if not found:
         _refuse_missing(place)
     (one,) = found
@@ -152,8 +152,8 @@ def retry(
 
 @dataclass(frozen=True, slots=True)
 class _Retried:
-    published: Sequence[tuple[Rejected, Place]]
-    left: Sequence[tuple[Rejected, str]]
+    published: Sequence[tuple[DeadLetter, Place]]
+    left: Sequence[tuple[DeadLetter, str]]
 
 
 async def _retry(settings: Settings, places: Sequence[Place], *, again: bool) -> _Retried:
@@ -163,12 +163,12 @@ async def _retry(settings: Settings, places: Sequence[Place], *, again: bool) ->
     ):
         await schema.check(connection)
         if places:
-            found = await queries.rejected_at(connection, places)
+            found = await queries.dead_letters_at(connection, places)
             for place in places:
                 if place not in map(_place_of, found):
                     _refuse_missing(place)
         else:
-            found = await queries.rejected_not_retried(connection, _topic(settings))
+            found = await queries.dead_letters_not_retried(connection, _topic(settings))
         published, left = [], []
         for one in found:
             why = _why_not(one, again=again)
@@ -186,7 +186,7 @@ async def _retry(settings: Settings, places: Sequence[Place], *, again: bool) ->
         return _Retried(published, left)
 
 
-def _why_not(one: Rejected, *, again: bool) -> str | None:
+def _why_not(one: DeadLetter, *, again: bool) -> str | None:
     if one.key is None or not one.key:
         return "it has no key, and so belongs to no context. Publish its value with `frameledger publish`."
     if one.value is None:
@@ -196,7 +196,7 @@ def _why_not(one: Rejected, *, again: bool) -> str | None:
     return None
 
 
-def _outgoing(one: Rejected) -> Outgoing:
+def _outgoing(one: DeadLetter) -> Outgoing:
     assert one.key is not None
     assert one.value is not None
     return Outgoing(one.key, one.value, headers_from_json(one.headers))
@@ -220,13 +220,13 @@ def _place(settings: Settings, written: str) -> Place:
     return Place(_topic(settings), partition, offset, generation)
 
 
-def _where(place: Place | Rejected) -> str:
+def _where(place: Place | DeadLetter) -> str:
     """Where a record lies, for people; with the topic's generation if it is not the first."""
     where = f"{place.partition}:{place.offset}"
     return where if place.generation == FIRST_GENERATION else f"{place.generation}:{where}"
 
 
-def _place_of(one: Rejected) -> Place:
+def _place_of(one: DeadLetter) -> Place:
     return Place(one.topic, one.partition, one.offset, one.generation)
 
 
@@ -237,7 +237,7 @@ def _refuse_missing(place: Place) -> NoReturn:
     )
 
 
-def _summary(one: Rejected) -> dict[str, Any]:
+def _summary(one: DeadLetter) -> dict[str, Any]:
     return {
         "where": _where(one),
         "topic": one.topic,
@@ -254,7 +254,7 @@ def _summary(one: Rejected) -> dict[str, Any]:
     }
 
 
-def _whole(one: Rejected) -> dict[str, Any]:
+def _whole(one: DeadLetter) -> dict[str, Any]:
     """The same with all bytes, in base64; text beside it where it is text."""
     headers = [
         {"name": name, "value_base64": _base64(value)} for name, value in headers_from_json(one.headers)

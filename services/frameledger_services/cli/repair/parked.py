@@ -18,7 +18,7 @@ from frameledger_services import database
 from frameledger_services.cli.terminal import backend, output, render_context
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.projector.relay import sending
+from frameledger_services.projector.relay import sender
 from frameledger_services.recovery.unpark import ContradictoryHeadError, NotParkedError, Unparked
 from frameledger_services.recovery.unpark import unpark as unpark_context
 from frameledger_services.settings import Settings
@@ -139,4 +139,4 @@ async def _unpark(settings: Settings, context: str, why: str) -> Unparked:
         await schema.check(connection)
         binary_copy.prepare(connection)
         names = TopicNames(settings.topic_prefix)
-        return await unpark_context(connection, names, context, why, sending(producer))
+        return await unpark_context(connection, names, context, why, sender(producer))

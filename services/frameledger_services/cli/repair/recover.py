@@ -21,8 +21,8 @@ from frameledger_services.cli.terminal import backend, output
 from frameledger_services.event_log.producer import Producer, PublishError
 from frameledger_services.recovery import recover as recovering
 from frameledger_services.recovery import republish
-from frameledger_services.recovery.recover import Examined, MovedError
-from frameledger_services.recovery.republish import PutBack
+from frameledger_services.recovery.recover import Examination, MovedError
+from frameledger_services.recovery.republish import Republished
 from frameledger_services.settings import Settings
 from frameledger_services.store import schema
 from frameledger_services.store.connections import failure
@@ -100,20 +100,22 @@ async def _with_connection(settings: Settings, function: Callable[..., Any]) -> 
         return await function(settings, connection)
 
 
-async def _apply(settings: Settings, examined: Examined, console: Console) -> tuple[int | None, PutBack]:
+async def _apply(
+    settings: Settings, examined: Examination, console: Console
+) -> tuple[int | None, Republished]:
     topic = examined.topic.name
 
-    async def work(_: Settings, connection: AsyncConnection[Any]) -> tuple[int | None, PutBack]:
+    async def work(_: Settings, connection: AsyncConnection[Any]) -> tuple[int | None, Republished]:
         generation = examined.generation
         if examined.needs_generation:
-            generation = await recovering.begin(connection, examined)
+            generation = await recovering.begin_generation(connection, examined)
         expected = sum(examined.to_put_back.values())
         async with Producer(settings, name="frameledger-recover") as producer:
             with _progress(console, expected) as told:
-                done = await republish.put_back(connection, topic, partial(producer.publish, topic), told)
+                done = await republish.republish(connection, topic, partial(producer.publish, topic), told)
         return generation, done
 
-    found: tuple[int | None, PutBack] = await _with_connection(settings, work)
+    found: tuple[int | None, Republished] = await _with_connection(settings, work)
     return found
 
 

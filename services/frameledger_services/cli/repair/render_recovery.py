@@ -11,11 +11,11 @@ from rich.table import Table
 from frameledger_services.cli.terminal import output
 from frameledger_services.event_log.topics import MAX_RECORD_BYTES, ROOM
 from frameledger_services.recovery.diagnosis import Finding
-from frameledger_services.recovery.recover import Examined
-from frameledger_services.recovery.republish import PutBack
+from frameledger_services.recovery.recover import Examination
+from frameledger_services.recovery.republish import Republished
 
 
-def show(examined: Examined) -> None:
+def show(examined: Examination) -> None:
     topic = examined.topic.name
     if examined.generation is None:
         typer.echo(f"Nothing of {topic} was ever read into this database: there is nothing to recover.")
@@ -49,7 +49,7 @@ def show(examined: Examined) -> None:
         )
 
 
-def _listed(examined: Examined) -> Sequence[Finding]:
+def _listed(examined: Examination) -> Sequence[Finding]:
     """The partitions of which something is to be said."""
     return [
         one
@@ -79,7 +79,7 @@ def _same_until(one: Finding) -> str:
     return f", the same up to {one.begins_at}" if one.begins_at > one.log.first else ""
 
 
-def _remedy(one: Finding, examined: Examined) -> str:
+def _remedy(one: Finding, examined: Examination) -> str:
     frames = _frames(examined.to_put_back.get(one.stored.partition, 0))
     match one.happened:
         case "lost_tail":
@@ -92,7 +92,7 @@ def _remedy(one: Finding, examined: Examined) -> str:
             return f"puts {frames} back onto the log"
 
 
-def show_done(examined: Examined, generation: int | None, done: PutBack) -> None:
+def show_done(examined: Examination, generation: int | None, done: Republished) -> None:
     topic = examined.topic.name
     if examined.needs_generation:
         typer.echo(f"Generation {generation} of {topic} has begun; projectors go on in it by themselves.")
@@ -107,7 +107,7 @@ def show_done(examined: Examined, generation: int | None, done: PutBack) -> None
         )
 
 
-def too_large(examined: Examined, done: PutBack) -> tuple[str, str]:
+def too_large(examined: Examination, done: Republished) -> tuple[str, str]:
     """What is wrong, and what can be done about it, if the topic does not take some frames."""
     topic = examined.topic.name
     lines = [
@@ -131,7 +131,7 @@ def _frames(count: int) -> str:
     return f"{count:,} frame{'' if count == 1 else 's'}"
 
 
-def as_json(examined: Examined) -> dict[str, Any]:
+def as_json(examined: Examination) -> dict[str, Any]:
     """For programs: fields are added, never renamed."""
     return {
         "topic": examined.topic.name,
@@ -154,7 +154,7 @@ def as_json(examined: Examined) -> dict[str, Any]:
     }
 
 
-def done_as_json(done: PutBack) -> dict[str, Any]:
+def done_as_json(done: Republished) -> dict[str, Any]:
     """What was put back, for programs: fields are added, never renamed."""
     return {
         "put_back": done.frames,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from frameledger.record import FIRST_GENERATION
 from frameledger_services.store.outbox import headers_from_json
-from frameledger_services.store.queries import Rejected
+from frameledger_services.store.queries import DeadLetter
 
 MUCH_BYTES = 4_096
 """Of a longer value only so much is shown; --raw has all of it."""
@@ -15,7 +15,7 @@ MUCH_BYTES = 4_096
 BYTES_A_LINE = 16
 
 
-def lines(one: Rejected) -> Iterator[str]:
+def lines(one: DeadLetter) -> Iterator[str]:
     """Line by line; nothing of it can control a terminal."""
     generation = "" if one.generation == FIRST_GENERATION else f", generation {one.generation}"
     yield f"where     {one.topic}, partition {one.partition}, offset {one.offset}{generation}"

@@ -17,12 +17,12 @@ from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 from frameledger_services.settings_sources import read_running
 from frameledger_services.store import queries, schema
-from frameledger_services.store.queries import Reach
+from frameledger_services.store.queries import PartitionProgress
 
 ANSWER_SECONDS = 3
 
 
-def reach(settings: Settings) -> list[Reach] | None:
+def reach(settings: Settings) -> list[PartitionProgress] | None:
     """How far each partition was read; None if no database is set and none runs, or if it does not answer at once or
     has another shape: `doctor` is who says why."""
     running = read_running(settings.data_dir).get("database_url")
@@ -36,7 +36,7 @@ def reach(settings: Settings) -> list[Reach] | None:
         return None
 
 
-def table(found: Sequence[Reach]) -> Table:
+def table(found: Sequence[PartitionProgress]) -> Table:
     """For people."""
     rows = Table(box=None, pad_edge=False)
     for heading in ("partition", "next offset", "gap", "lag"):
@@ -53,15 +53,15 @@ def table(found: Sequence[Reach]) -> Table:
     return rows
 
 
-def as_json(found: Sequence[Reach] | None) -> list[dict[str, Any]] | None:
+def as_json(found: Sequence[PartitionProgress] | None) -> list[dict[str, Any]] | None:
     """For programs: fields are added, never renamed."""
     return None if found is None else [asdict(one) for one in found]
 
 
-async def _reach(settings: Settings) -> list[Reach]:
+async def _reach(settings: Settings) -> list[PartitionProgress]:
     async with (
         asyncio.timeout(ANSWER_SECONDS + 1),
         await database.connect(settings, "frameledger status") as connection,
     ):
         await schema.check(connection)
-        return await queries.reach(connection, TopicNames(settings.topic_prefix).frames)
+        return await queries.progress(connection, TopicNames(settings.topic_prefix).frames)
