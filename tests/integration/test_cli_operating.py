@@ -80,6 +80,21 @@ def test_doctor_is_content_with_a_road_that_works(settings, command):  # noqa: F
     assert set(found.values()) == {"ok"}
 
 
+def test_erase_tells_which_records_kafka_still_holds_and_for_how_long(settings, command):  # noqa: F811
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            [place, *_] = await publish(settings, HI, HI)
+            await until_projected(settings, [place])
+            return place, await asyncio.to_thread(command, "erase", "ctx", "--why", "asked", "--yes")
+
+    place, result = asyncio.run(run())
+    assert result.exit_code == 0, result.output
+    assert f"{place.topic}, partition {place.partition}, between offsets {place.offset} and" in result.stdout
+    assert "kept for ever" in result.stdout
+    assert "brings the conversation back" in result.stdout
+
+
 def test_doctor_says_what_is_set_aside_forwarded_and_not_read(settings, command, monkeypatch):  # noqa: F811
     monkeypatch.setattr(checks, "PATIENCE", 0.0)
     foreign = next(f"c{n}".encode() for n in range(99) if partition_for(f"c{n}".encode(), 4) != 0)

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from frameledger.frames import LLMMessagesAppendFrame, LLMRunFrame, encode_frame
 from frameledger_services.cli import application
+from frameledger_services.cli.terminal.output import WIDTH_OF_A_FILE
 from frameledger_services.cli.terminal.render_context import LAST, LONG
 from frameledger_services.projector import batch_fold
 
@@ -197,6 +198,81 @@ def test_a_dead_letter_is_shown_to_the_byte(database, command):
     page = succeeded(command(database, "dlq", "show", listed[1]["where"]))
     assert "00 ff 20 62" in page
     assert "trace: hex fe" in page
+
+
+def test_list_has_every_conversation_the_last_active_first_page_by_page(filled, command):
+    whole = [
+        json.loads(line) for line in succeeded(command(filled, "list", "-n", 1000, "--json")).splitlines()
+    ]
+    assert {one["context_id"] for one in whole} == {path.stem for path in HISTORIES}
+    assert [one["last_at"] for one in whole] == sorted((one["last_at"] for one in whole), reverse=True)
+    pages = [
+        json.loads(line)
+        for skip in range(0, len(whole), 5)
+        for line in succeeded(command(filled, "list", "-n", 5, "--skip", skip, "--json")).splitlines()
+    ]
+    assert pages == whole
+    with psycopg.connect(filled) as connection:
+        status = dict(connection.execute("SELECT context_id, status FROM conversations").fetchall())
+    assert {one["context_id"]: one["status"] for one in whole} == status
+
+
+def test_list_shows_a_line_for_each_within_the_width_and_how_to_go_on(filled, command):
+    page = succeeded(command(filled, "list", "-n", 3)).splitlines()
+    assert page[0].split()[:2] == ["last", "frame"]
+    assert len(page) == 5
+    assert max(map(len, page)) <= WIDTH_OF_A_FILE
+    assert page[-1] == "More: frameledger list --limit 3 --skip 3"
+    assert succeeded(command(filled, "list", "--skip", 1000)) == "There are no more than 1000.\n"
+
+
+@pytest.mark.parametrize("text", ["Ferry", "HARBOUR", "%", "_", "nobody ever said that"])
+@pytest.mark.parametrize("words", [(), ("--all",)])
+def test_search_finds_what_was_said_letter_by_letter_in_any_case(filled, command, text, words):
+    found = [
+        json.loads(line)
+        for line in succeeded(command(filled, "search", text, "-n", 1000, "--json", *words)).splitlines()
+    ]
+    with psycopg.connect(filled) as connection:
+        said = connection.execute(
+            "SELECT m.context_id, m.valid_from, m.text, m.valid_to = 9223372036854775807 AND m.era = head.era"
+            " FROM messages AS m INNER JOIN contexts AS head USING (context_id) WHERE m.text IS NOT NULL"
+        ).fetchall()
+    assert {(one["context_id"], one["version"], one["text"], one["current"]) for one in found} == {
+        row for row in said if text.lower() in row[2].lower() and (row[3] or words)
+    }
+
+
+def test_search_shows_the_place_in_a_message_and_how_to_see_more(filled, command):
+    page = succeeded(command(filled, "search", "the", "-n", 2)).splitlines()
+    assert len(page) == 4
+    assert all("the" in line.lower() for line in page[1:3])
+    assert max(map(len, page)) <= WIDTH_OF_A_FILE
+    assert page[-1] == "There are more: frameledger search the --limit 20"
+    assert command(filled, "search", " ").exit_code == 2
+
+
+def test_erase_deletes_a_conversation_and_says_what_is_left_of_it(
+    database_server, migrated_template, command
+):
+    log = Log()
+    for line in BARGE_IN.read_bytes().splitlines():
+        log.add("barge-in", line)
+    with made(database_server, template=migrated_template) as (_, address):
+        project(address, log.records)
+        words = ("erase", "barge-in", "--why", "request 17")
+        refused(command(address, *words), "Nothing was changed", "--yes")
+        refused(command(address, "erase", "nobody", "--why", "x", "--yes"), "frameledger list")
+        assert command(address, "erase", "barge-in", "--why", " ", "--yes").exit_code == 2
+        receipt = json.loads(succeeded(command(address, *words, "--yes", "--json")))
+        with psycopg.connect(address) as connection:
+            kept = connection.execute(
+                "SELECT version, frame_count, why, encode(chain, 'hex') FROM erasures"
+            ).fetchall()
+            assert connection.execute("SELECT count(*) FROM frames").fetchall() == [(0,)]
+        assert kept == [tuple(receipt[name] for name in ("version", "frame_count", "why", "chain"))]
+        assert sum(place["records"] for place in receipt["kept_on_kafka"]) == receipt["frame_count"]
+        refused(command(address, *words, "--yes"), "no context")
 
 
 def test_sql_is_psql_with_the_address_out_of_sight(filled, tmp_path):

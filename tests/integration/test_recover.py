@@ -32,7 +32,7 @@ from typer.testing import CliRunner
 from frameledger.partition import partition_for
 from frameledger.record import read
 from frameledger_services.cli import application
-from frameledger_services.cli.repair import recover as recover_command
+from frameledger_services.cli.terminal import output
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.recovery import comparison, recover, republish
@@ -604,7 +604,7 @@ def test_nothing_is_done_without_being_asked_for_or_where_nobody_can_be_asked(ro
     assert result.exit_code == 1
     assert "--yes" in result.stderr
     assert run(road, "recover", "--yes").exit_code == 2
-    monkeypatch.setattr(recover_command, "can_ask", lambda: True)
+    monkeypatch.setattr(output, "can_ask", lambda: True)
     declined = run(road, "recover", "--apply", answer="\n")
     assert declined.exit_code == 1
     assert "Nothing was changed." in declined.stderr

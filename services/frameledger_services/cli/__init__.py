@@ -37,9 +37,14 @@ COMMANDS = {
         "up.command",
         "List every process with its pid, address, state and uptime, and how far each partition was read.",
     ),
+    "logs": Lazily("up.logs", "Print the last log lines of each process that `frameledger up` runs."),
     "run": Lazily("run", "Run one service in this process, until SIGTERM or Ctrl-C."),
     "calls": Lazily(
         "calls", "Function calls that go on, wait for a person, or may or may not have happened."
+    ),
+    "list": Lazily("conversations", "List conversations, the last active first."),
+    "search": Lazily(
+        "conversations", "Find messages that contain a text, in all conversations, the newest first."
     ),
     "publish": Lazily("publish", "Publish frames of a conversation, in the order given."),
     "show": Lazily("show", "Show a context as a model gets it: messages, tools, tool choice and settings."),
@@ -55,6 +60,7 @@ COMMANDS = {
     "migrate": Lazily(
         "migrate", "Bring the database to the shape that this release needs; again changes nothing."
     ),
+    "erase": Lazily("erase", "Delete a conversation from the database, and print the receipt."),
     "parked": Lazily(
         "repair.parked",
         "List the conversations that are parked: stored on, and not folded, since a frame that could not be.",

@@ -103,7 +103,7 @@ def _print(
                 topic.name,
                 str(one.partitions),
                 str(one.replication),
-                _days(kept),
+                days(kept),
                 _mebibytes(largest),
                 "made now" if topic.name in made else "",
             )
@@ -112,7 +112,8 @@ def _print(
         typer.echo(sentence, err=True)
 
 
-def _days(milliseconds: str) -> str:
+def days(milliseconds: str) -> str:
+    """A topic's `retention.ms`, in words."""
     if not milliseconds.isdigit():
         return "for ever" if milliseconds == "-1" else milliseconds
     return f"{int(milliseconds) / 86_400_000:g} days"

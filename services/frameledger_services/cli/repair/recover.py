@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -69,7 +68,7 @@ def _recover(settings: Settings, *, apply: bool, yes: bool, as_json: bool) -> No
             raise typer.Exit(1)
         return
     if not yes:
-        _ask()
+        output.confirm("Do that?", "`frameledger recover` looks again.")
     generation, done = asyncio.run(_apply(settings, examined, console))
     if as_json:
         applied = {"generation": generation} | render_recovery.done_as_json(done)
@@ -78,18 +77,6 @@ def _recover(settings: Settings, *, apply: bool, yes: bool, as_json: bool) -> No
         render_recovery.show_done(examined, generation, done)
     if done.too_large:
         output.fail(*render_recovery.too_large(examined, done))
-
-
-def _ask() -> None:
-    if not can_ask():
-        output.fail("Nothing was changed: nobody is there to be asked.", "Say --yes if it is meant.")
-    if not typer.confirm("Do that?", err=True):
-        output.fail("Nothing was changed.", "`frameledger recover` looks again.")
-
-
-def can_ask() -> bool:
-    """Whether a person sits there."""
-    return sys.stdin.isatty()
 
 
 async def _with_connection(settings: Settings, function: Callable[..., Any]) -> Any:

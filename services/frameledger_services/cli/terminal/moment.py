@@ -61,8 +61,7 @@ async def find(connection: AsyncConnection[Any], context_id: str, at: At | None)
     if found is None:
         output.fail(
             f"There is no context {context_id!r} in the database.",
-            "`frameledger sql -c 'SELECT * FROM conversations'` lists those that are; `frameledger tail` shows what "
-            "is on the log.",
+            "`frameledger list` lists those that are; `frameledger tail` shows what is on the log.",
         )
     if not found.exists:
         output.fail(

@@ -25,3 +25,19 @@ def fail(problem: str, remedy: str) -> NoReturn:
     """End the command with exit code 1, saying what is wrong and what can be done about it."""
     typer.echo(f"{problem}\n{remedy}", err=True)
     raise typer.Exit(1)
+
+
+def confirm(question: str, otherwise: str) -> None:
+    """Ask a person; end the command with exit code 1 on a no, or if standard input is no terminal."""
+    if not can_ask():
+        fail(
+            "Nothing was changed: standard input is no terminal, so nobody can be asked.",
+            "Say --yes if it is meant.",
+        )
+    if not typer.confirm(question, err=True):
+        fail("Nothing was changed.", otherwise)
+
+
+def can_ask() -> bool:
+    """Whether standard input is a terminal."""
+    return sys.stdin.isatty()

@@ -66,7 +66,7 @@ def up(
     from frameledger_services.embedded.directory import free
     from frameledger_services.embedded.program import EmbeddedError
 
-    settings = _settings(data_dir, look_for_running=False)
+    settings = settings_of(data_dir, look_for_running=False)
     if settings.inference_provider is not None:
         _require_key(settings.inference_provider, settings)
     try:
@@ -92,7 +92,7 @@ def down(data_dir: DataDir = None) -> None:
     from frameledger_services.embedded.leftovers import end_leftovers
     from frameledger_services.embedded.program import EmbeddedError
 
-    directory = _settings(data_dir, look_for_running=False).data_dir.resolve()
+    directory = settings_of(data_dir, look_for_running=False).data_dir.resolve()
     if not directory.is_dir():
         typer.echo(f"Nothing runs in {directory}: there is no such folder.")
         return
@@ -126,7 +126,7 @@ def status(
     """
     from frameledger_services.embedded.record import read_record
 
-    settings = _settings(data_dir, look_for_running=False)
+    settings = settings_of(data_dir, look_for_running=False)
     directory = settings.data_dir.resolve()
     report = render.report(directory, read_record(directory), now=time.time())
     partitions = lag.reach(settings)
@@ -231,7 +231,8 @@ def _start_detached(settings: Settings) -> bool:
     return True
 
 
-def _settings(data_dir: Path | None, *, look_for_running: bool) -> Settings:
+def settings_of(data_dir: Path | None, *, look_for_running: bool) -> Settings:
+    """Returns the settings in force, with this data directory if one is given; exits on an error."""
     try:
         # The settings file is looked for in that directory, too.
         given = {} if data_dir is None else {f"{PREFIX}DATA_DIR": str(data_dir)}

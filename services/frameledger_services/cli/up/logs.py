@@ -1,0 +1,126 @@
+"""`frameledger logs`: what the processes of `frameledger up` wrote, and write."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from frameledger_services.cli.terminal import format_frame, output
+from frameledger_services.cli.up.command import DataDir, settings_of
+
+POLL = 0.1
+READ = 1 << 20
+"""Bytes that are read of a file at once; of its past no more than these are looked at."""
+
+COLOURS = ("cyan", "green", "magenta", "yellow", "blue")
+
+commands = typer.Typer()
+
+
+@commands.command()
+def logs(
+    processes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PROCESS]...", help="Only of these, by the names of `frameledger status`."),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many of each at first.")
+    ] = 20,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object for each line, on a line of its own.")
+    ] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Print the last log lines of each process that `frameledger up` runs.
+
+    They are read from the files in the data directory, so those of an `up` that has ended are there as well.
+
+    Example: `frameledger logs projector --follow`
+    """
+    folder = settings_of(data_dir, look_for_running=False).data_dir.resolve() / "logs"
+    files = _files(folder, processes)
+    if processes and (unknown := set(processes) - files.keys()):
+        output.fail(
+            f"There is no log of {', '.join(sorted(unknown))} in {folder}.",
+            f"There are: {', '.join(_files(folder, None)) or 'none'}.",
+        )
+    if not files and not follow:
+        output.fail(f"There are no logs in {folder}.", "Start everything with: frameledger up")
+    page = _Page(as_json)
+    with suppress(KeyboardInterrupt):
+        for name, file in files.items():
+            for line in file.last(lines):
+                page.show(name, line)
+        while follow:
+            for name, file in (_files(folder, processes) | files).items():
+                # Of one that came meanwhile everything is new.
+                for line in files.setdefault(name, file).more():
+                    page.show(name, line)
+            time.sleep(POLL)
+
+
+class LogFile:
+    """A log that is read while it grows. One that was set aside for a new one, or truncated, is read from its start."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._inode = 0
+        self._next = 0
+        self._unfinished = b""
+
+    def last(self, count: int) -> list[str]:
+        """Returns its last lines, as far as they are in its last `READ` bytes. `more` goes on after them."""
+        with suppress(OSError):
+            status = self._path.stat()
+            self._inode, self._next = status.st_ino, max(0, status.st_size - READ)
+        skipped = self._next > 0
+        lines = deque[str](maxlen=count)
+        lines.extend(self.more()[1 if skipped else 0 :])
+        return list(lines)
+
+    def more(self) -> list[str]:
+        """Returns the whole lines that were written since the last call."""
+        try:
+            with self._path.open("rb") as file:
+                status = self._path.stat()
+                if status.st_ino != self._inode or status.st_size < self._next:
+                    self._inode, self._next, self._unfinished = status.st_ino, 0, b""
+                file.seek(self._next)
+                read = file.read(READ)
+        except OSError:
+            return []
+        self._next += len(read)
+        *lines, self._unfinished = (self._unfinished + read).split(b"\n")
+        return [line.decode(errors="replace") for line in lines]
+
+
+def _files(folder: Path, names: list[str] | None) -> dict[str, LogFile]:
+    found = {path.stem: LogFile(path) for path in sorted(folder.glob("*.log"))}
+    return {name: file for name, file in found.items() if not names or name in names}
+
+
+class _Page:
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._console: Console = output.console()
+        self._colours: dict[str, str] = {}
+
+    def show(self, name: str, line: str) -> None:
+        if self._as_json:
+            typer.echo(json.dumps({"process": name, "line": line}))
+        else:
+            colour = self._colours.setdefault(name, COLOURS[len(self._colours) % len(COLOURS)])
+            text = format_frame.printable(line.expandtabs())
+            self._console.print(Text.assemble((f"{name:<10} ", colour), text), soft_wrap=True)
+        # A pipe is followed too.
+        sys.stdout.flush()
