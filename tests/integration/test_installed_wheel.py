@@ -9,18 +9,14 @@ from pathlib import Path
 
 import pytest
 from tests.bounds import PROGRAM
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.wheel import build_wheel
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel's content, as pip would lay it out. The dependencies are those of this environment."""
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=PROGRAM)
-    (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as content:
+    with zipfile.ZipFile(build_wheel(folder)) as content:
         content.extractall(folder / "site")
     return folder / "site"
 

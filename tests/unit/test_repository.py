@@ -93,7 +93,8 @@ def test_the_first_command_stands_before_line_25_of_the_readme():
     assert any(line.startswith("$ ") for line in lines[:24])
 
 
-@pytest.mark.parametrize("page", ["README.md", "services/README.md"])
+# What the README shows starts servers: tests/integration/test_pages.py.
+@pytest.mark.parametrize("page", ["services/README.md"])
 def test_what_a_page_says_a_command_prints_is_what_it_prints(page, monkeypatch):
     monkeypatch.chdir(ROOT)
     shown = list(shown_commands(texts()[page]))

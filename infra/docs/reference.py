@@ -1,0 +1,120 @@
+"""What the site lists from the code itself: settings, commands, and what is in the database.
+
+A page says where with a line `<!-- settings -->`. Nothing of it is written down, so nothing of it can be out of date;
+`frameledger config`, `--help` and psql's `\\d+` say the same.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import typer
+from pydantic_core import PydanticUndefined
+
+from frameledger_services import cli
+from frameledger_services.cli import application
+from frameledger_services.cli.lazily import imported
+from frameledger_services.settings import PREFIX, Settings
+from frameledger_services.store.tables import metadata
+
+ROOT = Path(__file__).resolve().parents[2]
+SQL = ROOT / "migrations" / "sql"
+COMMENT = re.compile(r"COMMENT ON (VIEW|FUNCTION) (.+?) IS\s+((?:'(?:[^']|'')*'\s*)+);", re.S)
+
+
+def filled(markdown: str) -> str:
+    """A page with its lists in their places."""
+    return re.sub(r"^<!-- (settings|commands|tables|views|functions) -->$", _listed, markdown, flags=re.M)
+
+
+def _listed(found: re.Match[str]) -> str:
+    return "\n".join(LISTS[found[1]]())
+
+
+def settings() -> Iterator[str]:
+    """Each setting as a row of a table."""
+    yield "| variable | default | meaning |"
+    yield "| --- | --- | --- |"
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default in (None, PydanticUndefined, "") else f"`{field.default}`"
+        yield f"| `{PREFIX}{name.upper()}` | {default} | {_cell(field.description)} |"
+
+
+def commands() -> Iterator[str]:
+    """Each command with its help, its arguments and its options."""
+    top = typer.main.get_command(application())
+    for name in top.commands:
+        yield from _command(imported(name, cli.COMMANDS), ["frameledger", name])
+
+
+def _command(command, path) -> Iterator[str]:
+    within = getattr(command, "commands", None)
+    if within:
+        for name, one in within.items():
+            yield from _command(one, [*path, name])
+        return
+    yield f"## {' '.join(path[1:])}"
+    yield ""
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    options = [one for one in command.params if one.param_type_name == "option" and not one.hidden]
+    shown = [one.metavar or one.name.upper() for one in arguments]
+    yield f"`{' '.join([*path, *(['[OPTIONS]'] if options else []), *shown])}`"
+    yield ""
+    yield command.help or ""
+    for one in [*arguments, *options]:
+        yield ""
+        names = (
+            ", ".join([*one.opts, *one.secondary_opts]) if one in options else one.metavar or one.name.upper()
+        )
+        yield f"- `{names}`: {one.help or ''}"
+    yield ""
+
+
+def tables() -> Iterator[str]:
+    """Each table with its columns."""
+    for table in metadata.sorted_tables:
+        yield f"### {table.name}"
+        yield ""
+        yield str(table.comment)
+        yield ""
+        yield "| column | type | meaning |"
+        yield "| --- | --- | --- |"
+        for column in table.columns:
+            yield f"| `{column.name}` | {column.type} | {_cell(column.comment)} |"
+        yield ""
+
+
+def views() -> Iterator[str]:
+    """Each view with what it shows."""
+    yield from _commented("VIEW", "view")
+
+
+def functions() -> Iterator[str]:
+    """Each function with what it returns."""
+    yield from _commented("FUNCTION", "function")
+
+
+def _commented(kind: str, title: str) -> Iterator[str]:
+    said: dict[str, str] = {}
+    # A later migration makes a view again, with another comment.
+    for file in sorted(SQL.rglob("*.sql")):
+        for one, name, comment in COMMENT.findall(file.read_text(encoding="utf-8")):
+            if one == kind:
+                said[name] = "".join(re.findall(r"'((?:[^']|'')*)'", comment)).replace("''", "'")
+    yield f"| {title} | meaning |"
+    yield "| --- | --- |"
+    for name, comment in sorted(said.items()):
+        yield f"| `{name}` | {_cell(comment)} |"
+
+
+def _cell(text: str | None) -> str:
+    return (text or "").replace("|", "\\|")
+
+
+LISTS = {
+    "settings": settings,
+    "commands": commands,
+    "tables": tables,
+    "views": views,
+    "functions": functions,
+}

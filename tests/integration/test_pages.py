@@ -1,0 +1,70 @@
+"""The pages that a user follows, followed: in an empty folder, with nothing but the built wheel, on real servers."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.bounds import PROGRAM
+from tests.support.pages import ROOT, Reader, blocks
+from tests.support.wheel import build_wheel
+
+BEGIN = ROOT / "infra" / "docs" / "begin.md"
+README = ROOT / "README.md"
+
+
+@pytest.fixture(scope="module")
+def installable(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An environment in which `pip install frameledger` takes the built wheel, and its dependencies from here."""
+    folder = tmp_path_factory.mktemp("installable")
+    build_wheel(folder)
+    programs, packages = folder / "bin", folder / "packages"
+    programs.mkdir()
+    packages.mkdir()
+    python = programs / "python3"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    ours = ("frameledger", "pip", "__pycache__", "_frameledger")
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.startswith(ours) and entry.suffix != ".pth":
+            (packages / entry.name).symlink_to(entry)
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("FRAMELEDGER_", "VIRTUAL"))
+    }
+    return inherited | {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONPATH": str(packages),
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(folder),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
+
+
+@pytest.fixture
+def reader(installable: dict[str, str], tmp_path: Path) -> Iterator[Reader]:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    made = Reader(folder, installable)
+    try:
+        yield made
+    finally:
+        made.close()
+        program = folder / ".venv" / "bin" / "frameledger"
+        if program.exists():
+            subprocess.run([program, "down"], cwd=folder, env=installable, check=True, timeout=PROGRAM)
+
+
+def test_begin_ends_with_a_function_that_the_model_called_and_a_query_that_shows_it(reader):
+    page = blocks(BEGIN)
+    assert {block.language for block in page} == {"sh", "json", "console", "python"}
+    reader.follow(page)
+
+
+def test_what_the_readme_shows_above_the_way_of_a_frame_is_what_happens(reader):
+    shown = [block for block in blocks(README) if block.heading == "Frameledger"]
+    assert [block.language for block in shown] == ["console", "python", "text", "sql", "text"]
+    venv = [block for block in blocks(BEGIN) if block.heading == "1. Install"]
+    reader.follow([*venv, *shown])

@@ -1,0 +1,153 @@
+"""Pages followed as a reader follows them: files are saved, commands are typed, and what is printed is compared."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bounds import PROGRAM
+
+ROOT = Path(__file__).resolve().parents[2]
+FENCE = re.compile(r"^```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.M | re.S)
+LEFT_OUT = "..."
+"""A line of printed output that stands for any lines, or none."""
+
+SECOND_TERMINAL = "second terminal"
+ASKS = ("frameledger sql", "frameledger calls list", "frameledger parked")
+"""Commands that change nothing: they are repeated until they print what the page says, for services take their time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block of a page. `title` names the file to save it as, or the terminal to type it into."""
+
+    language: str
+    title: str | None
+    text: str
+    heading: str
+    """The heading above it, without its marks."""
+
+
+def blocks(page: Path) -> list[Block]:
+    """The blocks of a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    assert text.count("\n```") % 2 == 0, page
+    headings = [(found.start(), found[1]) for found in re.finditer(r"^#+ (.*)$", text, re.M)]
+    return [
+        Block(
+            found["language"],
+            found["title"],
+            found["text"],
+            [name for at, name in headings if at < found.start()][-1],
+        )
+        for found in FENCE.finditer(text)
+    ]
+
+
+def commands(block: Block) -> Iterator[tuple[str, str]]:
+    """Each command of a console block, with what the page says that it prints."""
+    for session in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
+        command, _, printed = session.partition("\n")
+        while command.endswith("\\"):
+            more, _, printed = printed.partition("\n")
+            command = f"{command}\n{more}"
+        yield command, printed
+
+
+def fits(printed: str, promised: str) -> bool:
+    """Whether output is what a page promises, but for spaces at the ends of lines and for lines that are left out."""
+    pattern = "".join(
+        r"(?:.*\n)*?" if line.strip() == LEFT_OUT else re.escape(line.rstrip()) + r"\n"
+        for line in promised.strip("\n").splitlines()
+    )
+    lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in lines)) is not None
+
+
+class Reader:
+    """Somebody who follows a page in a folder. Variables that a command exports are there for the next one."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.folder = folder
+        self._environment = environment | {"PGTZ": "UTC", "PGCLIENTENCODING": "UTF8", "LC_ALL": "C.UTF-8"}
+        self._terminals: list[subprocess.Popen[bytes]] = []
+
+    def follow(self, found: Iterable[Block]) -> None:
+        """Do what the blocks say, in their order. A block of text below another says what that one prints."""
+        found = list(found)
+        for block, after in zip(found, [*found[1:], None], strict=True):
+            promised = after.text if after is not None and after.language == "text" else LEFT_OUT
+            match block.language:
+                case "text":
+                    pass
+                case "console":
+                    for command, printed in commands(block):
+                        self._type(command, printed.strip("\n") or LEFT_OUT)
+                case "sh" if block.title == SECOND_TERMINAL:
+                    self._open_terminal(block.text)
+                case "sh":
+                    self._type(block.text, LEFT_OUT)
+                case "sql":
+                    self._type(f"frameledger sql <<'SQL'\n{block.text}SQL", promised)
+                case _ if block.title is not None:
+                    file = self.folder / block.title
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_text(block.text, encoding="utf-8")
+                case "python":
+                    self._type(f"python - <<'PYTHON'\n{block.text}PYTHON", promised)
+                case other:
+                    raise AssertionError(f"Nobody knows what to do with a block of {other}: {block.text}")
+
+    def close(self) -> None:
+        """Ctrl-C in every other terminal; they are gone on return."""
+        for terminal in self._terminals:
+            os.killpg(terminal.pid, signal.SIGINT)
+        for terminal in self._terminals:
+            terminal.wait(PROGRAM)
+
+    def _type(self, command: str, promised: str) -> None:
+        """Type a command, and what the page shows after its prompts; it succeeds and prints what is promised."""
+        typed = "".join(f"{line[2:]}\n" for line in promised.splitlines() if line.startswith("> "))
+        deadline = time.monotonic() + PROGRAM
+        while True:
+            done = self._run(command, typed)
+            right = done.returncode == 0 and fits(done.stdout, promised)
+            asked_in_vain = done.returncode == 0 and command.startswith(ASKS) and time.monotonic() < deadline
+            if right or not asked_in_vain:
+                break
+        assert right, f"$ {command}\n{done.stdout}{done.stderr}\n--- the page says:\n{promised}"
+
+    def _run(self, command: str, typed: str) -> subprocess.CompletedProcess[str]:
+        variables = self.folder.parent / f"{self.folder.name}.variables"
+        script = f'[ ! -f "$VARIABLES" ] || . "$VARIABLES"\n{command}\nexport -p > "$VARIABLES"\n'
+        return subprocess.run(
+            ["bash", "-e", "-c", script],
+            cwd=self.folder,
+            env=self._environment | {"VARIABLES": str(variables)},
+            input=typed,
+            capture_output=True,
+            text=True,
+            timeout=PROGRAM,
+            check=False,
+        )
+
+    def _open_terminal(self, script: str) -> None:
+        log = (self.folder.parent / f"{self.folder.name}.terminal{len(self._terminals)}").open("wb")
+        with log:
+            self._terminals.append(
+                subprocess.Popen(
+                    ["bash", "-e", "-c", script],
+                    cwd=self.folder,
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            )
