@@ -11,9 +11,7 @@ from pathlib import Path
 import typer
 from pydantic_core import PydanticUndefined
 
-from frameledger_services import cli
-from frameledger_services.cli import application
-from frameledger_services.cli.lazily import imported
+from frameledger_services.cli import COMMANDS, application
 from frameledger_services.settings import PREFIX, Settings
 from frameledger_services.store.tables import metadata
 
@@ -43,8 +41,10 @@ def settings() -> Iterator[str]:
 def commands() -> Iterator[str]:
     """Each command with its help, its arguments and its options."""
     top = typer.main.get_command(application())
-    for name in top.commands:
-        yield from _command(imported(name, cli.COMMANDS), ["frameledger", name])
+    context = top.make_context("frameledger", [], resilient_parsing=True)
+    for name in COMMANDS:
+        _, command, _ = top.resolve_command(context, [name])
+        yield from _command(command, ["frameledger", name])
 
 
 def _command(command, path) -> Iterator[str]:

@@ -6,10 +6,12 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 
 from tests.bounds import PROGRAM
 
@@ -113,29 +115,50 @@ class Reader:
 
     def _type(self, command: str, promised: str) -> None:
         """Type a command, and what the page shows after its prompts; it succeeds and prints what is promised."""
-        typed = "".join(f"{line[2:]}\n" for line in promised.splitlines() if line.startswith("> "))
         deadline = time.monotonic() + PROGRAM
         while True:
-            done = self._run(command, typed)
-            right = done.returncode == 0 and fits(done.stdout, promised)
-            asked_in_vain = done.returncode == 0 and command.startswith(ASKS) and time.monotonic() < deadline
-            if right or not asked_in_vain:
+            succeeded, printed, errors = self._run(command, promised)
+            right = succeeded and fits(printed, promised)
+            if right or not (succeeded and command.startswith(ASKS) and time.monotonic() < deadline):
                 break
-        assert right, f"$ {command}\n{done.stdout}{done.stderr}\n--- the page says:\n{promised}"
+        assert right, f"$ {command}\n{printed}{errors}\n--- the page says:\n{promised}"
 
-    def _run(self, command: str, typed: str) -> subprocess.CompletedProcess[str]:
+    def _run(self, command: str, promised: str) -> tuple[bool, str, str]:
+        """Run a command to its end. Returns whether it succeeded, what it printed, and what on standard error.
+
+        What the page shows after `>` is typed, and Ctrl-D once all that it prints by then is there.
+        """
         variables = self.folder.parent / f"{self.folder.name}.variables"
         script = f'[ ! -f "$VARIABLES" ] || . "$VARIABLES"\n{command}\nexport -p > "$VARIABLES"\n'
-        return subprocess.run(
-            ["bash", "-e", "-c", script],
-            cwd=self.folder,
-            env=self._environment | {"VARIABLES": str(variables)},
-            input=typed,
-            capture_output=True,
-            text=True,
-            timeout=PROGRAM,
-            check=False,
-        )
+        typed = "".join(f"{line[2:]}\n" for line in promised.splitlines() if line.startswith("> "))
+        until = promised.removesuffix(f"\n{LEFT_OUT}")
+        with (
+            tempfile.TemporaryFile("w+") as errors,
+            subprocess.Popen(
+                ["bash", "-e", "-c", script],
+                cwd=self.folder,
+                env=self._environment | {"VARIABLES": str(variables)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            ) as running,
+        ):
+            watchdog = Timer(PROGRAM, running.kill)
+            watchdog.start()
+            running.stdin.write(typed)
+            running.stdin.flush()
+            printed = ""
+            if not typed:
+                running.stdin.close()
+            for line in running.stdout:
+                printed += line
+                if typed and not running.stdin.closed and fits(printed, until):
+                    running.stdin.close()
+            running.wait()
+            watchdog.cancel()
+            errors.seek(0)
+            return running.returncode == 0, printed, errors.read()
 
     def _open_terminal(self, script: str) -> None:
         log = (self.folder.parent / f"{self.folder.name}.terminal{len(self._terminals)}").open("wb")

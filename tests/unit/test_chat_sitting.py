@@ -19,7 +19,7 @@ class NothingGoesOn:
     """The database of a conversation in which no answer is awaited."""
 
     async def read(self, *_):
-        return False
+        return False, 1
 
 
 class Published:
@@ -37,11 +37,11 @@ class Published:
         self._events.put_nowait(Line(None))
 
 
-def stored(frame):
+def stored(frame, version=1):
     now = datetime(2026, 1, 1, tzinfo=UTC)
     of_run = (None, None, 0, 1, 0)
     return StoredFrame(
-        "ctx", 1, uuid4(), frame.type, "applied", None, now, None, None, *of_run, encode_frame(frame)
+        "ctx", version, uuid4(), frame.type, "applied", None, now, None, None, *of_run, encode_frame(frame)
     )
 
 
@@ -61,3 +61,26 @@ def test_words_that_arrive_behind_ctrl_c_are_not_printed_for_the_interruption_sa
     published, shown = asyncio.run(sit())
     assert [frame.heard_text for frame in published if isinstance(frame, InterruptionFrame)] == ["one"]
     assert shown.split("\n") == ["one", CUT_SHORT, ""]
+
+
+def test_an_answer_that_the_tables_have_already_is_shown_before_the_chat_ends_with_its_input():
+    async def sit():
+        events: asyncio.Queue[Event] = asyncio.Queue()
+        shown = io.StringIO()
+
+        class Ahead:
+            """The tables have the end of the answer, and its words are still on their way to us."""
+
+            async def read(self, *_):
+                if events.empty() and not shown.getvalue():
+                    events.put_nowait(stored(LLMTextFrame(text="Here it is."), 2))
+                return False, 2
+
+        page = Screen(Console(file=shown, width=100), "ctx")
+        events.put_nowait(stored(LLMFullResponseStartFrame()))
+        events.put_nowait(Line(None))
+        async with asyncio.timeout(IN_PROCESS):
+            await Session(Ahead(), Published(events), "ctx", page, events, answering=True).run()
+        return shown.getvalue()
+
+    assert "Here it is." in asyncio.run(sit())

@@ -60,6 +60,9 @@ class Session:
     stale: bool = True
     """Whether something happened since it was found out whether the answer is over."""
 
+    seen: int = 0
+    """The version of the newest frame that came."""
+
     ended: bool = False
     cutting: bool = False
     """Whether Ctrl-C has cut in and the interruption is not among the frames that came: what stands before it on the
@@ -124,7 +127,7 @@ class Session:
         await self.client.publish(self.context_id, InterruptionFrame(heard_text=heard), wait=True)
 
     def _took(self, stored: StoredFrame) -> None:
-        frame = stored.frame
+        frame, self.seen = stored.frame, stored.version
         if isinstance(frame, InterruptionFrame):
             self.cutting = False
         if self.cutting and isinstance(frame, TextFrame):
@@ -141,11 +144,10 @@ class Session:
 
     async def _look(self) -> None:
         """Find out whether the answer is over, and go on with what was typed meanwhile."""
-        self.stale = False
-        was, self.answering = (
-            self.answering,
-            await self.connections.read(_goes_on, self.context_id),
-        )
+        goes_on, version = await self.connections.read(_goes_on, self.context_id)
+        # The tables may be ahead of the frames that came: what is still to come is shown first.
+        self.stale = version > self.seen
+        was, self.answering = self.answering, goes_on or (self.answering and self.stale)
         if self.answering:
             return
         if was:
@@ -174,10 +176,10 @@ class Session:
         )
 
 
-async def _goes_on(connection: AsyncConnection[Any], context_id: str) -> bool:
-    """Whether a run is open, or a call that the conversation waits for."""
-    [(goes_on,)] = await (await connection.execute(_GOES_ON, {"id": context_id})).fetchall()
-    return bool(goes_on)
+async def _goes_on(connection: AsyncConnection[Any], context_id: str) -> tuple[bool, int]:
+    """Returns whether a run is open, or a call that the conversation waits for, and the version at which."""
+    [(goes_on, version)] = await (await connection.execute(_GOES_ON, {"id": context_id})).fetchall()
+    return bool(goes_on), int(version)
 
 
 async def _alive(connection: AsyncConnection[Any]) -> int:
@@ -194,5 +196,6 @@ _GOES_ON = """
             SELECT FROM tool_calls
             WHERE context_id = %(id)s AND status IN ('announced', 'dispatched', 'running')
                 AND synchronous IS NOT FALSE
-        )
+        ),
+        coalesce((SELECT version FROM contexts WHERE context_id = %(id)s), 0)
 """
