@@ -33,7 +33,7 @@ def get_logger(room: str) -> FilteringBoundLogger:
 
 
 def configure(level: Level, form: Format, *, stream: IO[str] | None = None) -> None:
-    """Send all logs of this process to a stream, standard error if none is given. For processes that are ours only.
+    """Send all logs of this process to a stream, standard error if none is given. For our own processes only.
 
     `auto` is `console` on a terminal and `json` elsewhere. Other libraries' lines are shown from `warning` on. Called
     again it replaces what it did before.

@@ -60,6 +60,12 @@ class Settings(BaseModel):
 
         return settings_sources.load(look_for_running=look_for_running).settings
 
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="The least severe events that the services log."
+    )
+    log_format: Literal["auto", "console", "json"] = Field(
+        "auto", description="Format of the services' logs. `auto`: console on a terminal, JSON elsewhere."
+    )
     kafka_bootstrap_servers: str | None = Field(
         None,
         description="Kafka `bootstrap.servers`: host:port, separated by commas. Not set: the embedded broker.",

@@ -1,13 +1,13 @@
 """The timekeeper's process on the real road: it acts once, whoever else does, and whatever is away for a while."""
 
 import asyncio
+import logging
 import signal
 from contextlib import contextmanager
 
 import psutil
 import psycopg
 import pytest
-import structlog
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
 from tests.integration.test_batches import value_of
@@ -193,29 +193,29 @@ def test_it_stops_at_once_where_no_broker_answers(road, settings):
     assert ask_for(road, "SELECT stopped_at IS NOT NULL FROM workers")
 
 
-def test_it_says_that_it_waits_for_the_database_and_stops_meanwhile(road, settings):
-    """In this process, where what it says can be heard: as soon as it says so, it is asked to stop."""
+def test_it_says_that_it_waits_for_the_database_and_stops_meanwhile(road, settings, caplog):
+    """In this process, where its log can be heard: as soon as it says so, it is asked to stop."""
 
     async def run():
         stopping = asyncio.Event()
 
-        def hear_it(_, __, said):
-            heard.append(said)
-            stopping.set()
-            raise structlog.DropEvent
+        class Stopping(logging.Handler):
+            def emit(self, record):
+                stopping.set()
 
-        structlog.configure(processors=[hear_it])
-        async with asyncio.timeout(ON_SERVERS):
-            await service.serve(nowhere, stopping)
+        logger.addHandler(handler := Stopping())
+        try:
+            async with asyncio.timeout(ON_SERVERS):
+                await service.serve(nowhere, stopping)
+        finally:
+            logger.removeHandler(handler)
 
     nowhere = settings.model_copy(update={"database_url": SecretStr("host=127.0.0.1 port=1")})
-    heard: list[dict[str, object]] = []
-    try:
-        asyncio.run(run())
-    finally:
-        structlog.reset_defaults()
-    assert [said["event"] for said in heard] == ["waiting for the database"]
-    assert "port 1 failed" in str(heard[0]["reason"])
+    logger = logging.getLogger("frameledger.timekeeper")
+    asyncio.run(run())
+    (said,) = [record.frameledger for record in caplog.records if record.name == logger.name]
+    assert said["event"] == "service.waiting"
+    assert "port 1 failed" in str(said["reason"])
 
 
 def test_a_context_is_not_judged_while_its_frames_are_still_on_their_way(road, settings):

@@ -4,7 +4,6 @@ import asyncio
 import json
 
 import pytest
-from structlog.testing import capture_logs
 
 from frameledger import frames as f
 from frameledger.context import LLMContext, LLMSpecificMessage
@@ -130,13 +129,12 @@ def test_an_application_s_own_tool_of_a_cancel_tool_s_name_wins():
     assert "system" not in request.body
 
 
-def test_two_system_instructions_are_both_sent_and_warned_of_once():
+def test_two_system_instructions_are_both_sent_and_warned_of_once(caplog):
     service = ScriptedLLMService(settings=LLMSettings(system_instruction="Base."))
     context = LLMContext([{"role": "system", "content": "From the context."}])
-    with capture_logs() as logs:
-        found, *_ = [body(service, context) for _ in range(3)]
+    found, *_ = [body(service, context) for _ in range(3)]
     assert (found["system"], found["messages"][0]["content"]) == ("Base.", "From the context.")
-    assert [entry["log_level"] for entry in logs] == ["warning"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 def test_the_bytes_of_a_request_are_its_body_also_with_half_a_character():
@@ -145,7 +143,7 @@ def test_the_bytes_of_a_request_are_its_body_also_with_half_a_character():
     assert json.loads(request.content) == request.body
 
 
-def test_hooks_are_called_in_order_and_one_that_raises_stops_nothing():
+def test_hooks_are_called_in_order_and_one_that_raises_stops_nothing(caplog):
     service, called = ScriptedLLMService(), []
 
     @service.event_handler("on_function_calls_started")
@@ -160,10 +158,9 @@ def test_hooks_are_called_in_order_and_one_that_raises_stops_nothing():
     def third(got, calls):
         called.append("third")
 
-    with capture_logs() as logs:
-        asyncio.run(service.notify("on_function_calls_started", ["calls"]))
+    asyncio.run(service.notify("on_function_calls_started", ["calls"]))
     assert called == [(service, ["calls"]), "third"]
-    assert [entry["event"] for entry in logs] == ["a hook failed"]
+    assert [record.frameledger["event"] for record in caplog.records] == ["provider.hook_failed"]
 
 
 def test_an_event_that_there_is_not_is_an_error_that_lists_those_there_are():

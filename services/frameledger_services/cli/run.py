@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from frameledger_services import process
+from frameledger_services import logs, process
 from frameledger_services.cli.terminal import backend, output
 from frameledger_services.settings import Settings
 
@@ -28,7 +28,7 @@ def projector() -> None:
 
     process.collect_garbage_rarely()
     with backend.exit_on_error():
-        settings = Settings.from_env()
+        settings = _begin()
         process.run_service(lambda stopping: service.serve(settings, stopping))
 
 
@@ -44,7 +44,7 @@ def timekeeper() -> None:
     from frameledger_services.timekeeper import service
 
     with backend.exit_on_error():
-        settings = Settings.from_env()
+        settings = _begin()
         process.run_service(lambda stopping: service.serve(settings, stopping))
 
 
@@ -96,7 +96,7 @@ def inference(
     with backend.exit_on_error(
         plugins.NoSuchProviderError, plugins.MissingKeyError, ProviderError, ScriptError
     ):
-        settings = Settings.from_env()
+        settings = _begin()
         settings = settings.model_copy(
             update={name: word for name, word in given.items() if word is not None}
         )
@@ -144,7 +144,7 @@ def functions(
     from frameledger_services.providers.errors import ProviderError
 
     with backend.exit_on_error(ModuleError, plugins.NoSuchProviderError, ProviderError):
-        settings = Settings.from_env()
+        settings = _begin()
         found = load(module)
         provider = settings.inference_provider
         running = FunctionService(
@@ -156,3 +156,10 @@ def functions(
             slots=slots,
         )
         process.run_service(running.run)
+
+
+def _begin() -> Settings:
+    """Returns the settings; from here on this process logs as they say."""
+    settings = Settings.from_env()
+    logs.configure(settings.log_level, settings.log_format)
+    return settings

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import os
 import sys
 import threading
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
-from frameledger_services import data_directory
+from frameledger_services import data_directory, logs
 from frameledger_services.embedded import java, kafka, ports, postgres
 from frameledger_services.embedded.directory import claimed
 from frameledger_services.embedded.leftovers import end_leftovers
@@ -32,7 +31,7 @@ from frameledger_services.settings_sources import running_file
 WRITE_AGAIN = 1.0
 """Seconds until what could not be written down is tried again."""
 
-_log = logging.getLogger("frameledger_services.embedded")
+_log = logs.get_logger("up")
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +220,7 @@ class _Stack:
         except OSError as error:
             if self._unwritten is None:
                 # A handler that cannot write either says nothing, and raises nothing.
-                _log.error("What runs cannot be written down (%s). It goes on, and is tried again.", error)
+                _log.error("up.record_not_written", path=str(self._directory), reason=str(error))
             self._unwritten = error
         # It may end up in a log on the same disk.
         with suppress(OSError):

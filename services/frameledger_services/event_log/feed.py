@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-import structlog
 from aiokafka import TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
@@ -23,7 +22,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from frameledger.record import Record
-from frameledger_services import transient
+from frameledger_services import logs, transient
 from frameledger_services.event_log.consumer import FETCH_BYTES, PARTITION_BYTES
 from frameledger_services.event_log.lenient_records import records as batches_of
 from frameledger_services.event_log.topic_request import TopicsRequest, topics_in
@@ -45,7 +44,7 @@ TICK_SECONDS = 0.25
 not always say: it may be asked next when the topic has been made anew and filled. To delete a topic and to make it
 again takes longer than this, in all."""
 
-_log = structlog.get_logger("feed")
+_log = logs.get_logger("feed")
 
 
 @dataclass(slots=True, eq=False)
@@ -220,7 +219,7 @@ class Feed:
                 raise
             if node not in self._silent:
                 _log.warning(
-                    "a broker does not answer; it is asked again until it does",
+                    "feed.broker_away",
                     broker=node,
                     reason=str(error),
                 )
@@ -342,9 +341,7 @@ class Feed:
         """What answers now may be another log than before, and say nothing of it."""
         now = asyncio.get_running_loop().time()
         if now - self._ticked > FROZEN_SECONDS:
-            _log.warning(
-                "this process stood still; it looks whether the log is the same", seconds=now - self._ticked
-            )
+            _log.warning("feed.process_stood_still", seconds=now - self._ticked)
             for one in self._followed.values():
                 one.is_in_doubt = True
         self._ticked = now

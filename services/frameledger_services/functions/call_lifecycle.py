@@ -27,9 +27,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
-from frameledger_services import call_words, failpoints
+from frameledger_services import call_words, failpoints, logs
 from frameledger_services.event_log.producer import TooLargeError
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.call_frames import CallAttempt
@@ -41,7 +39,7 @@ from frameledger_services.functions.plan import CallPlan
 from frameledger_services.store.tool_calls import CallStatus
 from frameledger_services.work import Ending, LeaseLostError, StopReason
 
-_log = structlog.get_logger("functions")
+_log = logs.get_logger("functions")
 
 
 class CallLifecycle:
@@ -142,7 +140,7 @@ class CallLifecycle:
         except (TooLargeError, ValueError) as error:
             # Without a start it has no place for a result. The announcement was just small enough for the log, and
             # the in-progress frame is a few bytes larger.
-            _log.error("a call cannot be started", **call.names(), error=str(error))
+            _log.error("call.not_startable", **call.names(), error=str(error))
             await publisher.publish(call.error(str(error)), call.cancel(run_llm=True))
             self.request_stop("over")
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import structlog
-
 from frameledger.decode_error import DecodeError
 from frameledger.frames import AnyFrame, FunctionCallResultFrame, FunctionCallResultProperties
-from frameledger_services import call_words, transient
+from frameledger_services import call_words, logs, transient
 from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
 from frameledger_services.functions.call_frames import SettledAs
 from frameledger_services.functions.call_state import RETRY_SECONDS, CallState
@@ -24,7 +22,7 @@ UNFIT = (RecordRefusedError, ValueError, TypeError, RuntimeError, LookupError, A
 """Raised for a report that cannot be published. It may hold any objects, which raise anything when they are encoded: a
 dictionary that another thread changes meanwhile is a RuntimeError."""
 
-_log = structlog.get_logger("functions")
+_log = logs.get_logger("functions")
 
 
 class CallPublisher:
@@ -53,11 +51,11 @@ class CallPublisher:
                 raise
             except RecordRefusedError as error:
                 refused += 1
-                _log.error("a frame is refused by the broker", **call.names(), error=str(error))
+                _log.error("call.frame_refused", **call.names(), error=str(error))
                 if refused == refusals:
                     raise
             except transient.BROKER as error:
-                _log.warning("a frame was not published yet", **call.names(), error=str(error))
+                _log.warning("call.frame_not_published", **call.names(), error=str(error))
             await asyncio.sleep(RETRY_SECONDS)
 
     async def answer(
@@ -137,7 +135,7 @@ class CallPublisher:
     async def failed(self, summary: str, details: str | None = None, message: str | None = None) -> None:
         """Settle the call as failed: the details are for people, the message is for the model."""
         call = self._state.call
-        _log.error("a function failed", **call.names(), error=summary, details=details)
+        _log.error("call.failed", **call.names(), error=summary, details=details)
         await self._after_start()
         settled = call.settled("failed", message or call_words.failed(self._name))
         await self.publish(call.error(details or summary), settled)
@@ -145,7 +143,7 @@ class CallPublisher:
     async def raised_later(self, details: str) -> None:
         """Publish what the handler raised after its call was settled by something else. The details are for people."""
         call = self._state.call
-        _log.error("a handler failed after its call", **call.names(), details=details)
+        _log.error("call.handler_failed_late", **call.names(), details=details)
         await self._after_start()
         await self.publish(call.error(details, later=True))
 
@@ -154,7 +152,7 @@ class CallPublisher:
     ) -> None:
         """Settle the call without a result of its function. With `own` it counts only if this claim's start does."""
         call = self._state.call
-        _log.warning("a call is settled without a result", **call.names(), settled_as=settled_as)
+        _log.warning("call.settled_without_result", **call.names(), settled_as=settled_as)
         await self._after_start()
         await self.publish(call.settled(settled_as, message, run_llm=run_llm, own=own))
 

@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import structlog
-
 from frameledger.frames import AnyFrame
+from frameledger_services import logs
 from frameledger_services.claims import ClaimedCall
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.call_frames import CallAttempt
@@ -26,7 +25,7 @@ from frameledger_services.work import Job, LeaseLostError, Session
 RETRY_SECONDS = 0.5
 """Before a frame that the broker did not take is published again, and before a failed read is repeated."""
 
-_log = structlog.get_logger("functions")
+_log = logs.get_logger("functions")
 
 
 class LeasedPublisher(Protocol):
@@ -144,7 +143,7 @@ class CallState:
             try:
                 return await self.deps.statuses.read(self.call)
             except DatabaseError as error:
-                _log.warning("cannot read the status of a call", **self.call.names(), error=str(error))
+                _log.warning("call.status_unreadable", **self.call.names(), error=str(error))
             if not self.leased.may_publish() or self.is_late:
                 return None
             await asyncio.sleep(RETRY_SECONDS)

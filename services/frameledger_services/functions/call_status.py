@@ -11,9 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import psycopg
-import structlog
 
-from frameledger_services import database
+from frameledger_services import database, logs
 from frameledger_services.functions.call_frames import CallAttempt
 from frameledger_services.settings import Settings
 from frameledger_services.store import projections, tool_calls
@@ -32,7 +31,7 @@ RECONNECT_SECONDS = 1.0
 
 Condition = Callable[[CallStatus], bool]
 
-_log = structlog.get_logger("functions")
+_log = logs.get_logger("functions")
 
 
 @dataclass(eq=False, slots=True)
@@ -93,7 +92,7 @@ class CallStatusReader:
                         tool_calls.statuses, [question.about for question in asked]
                     )
                 except DatabaseError as error:
-                    _log.warning("cannot read the status of calls", error=str(error), calls=len(asked))
+                    _log.warning("call.status_unreadable", error=str(error), calls=len(asked))
                     answers = []
                     await asyncio.sleep(RECONNECT_SECONDS)
                 for question, current in zip(asked, answers, strict=False):

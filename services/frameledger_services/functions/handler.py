@@ -10,9 +10,8 @@ import asyncio
 from time import monotonic
 from typing import Any, TypeGuard
 
-import structlog
-
 from frameledger.frames import FunctionCallResultFrame
+from frameledger_services import logs
 from frameledger_services.functions.call_publisher import CallPublisher
 from frameledger_services.functions.call_state import CallState
 from frameledger_services.functions.execution import Execution, Raised, Returned
@@ -29,7 +28,7 @@ from frameledger_services.work import Ending, LeaseLostError, StopReason
 FRESH_SECONDS = 0.5
 """Maximum age of the status on which an unsafe handler begins. After a blocked event loop it is read again."""
 
-_log = structlog.get_logger("functions")
+_log = logs.get_logger("functions")
 
 
 class CallHandler:
@@ -163,7 +162,7 @@ class CallHandler:
                 self.stop()
         ended, names = inbox.ended, state.call.names()
         if ended is None:
-            _log.warning("a handler does not stop after its call", **names)
+            _log.warning("call.handler_goes_on", **names)
         elif isinstance(ended, Raised):
             try:
                 if state.waiting:
@@ -172,9 +171,7 @@ class CallHandler:
                 else:
                     await self._publisher.raised_later(ended.details)
             except LeaseLostError:
-                _log.error(
-                    "a handler failed when its worker had lost its lease", **names, details=ended.details
-                )
+                _log.error("call.failed_without_lease", **names, details=ended.details)
 
     async def _reported(self, report: ResultReport | WaitReport) -> bool:
         publisher = self._publisher
@@ -243,7 +240,7 @@ class CallHandler:
             await self.handle(event)
         elif event is None and not self._state.plan.options.safe_to_retry:
             # It still runs, and will have its effect: a model that reads "cancelled" would call the function again.
-            _log.warning("a handler does not stop", **self._state.call.names())
+            _log.warning("call.handler_does_not_stop", **self._state.call.names())
             await publisher.ambiguous(run_llm=None if interrupted is None else False)
         elif interrupted is not None:
             await publisher.cancel_interrupted(interrupted)

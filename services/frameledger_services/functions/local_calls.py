@@ -15,11 +15,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager, contextmanager, suppress
 from uuid import uuid4
 
-import structlog
-
 from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
 from frameledger.ids import ContextId, Version
-from frameledger_services import work
+from frameledger_services import logs, work
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.call_frames import CallAttempt
 from frameledger_services.functions.call_lifecycle import CallLifecycle
@@ -29,7 +27,7 @@ from frameledger_services.functions.plan import CallPlan
 from frameledger_services.store.connections import DatabaseError
 from frameledger_services.store.tool_calls import CallStatus
 
-_log = structlog.get_logger("functions")
+_log = logs.get_logger("functions")
 
 
 class LocalCalls:
@@ -135,7 +133,7 @@ class LocalCalls:
         try:
             current = await self._deps.statuses.read(call)
         except DatabaseError as error:
-            _log.warning("cannot read the status of a call", **call.names(), error=str(error))
+            _log.warning("call.status_unreadable", **call.names(), error=str(error))
             return True
         return current.status is None or current.is_open
 

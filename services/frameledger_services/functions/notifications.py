@@ -9,9 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import structlog
-
 from frameledger.frames import FunctionCallFromLLM
+from frameledger_services import logs
 from frameledger_services.functions.call_frames import CallAttempt
 from frameledger_services.functions.call_status import FOLDED_SECONDS, CallStatusReader
 from frameledger_services.store import tool_calls
@@ -24,7 +23,7 @@ REMEMBERED = 1_000
 CallHook = Callable[[Sequence[FunctionCallFromLLM]], Awaitable[None]]
 StartTask = Callable[[Coroutine[Any, Any, None]], object]
 
-_log = structlog.get_logger("functions")
+_log = logs.get_logger("functions")
 
 
 class StartedHook:
@@ -58,7 +57,7 @@ class StartedHook:
             calls = await self._connections.read(tool_calls.announced_at, *announcement)
         except DatabaseError as error:
             # The others of the announcement may be lost to the hook; this one is known.
-            _log.warning("cannot read what was announced together", **call.names(), error=str(error))
+            _log.warning("call.announcement_unreadable", **call.names(), error=str(error))
         if here := [one for one in calls if self._serves(one.function_name, call.context_id)]:
             await self._hook(here)
 
@@ -131,10 +130,10 @@ async def context_updated(
         async with asyncio.timeout(FOLDED_SECONDS), statuses.folding(call.context_id, frame_id) as folded:
             outcome = (await folded).outcome
     except TimeoutError:
-        _log.warning("a result is not folded yet; on_context_updated is not called", **call.names())
+        _log.warning("call.context_updated_skipped", **call.names())
         return
     if outcome == "applied":
         try:
             await hook()
         except Exception:
-            _log.exception("on_context_updated failed", **call.names())
+            _log.exception("call.context_updated_failed", **call.names())

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import docstring_parser
 import jsonschema
 import referencing
-import structlog
 from jsonschema.exceptions import SchemaError as BadSchemaError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
@@ -22,12 +21,13 @@ from pydantic.json_schema import PydanticJsonSchemaWarning
 
 from frameledger.errors import RefusedError
 from frameledger.tools import FunctionSchema
+from frameledger_services import logs
 from frameledger_services.functions.params import FunctionCallParams
 
 PARAMS = "params"
 """What the parameter for the `FunctionCallParams` is usually called. Without a type nobody can tell whom it is for."""
 
-_log = structlog.get_logger("functions")
+_log = logs.get_logger("functions")
 
 
 class FunctionSchemaError(RefusedError, TypeError):
@@ -57,7 +57,7 @@ class FunctionSignature:
             raise ArgumentsError(_words(error)) from error
         except Exception as error:
             # A validator of the application's own types. Its words are not for the model.
-            _log.exception("arguments cannot be read", function_name=self.schema.name)
+            _log.exception("call.arguments_unreadable", function_name=self.schema.name)
             raise ArgumentsError("the arguments cannot be read as the types of its parameters") from error
         given = {name: getattr(made, name) for name in made.model_fields_set}
         fields = type(made).model_fields

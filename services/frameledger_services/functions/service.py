@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Self, TypeVar
 from uuid import uuid4
 
-import structlog
-
 from frameledger.errors import RefusedError
 from frameledger.frames import (
     AnyFrame,
@@ -20,7 +18,7 @@ from frameledger.frames import (
     StartFrame,
 )
 from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, FunctionSchema, ToolsSchema
-from frameledger_services import failpoints, work
+from frameledger_services import failpoints, logs, work
 from frameledger_services.claims import ClaimedCall
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.registry import DirectFunction, FunctionRegistry, Handler
@@ -39,7 +37,7 @@ Tool = Handler | DirectFunction | FunctionSchema | dict[str, Any]
 
 H = TypeVar("H", bound=Handler)
 
-_log = structlog.get_logger("functions")
+_log = logs.get_logger("functions")
 
 
 class NotRunningError(RefusedError, RuntimeError):
@@ -336,7 +334,7 @@ class FunctionService(Hooks):
             ):
                 running.tool_lists.published(context_id, (await folded).version or 0)
         except TimeoutError:
-            _log.warning("a tool list is not folded yet", context_id=context_id)
+            _log.warning("functions.tools_not_folded", context_id=context_id)
         finally:
             running.tool_lists.not_published(context_id)
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-import structlog
-
+from frameledger_services import logs
 from frameledger_services.functions.registry import FunctionRegistry
 from frameledger_services.store import tool_lists
 from frameledger_services.store.connections import Connections, DatabaseError
@@ -15,7 +14,7 @@ from frameledger_services.store.connections import Connections, DatabaseError
 POLL_SECONDS = 1.0
 """A call that comes meanwhile is still served: the model made it when it still had the tool."""
 
-_log = structlog.get_logger("functions")
+_log = logs.get_logger("functions")
 
 
 class ToolListFollower:
@@ -49,7 +48,7 @@ class ToolListFollower:
                 try:
                     await self._poll({context_id: self._seen.get(context_id, 0) for context_id in followed})
                 except DatabaseError as error:
-                    _log.warning("cannot follow the tool lists of contexts", error=str(error))
+                    _log.warning("functions.tools_not_followed", error=str(error))
             await asyncio.sleep(POLL_SECONDS)
 
     async def _poll(self, seen: Mapping[str, int]) -> None:

@@ -25,8 +25,6 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-import structlog
-
 from frameledger.frames import (
     AnyFrame,
     ErrorFrame,
@@ -36,7 +34,7 @@ from frameledger.frames import (
     LLMTextFrame,
     Usage,
 )
-from frameledger_services import transient
+from frameledger_services import logs, transient
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.event_log.producer import TooLargeError
 from frameledger_services.inference.attempt import Attempt
@@ -61,7 +59,7 @@ LONGEST_SILENCE = 1800.0
 CLOSING_SECONDS = 5.0
 """How long a provider may take to close its stream."""
 
-_log = structlog.get_logger("inference")
+_log = logs.get_logger("inference")
 
 
 async def answer(run: ClaimedRun, model: LLMService[Any], world: RunDependencies) -> RunOutcome:
@@ -83,7 +81,13 @@ async def answer(run: ClaimedRun, model: LLMService[Any], world: RunDependencies
                 f"The answer broke off in each of {MOST_ATTEMPTS} attempts. {lost.message}"
             )
         reason = world.shown(lost.message)
-        _log.warning("answer broke off", run_id=run.run_id, attempt=number, reason=reason)
+        _log.warning(
+            "run.answer_broke_off",
+            context_id=run.context_id,
+            run_id=run.run_id,
+            attempt=number,
+            reason=reason,
+        )
         if not isinstance(lost, ConnectionLostError):
             # The provider is there and said that it is in trouble: it gets the time that it asks for.
             await asyncio.sleep(_pause(number - 1, lost.retry_after))
@@ -129,7 +133,7 @@ class _Attempt:
 
     async def give_up(self, message: str) -> RunOutcome:
         message = self._world.shown(message)
-        _log.warning("run given up", run_id=self._run.run_id, reason=message)
+        _log.warning("run.given_up", context_id=self._run.context_id, run_id=self._run.run_id, reason=message)
         await self._publish([ErrorFrame(code="attempts_exhausted", message=message, fatal=True)])
         return "given_up"
 
@@ -146,7 +150,12 @@ class _Attempt:
             self._add(*self._failure(error.code, error.message))
         except Exception:
             # A provider is a plug-in: what it does wrong costs its run, and not the others of this process.
-            _log.exception("the provider failed", run_id=self._run.run_id, provider=request.provider)
+            _log.exception(
+                "run.provider_failed",
+                context_id=self._run.context_id,
+                run_id=self._run.run_id,
+                provider=request.provider,
+            )
             self._add(*self._failure("provider_error", "The provider's code failed; our log says how."))
         finally:
             self._model.stop_pushing(token)
@@ -173,7 +182,13 @@ class _Attempt:
                     raise
                 wait = _pause(tried, error.retry_after)
                 reason = self._world.shown(error.message)
-                _log.info("again", run_id=self._run.run_id, in_secs=round(wait, 2), reason=reason)
+                _log.info(
+                    "run.retried",
+                    context_id=self._run.context_id,
+                    run_id=self._run.run_id,
+                    in_secs=round(wait, 2),
+                    reason=reason,
+                )
                 await asyncio.sleep(wait)
         raise AssertionError("it is tried until it returns or raises")
 
@@ -246,7 +261,9 @@ class _Attempt:
     def _failure(self, code: str, message: str) -> Sequence[AnyFrame]:
         """How an attempt fails: the run is over, what was said stays, and nothing is called (R6.4)."""
         message = self._world.shown(message)
-        _log.warning("run failed", run_id=self._run.run_id, code=code, reason=message)
+        _log.warning(
+            "run.failed", context_id=self._run.context_id, run_id=self._run.run_id, code=code, reason=message
+        )
         end = LLMFullResponseEndFrame(finish_reason="error", usage=self._used)
         return ErrorFrame(code=code, message=message), end
 
@@ -270,7 +287,7 @@ async def _closing(frames: AsyncGenerator[AnyFrame, None]) -> AsyncIterator[Asyn
             async with asyncio.timeout(CLOSING_SECONDS):
                 await frames.aclose()
         except (TimeoutError, ProviderError) as error:
-            _log.warning("the provider's stream did not close", reason=str(error))
+            _log.warning("run.stream_not_closed", reason=str(error))
 
 
 def _pause(before: int, asked: float | None) -> float:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import structlog
 from psycopg import AsyncConnection
 
+from frameledger_services import logs
 from frameledger_services.cancel_tools import PREFIX, cancelled_by
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.instructions import Instructions
@@ -27,7 +27,7 @@ CANCEL_TOOLS = "cancel_tools"
 OFFER = "offer"
 """In the metadata of a start frame: how the service was set up, if not as its worker's row says."""
 
-_log = structlog.get_logger("inference")
+_log = logs.get_logger("inference")
 
 
 async def read(
@@ -56,7 +56,7 @@ def request_of(
         return error
     except Exception:
         # An adapter is a plug-in, and a context may hold anything: it costs this run, and not the others.
-        _log.exception("the adapter failed", context_id=stored.context_id, version=stored.version)
+        _log.exception("run.adapter_failed", context_id=stored.context_id, version=stored.version)
         return ProviderError("The provider's adapter failed on this context; our log says how.")
 
 

@@ -7,11 +7,9 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar
 
-import structlog
-
 from frameledger.frames import AnyFrame, CancelFrame, EndFrame, StartFrame
 from frameledger.ids import ContextId
-from frameledger_services import transient, work
+from frameledger_services import logs, transient, work
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.inference import preparation
 from frameledger_services.inference.answering import answer
@@ -23,7 +21,7 @@ from frameledger_services.store.connections import Connections, DatabaseError
 from frameledger_services.store.contexts import NoSuchContextError, NoSuchVersionError
 
 _T = TypeVar("_T")
-_log = structlog.get_logger("inference")
+_log = logs.get_logger("inference")
 
 
 class InferenceService:
@@ -116,10 +114,12 @@ class InferenceService:
         try:
             outcome = await _unless(job.stop, answer(run, self._model, world))
         except (NoSuchContextError, NoSuchVersionError) as error:
-            _log.warning("nothing to answer", run_id=run.run_id, reason=str(error))
+            _log.warning(
+                "run.nothing_to_answer", context_id=run.context_id, run_id=run.run_id, reason=str(error)
+            )
             return "over"
         except (_ParkedError, DatabaseError) as error:
-            _log.warning("not answered", run_id=run.run_id, reason=str(error))
+            _log.warning("run.not_answered", context_id=run.context_id, run_id=run.run_id, reason=str(error))
             return publishing.given_back
         if outcome is not None:
             return outcome

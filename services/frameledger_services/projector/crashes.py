@@ -43,10 +43,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import psycopg
-import structlog
 from psycopg import AsyncConnection
 
 from frameledger.errors import RefusedError
+from frameledger_services import logs
 from frameledger_services.projector.batch_fold import FetchedRecord
 from frameledger_services.projector.batches import Batches, OwnedPartition
 from frameledger_services.projector.rows import OutboxRow
@@ -65,7 +65,7 @@ ORDERLY_SECONDS = 10.0
 
 Treatment = Literal["together", "alone", "park", "set aside"]
 
-_log = structlog.get_logger("projector")
+_log = logs.get_logger("projector")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Isolation:
         if crashes.treatment != "together":
             self._isolated[owned.partition] = crashes
             _log.warning(
-                "isolated",
+                "projector.isolated",
                 partition=owned.partition,
                 offset=owned.next_offset,
                 crashes=crashes.all,

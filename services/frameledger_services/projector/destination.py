@@ -12,9 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 
-import structlog
-
-from frameledger_services import transient
+from frameledger_services import logs, transient
 from frameledger_services.projector.rows import OutboxPlace, OutboxRow
 
 Send = Callable[[Sequence[OutboxRow]], Awaitable[list[OutboxRow]]]
@@ -26,7 +24,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 AT_ONCE = 20
 """Rows that are read and tried again together, each of which may be as large as a record gets."""
 
-_log = structlog.get_logger("projector")
+_log = logs.get_logger("projector")
 
 
 class Destination:
@@ -89,7 +87,10 @@ class Destination:
             await self._send(rows)
         except transient.BROKER as error:
             _log.warning(
-                "held back", to=self._topic, rows=len(self._held) or len(rows), reason=transient.reason(error)
+                "projector.outbox_held_back",
+                to=self._topic,
+                rows=len(self._held) or len(rows),
+                reason=transient.reason(error),
             )
             return False
         finally:

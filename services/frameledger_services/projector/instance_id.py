@@ -12,10 +12,10 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
 from psycopg import AsyncConnection
 
 from frameledger.errors import FencedError
+from frameledger_services import logs
 from frameledger_services.event_log.consumer import SESSION_MS
 from frameledger_services.store import projections
 
@@ -25,7 +25,7 @@ session of a process that was killed ends within milliseconds."""
 
 RETRY_SECONDS = 0.1
 
-_log = structlog.get_logger("projector")
+_log = logs.get_logger("projector")
 
 
 class DuplicateInstanceError(FencedError):
@@ -74,7 +74,7 @@ async def wait(connection: AsyncConnection[Any], topic: str, one: Instance, stop
             if loop.time() > until:
                 raise
             if not is_said:
-                _log.warning("waiting", reason=str(error), at_most=WAIT_SECONDS)
+                _log.warning("projector.name_taken", reason=str(error), at_most=WAIT_SECONDS)
                 is_said = True
         else:
             return

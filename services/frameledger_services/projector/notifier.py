@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import structlog
 from psycopg import AsyncConnection, errors
 
+from frameledger_services import logs
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.store import projections
 
@@ -25,7 +25,7 @@ took a fifteenth of the processor time of the whole road: it wakes every process
 WARNING_INTERVAL_SECONDS = 60.0
 """How often it is said at most that nothing can be announced."""
 
-_log = structlog.get_logger("projector")
+_log = logs.get_logger("projector")
 
 
 class Notifier:
@@ -85,7 +85,7 @@ class Notifier:
             return
         self._said = now
         _log.warning(
-            "not announced",
+            "projector.announcement_failed",
             reason=error.diag.message_primary,
             detail=error.diag.message_detail,
             remedy="a session that listens is idle in a transaction: end it. Until then all look by themselves.",

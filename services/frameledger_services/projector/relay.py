@@ -18,10 +18,10 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-import structlog
 from psycopg import AsyncConnection
 
 from frameledger.record import Outgoing
+from frameledger_services import logs
 from frameledger_services.event_log.producer import Producer, TooLargeError
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.destination import Destination, Send
@@ -34,7 +34,7 @@ DELETE_AFTER_SECONDS = 0.05
 DELETE_AT_ROWS = 500
 """Rows that were sent are removed after so long, or when there are so many: not with a transaction for each batch."""
 
-_log = structlog.get_logger("projector")
+_log = logs.get_logger("projector")
 _to_topic = attrgetter("to_topic")
 
 
@@ -126,7 +126,12 @@ class Relay:
         """Keep among the rejected frames what no topic takes. It is removed with what was sent; if we die before that,
         the next owner keeps it again, which changes nothing."""
         for row in too_large:
-            _log.error("too large to publish", kind=row.kind, to=row.to_topic, of=(row.partition, row.offset))
+            _log.error(
+                "projector.too_large_to_publish",
+                kind=row.kind,
+                to=row.to_topic,
+                of=(row.partition, row.offset),
+            )
         await dead_letters.keep_unsendable(
             self._connection,
             [

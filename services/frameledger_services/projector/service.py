@@ -16,10 +16,9 @@ from random import random
 from secrets import token_hex
 from typing import Any
 
-import structlog
 from psycopg import AsyncConnection
 
-from frameledger_services import database, failpoints, transient
+from frameledger_services import database, failpoints, logs, transient
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import (
@@ -86,7 +85,7 @@ PREPARED = 250
 """Statements that a session keeps prepared. Small batches have some hundred forms, and planning one anew takes longer
 than the batch."""
 
-_log = structlog.get_logger("projector")
+_log = logs.get_logger("projector")
 
 
 async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoint | None = None) -> None:
@@ -108,12 +107,12 @@ async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoin
             namesakes_met += 1
             if namesakes_met == 2:
                 raise _first(errors) from None
-            _log.warning("waiting", reason=str(_first(errors)))
+            _log.warning("projector.waiting", reason=str(_first(errors)))
         except* transient.EITHER as errors:
             what = transient.reason(_first(errors))
             if loop.time() - began > LONGEST_PAUSE:
                 pause = SHORTEST_PAUSE
-            _log.warning("waiting", reason=what, again_in=pause)
+            _log.warning("projector.waiting", reason=what, again_in=pause)
             await _sleep(stopping, pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
@@ -303,7 +302,7 @@ class _Projector(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
                 self._relay.hand_over(await self._isolation.store(chunk, self._owned, positions))
                 await self._let_effects_out(positions)
             except ProjectorFencedError as fenced:
-                _log.warning("fenced", partitions=sorted(fenced.partitions))
+                _log.warning("projector.fenced", partitions=sorted(fenced.partitions))
                 # All of them: the consumer is past the records of the batches that do not come any more.
                 self._retreat(set(ends))
                 return

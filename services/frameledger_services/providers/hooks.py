@@ -7,14 +7,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
-import structlog
+from frameledger_services import logs
 
 HOOK_SECONDS = 10.0
 """How long a hook may take. It holds up the work that it is told of."""
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
-_log = structlog.get_logger("providers")
+_log = logs.get_logger("providers")
 
 
 class Hooks:
@@ -62,7 +62,7 @@ class Hooks:
                         await answer
             except Exception:
                 _log.exception(
-                    "a hook failed", event_name=event_name, hook=getattr(handler, "__qualname__", "?")
+                    "provider.hook_failed", event_name=event_name, hook=getattr(handler, "__qualname__", "?")
                 )
 
     def _check_event(self, event_name: str) -> None:

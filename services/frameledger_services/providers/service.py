@@ -8,8 +8,6 @@ from contextlib import aclosing
 from contextvars import ContextVar, Token
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
-import structlog
-
 from frameledger.context import LLMContext, LLMSpecificMessage
 from frameledger.frames import (
     AnyFrame,
@@ -25,6 +23,7 @@ from frameledger.frames import (
 )
 from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE
 from frameledger_services import cancel_tools as cancelling
+from frameledger_services import logs
 from frameledger_services.providers import tool_forms
 from frameledger_services.providers.adapter import LLMAdapter, Prompt
 from frameledger_services.providers.errors import CompletionTimeoutError, ProviderError, UnmappableError
@@ -43,7 +42,7 @@ TAdapter = TypeVar("TAdapter", bound=LLMAdapter)
 Push = Callable[[AnyFrame], Awaitable[None]]
 
 _push: ContextVar[Push] = ContextVar("push_frame")
-_log = structlog.get_logger("providers")
+_log = logs.get_logger("providers")
 
 
 class LLMService(Hooks, ABC, Generic[TAdapter]):
@@ -238,7 +237,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
         if any(not isinstance(m, LLMSpecificMessage) and m.get("role") == "system" for m in context.messages):
             self._told_of_two_instructions = True
             _log.warning(
-                "the service and a context both have a system instruction, and the model gets both",
+                "provider.two_system_instructions",
                 provider=self.provider,
             )
 

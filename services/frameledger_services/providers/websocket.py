@@ -16,7 +16,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NoReturn
 
-import structlog
 from tenacity import AsyncRetrying, RetryError, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_base, wait_exponential_jitter
 from websockets.asyncio.client import ClientConnection
@@ -24,6 +23,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.protocol import State
 
 from frameledger.frames import AnyFrame, LLMFullResponseEndFrame
+from frameledger_services import logs
 from frameledger_services.providers.errors import (
     ConnectionLostError,
     ProviderError,
@@ -37,7 +37,7 @@ CLOSE_SECONDS = 1.0
 IDLE_CONNECTIONS = 32
 """How many connections without a request are kept open."""
 
-_log = structlog.get_logger("providers")
+_log = logs.get_logger("providers")
 
 
 @dataclass(eq=False, slots=True)
@@ -170,7 +170,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         try:
             self._idle.append(await self._connected(line))
         except ConnectionLostError as error:
-            _log.warning("no connection to the provider yet", provider=self.provider, error=error.message)
+            _log.warning("provider.connection_failed", provider=self.provider, error=error.message)
         finally:
             self._lines.discard(line)
 

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 
-import structlog
-
 from frameledger.ids import ContextId
 from frameledger.record import Outgoing, outgoing
+from frameledger_services import logs
 from frameledger_services.event_log.log_probe import LogProbe, open_probe
 from frameledger_services.event_log.producer import Producer, TooLargeError
 from frameledger_services.event_log.topics import TopicNames
@@ -21,7 +20,7 @@ SOURCE = "frameledger/timekeeper"
 ANSWERED_WITHIN = 5.0
 """What a broker has for one thing. Longer, and we would seem dead."""
 
-_log = structlog.get_logger("timekeeper")
+_log = logs.get_logger("timekeeper")
 
 
 class Log:
@@ -53,7 +52,7 @@ class Log:
             # Which one is not said. Those that were sent already are repetitions now, and count once.
             records = [(one, record) for one, record in records if await self._is_taken(one, record)]
         for one, _ in records:
-            _log.info("settled", rule=one.rule, context_id=one.context_id, frame=one.frame.name)
+            _log.info("timekeeper.settled", rule=one.rule, context_id=one.context_id, frame=one.frame.name)
 
     async def _send(self, *records: Outgoing) -> None:
         await self._producer.publish(self.topic, records, within=ANSWERED_WITHIN)
@@ -85,4 +84,9 @@ def _record(settlement: Settlement) -> Outgoing | None:
 
 
 def _cannot_be_settled(settlement: Settlement, error: Exception) -> None:
-    _log.error("cannot be settled", rule=settlement.rule, context_id=settlement.context_id, reason=str(error))
+    _log.error(
+        "timekeeper.settlement_refused",
+        rule=settlement.rule,
+        context_id=settlement.context_id,
+        reason=str(error),
+    )

@@ -15,10 +15,9 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
-import structlog
 from psycopg import AsyncConnection
 
-from frameledger_services import claims, database, failpoints, supervision, transient
+from frameledger_services import claims, database, failpoints, logs, supervision, transient
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.settings import Settings
 from frameledger_services.store import schema
@@ -45,7 +44,7 @@ SESSION = {
 }
 """What our session on the database is set to."""
 
-_log = structlog.get_logger("timekeeper")
+_log = logs.get_logger("timekeeper")
 
 
 async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoint = failpoints.none) -> None:
@@ -75,7 +74,7 @@ async def _keep_time(settings: Settings, stopping: asyncio.Event, failpoint: Fai
         await claims.register(connection, offer)
         log = await stack.enter_async_context(Log(settings))
         timekeeper = _Timekeeper(settings, connection, log, offer, failpoint)
-        _log.info("keeping time", worker=offer.worker_id)
+        _log.info("timekeeper.began", worker=offer.worker_id)
         await timekeeper.run(stopping)
         with suppress(psycopg.Error):
             await claims.leave(connection, offer.worker_id)
@@ -108,7 +107,7 @@ class _Timekeeper:
         while not stopping.is_set():
             beat = await claims.heartbeat(self._connection, self._offer.worker_id, {})
             if not beat.alive:
-                _log.warning("judged dead", worker=self._offer.worker_id)
+                _log.warning("timekeeper.judged_dead", worker=self._offer.worker_id)
                 return
             if loop.time() >= not_before:
                 try:
@@ -118,7 +117,9 @@ class _Timekeeper:
                     # What was published may be on the log, and where that ends now is not known.
                     self._ends = {}
                     pause = backoff.next()
-                    _log.warning("waiting for the broker", reason=transient.reason(error), again_in=pause)
+                    _log.warning(
+                        "timekeeper.waiting_for_broker", reason=transient.reason(error), again_in=pause
+                    )
                     not_before = loop.time() + pause
             await supervision.pause(stopping, self._every)
 

@@ -11,10 +11,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-import structlog
-
 from frameledger.effects import Cancel
-from frameledger_services import transient
+from frameledger_services import logs, transient
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import TopicPartition, consumer
@@ -26,7 +24,7 @@ LOOK_MS = 1_000
 PAUSE_SECONDS = 1.0
 """Before the topic is looked for again."""
 
-_log = structlog.get_logger("worker")
+_log = logs.get_logger("worker")
 
 
 class Cancelled:
@@ -59,7 +57,7 @@ async def follow(
             if not said or following.is_set():
                 said = True
                 _log.warning(
-                    "cancellations come by heartbeat only", topic=topic, reason=transient.reason(error)
+                    "worker.cancellations_by_heartbeat_only", topic=topic, reason=transient.reason(error)
                 )
         finally:
             following.clear()
@@ -99,7 +97,10 @@ def _tell(received: Any, tell: Callable[[Cancel], None]) -> None:
         cancel = read(Cancel, received.value)
     except NoEffectError as error:
         _log.warning(
-            "no effect", topic=received.topic, offset=received.offset, reason=transient.reason(error)
+            "worker.unreadable_cancellation",
+            topic=received.topic,
+            offset=received.offset,
+            reason=transient.reason(error),
         )
     else:
         tell(cancel)

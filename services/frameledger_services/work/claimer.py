@@ -12,9 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Generic, TypeVar
 
-import structlog
-
-from frameledger_services import claims
+from frameledger_services import claims, logs
 from frameledger_services.claims import Claimed, WorkerDeadError
 from frameledger_services.claims.values import Connection
 from frameledger_services.failpoints import Failpoint
@@ -41,7 +39,7 @@ E = TypeVar("E")
 C = TypeVar("C", bound=Claimed)
 T = TypeVar("T")
 
-_log = structlog.get_logger("worker")
+_log = logs.get_logger("worker")
 
 
 class Claimer(Generic[E, C]):
@@ -119,7 +117,15 @@ class Claimer(Generic[E, C]):
                     await self._executor.wait_for_slot()
 
     async def _taken_over(self, connection: Connection, limit: int) -> list[C]:
-        return await self._kind.take_over(connection, self._worker_id, limit)
+        taken = await self._kind.take_over(connection, self._worker_id, limit)
+        for one in taken:
+            _log.info(
+                "run.taken_over" if self._kind.kind == "inference" else "call.taken_over",
+                worker=self._worker_id,
+                context_id=one.context_id,
+                of=self._kind.subject(one),
+            )
+        return taken
 
     async def _claimed_late(self, connection: Connection, limit: int) -> list[C]:
         unclaimed = await self._kind.unclaimed(connection, self._worker_id, limit)
@@ -134,7 +140,7 @@ class Claimer(Generic[E, C]):
             connection, self._worker_id, self._in_flight.known(), older_than_secs=self._lease.seconds
         )
         if count:
-            _log.info("given back what nobody here knows of", worker=self._worker_id, count=count)
+            _log.info("worker.unknown_claims_released", worker=self._worker_id, count=count)
 
     async def _ask(self, statement: Callable[[Connection], Awaitable[T]]) -> T:
         """A statement that needs a live worker. If this one is dead, its lease is over, and the life ends."""

@@ -8,10 +8,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import psycopg
-import structlog
 from psycopg import AsyncConnection
 
-from frameledger_services import database, transient
+from frameledger_services import database, logs, transient
 from frameledger_services.claims.values import Connection
 from frameledger_services.settings import Settings
 
@@ -23,7 +22,7 @@ PAUSE_SECONDS = 0.2
 
 T = TypeVar("T")
 
-_log = structlog.get_logger("worker")
+_log = logs.get_logger("worker")
 
 
 class Database:
@@ -51,7 +50,7 @@ class Database:
                     if not said:
                         said = True
                         _log.warning(
-                            "waiting for the database", worker=self._name, reason=transient.reason(error)
+                            "worker.waiting_for_database", worker=self._name, reason=transient.reason(error)
                         )
                     await asyncio.sleep(PAUSE_SECONDS)
 

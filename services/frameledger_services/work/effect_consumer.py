@@ -15,9 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import structlog
-
-from frameledger_services import transient
+from frameledger_services import logs, transient
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import (
     ConsumerRebalanceListener,
@@ -38,7 +36,7 @@ PAUSE_SECONDS = 0.5
 
 E = TypeVar("E")
 
-_log = structlog.get_logger("worker")
+_log = logs.get_logger("worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
             async with asyncio.timeout(COMMIT_SECONDS):
                 await self._client.commit(due)
         except transient.BROKER as error:
-            _log.info("offsets not committed", topic=self._topic, reason=repr(error))
+            _log.info("worker.offsets_not_committed", topic=self._topic, reason=repr(error))
             self._next = due | self._next
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
@@ -147,7 +145,7 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         try:
             received = await self._client.getmany(timeout_ms=timeout_ms, max_records=at_most)
         except KafkaError as error:
-            _log.warning("waiting for the log", topic=self._topic, reason=repr(error))
+            _log.warning("worker.waiting_for_broker", topic=self._topic, reason=repr(error))
             await asyncio.sleep(PAUSE_SECONDS)
             return []
         return [one for some in received.values() for one in some]
@@ -160,7 +158,7 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
             except NoEffectError as error:
                 effect = None
                 _log.warning(
-                    "no effect",
+                    "worker.unreadable_effect",
                     topic=one.topic,
                     partition=one.partition,
                     offset=one.offset,

@@ -16,10 +16,9 @@ from contextlib import suppress
 from typing import Any
 
 import psycopg
-import structlog
 from psycopg import AsyncConnection
 
-from frameledger_services import claims, transient
+from frameledger_services import claims, logs, transient
 from frameledger_services.claims import Heartbeat
 from frameledger_services.settings import Settings
 from frameledger_services.work.database import connect
@@ -35,7 +34,7 @@ STOP_SECONDS = 15.0
 Held = Mapping[str, Any]
 Told = Callable[[Heartbeat, Held], None]
 
-_log = structlog.get_logger("worker")
+_log = logs.get_logger("worker")
 
 
 class HeartbeatThread:
@@ -103,7 +102,9 @@ class HeartbeatThread:
                     connection = None
                     if not said:
                         said = True
-                        _log.warning("no heartbeat", worker=self._worker_id, reason=transient.reason(error))
+                        _log.warning(
+                            "worker.heartbeat_failed", worker=self._worker_id, reason=transient.reason(error)
+                        )
                 else:
                     if answer.alive:
                         self._lease.renew(sent)
@@ -112,7 +113,7 @@ class HeartbeatThread:
                     if not answer.alive:
                         return
                 if self._lease.clock() - self._turned > BLOCKED_SECONDS:
-                    _log.error("the event loop is blocked", worker=self._worker_id, seconds=BLOCKED_SECONDS)
+                    _log.error("worker.event_loop_blocked", worker=self._worker_id, seconds=BLOCKED_SECONDS)
                     return
                 await self._pause(stop)
         finally:

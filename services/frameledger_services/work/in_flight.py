@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-import structlog
-
 from frameledger import effects
-from frameledger_services import claims, transient
+from frameledger_services import claims, logs, transient
 from frameledger_services.claims import Claimed, Heartbeat
 from frameledger_services.claims.values import Connection
 from frameledger_services.failpoints import Failpoint
@@ -21,7 +19,7 @@ from frameledger_services.work.lease import LeaseLostError
 
 C = TypeVar("C", bound=Claimed)
 
-_log = structlog.get_logger("worker")
+_log = logs.get_logger("worker")
 
 
 class InFlightJob(Generic[C]):
@@ -97,7 +95,13 @@ class InFlight(Generic[C]):
         except Exception as error:
             if not transient.is_transient(error, LeaseLostError):
                 raise
-            _log.warning("job given back", effect=doing.job.claimed.effect_id, reason=transient.reason(error))
+            _log.warning(
+                "worker.job_released",
+                worker=self._session.worker_id,
+                context_id=doing.job.claimed.context_id,
+                effect=doing.job.claimed.effect_id,
+                reason=transient.reason(error),
+            )
         finally:
             self._ends(doing, ending)
 
@@ -154,7 +158,9 @@ class InFlight(Generic[C]):
             async with asyncio.timeout(self._grace_secs):
                 await self._executor.join()
         except TimeoutError:
-            _log.warning("jobs cancelled", worker=self._session.worker_id, why=why, jobs=len(self._doing))
+            _log.warning(
+                "worker.jobs_cancelled", worker=self._session.worker_id, why=why, jobs=len(self._doing)
+            )
             for doing in tuple(self._doing.values()):
                 if doing.task is not None:
                     doing.task.cancel()

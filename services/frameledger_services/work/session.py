@@ -17,9 +17,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Generic, TypeVar
 
-import structlog
-
-from frameledger_services import claims, transient
+from frameledger_services import claims, logs, transient
 from frameledger_services.claims import Claimed, Registration
 from frameledger_services.claims.values import Connection
 from frameledger_services.event_log.producer import Producer
@@ -48,7 +46,7 @@ FOLLOW_SECONDS = 5.0
 E = TypeVar("E")
 C = TypeVar("C", bound=Claimed)
 
-_log = structlog.get_logger("worker")
+_log = logs.get_logger("worker")
 
 
 class SessionRunner(Generic[E, C]):
@@ -102,7 +100,7 @@ class SessionRunner(Generic[E, C]):
             await self._database.first(lambda connection: claims.register(connection, offer))
             self._lease.renew(sent)
             stack.push_async_callback(self._leave)
-            _log.info("began", worker=self._offer.worker_id)
+            _log.info("worker.began", worker=self._offer.worker_id)
             async with asyncio.TaskGroup() as tasks:
                 await self._live(tasks, stopping, offer)
 
@@ -156,7 +154,7 @@ class SessionRunner(Generic[E, C]):
         is_lost = not self._lease.valid() or beating.done()
         self._lease.end()
         if is_lost:
-            _log.warning("lease lost", worker=self._offer.worker_id, jobs=len(self._in_flight))
+            _log.warning("worker.lease_lost", worker=self._offer.worker_id, jobs=len(self._in_flight))
             await self._in_flight.stop_all("lost")
         await _end(beating, settling, listening, over)
 
@@ -169,7 +167,7 @@ class SessionRunner(Generic[E, C]):
 
     async def _drain(self) -> None:
         """What has not begun is given back at once; what goes on has some time, then it is told."""
-        _log.info("draining", worker=self._offer.worker_id, jobs=len(self._in_flight))
+        _log.info("worker.draining", worker=self._offer.worker_id, jobs=len(self._in_flight))
         self._in_flight.drop_waiting()
         await self._consumer.stop()
         # A claim may have been under way when it was told to end.
@@ -187,17 +185,17 @@ class SessionRunner(Generic[E, C]):
         with suppress(TimeoutError, *transient.DATABASE):
             async with asyncio.timeout(SETTLE_SECONDS):
                 await self._database.do(lambda connection: claims.leave(connection, self._offer.worker_id))
-        _log.info("left", worker=self._offer.worker_id)
+        _log.info("worker.left", worker=self._offer.worker_id)
 
     async def _connected_again(self, connection: Connection) -> None:
         """Others were without the database too, perhaps; and an answer to a claim may have been lost."""
         await claims.reconnected(connection, self._offer.worker_id)
-        _log.info("connected again", worker=self._offer.worker_id)
+        _log.info("worker.reconnected", worker=self._offer.worker_id)
         await self._give_back_unknown(connection)
 
     async def _give_back_unknown(self, connection: Connection) -> None:
         if count := await claims.release_all_but(connection, self._offer.worker_id, self._in_flight.known()):
-            _log.info("given back what was claimed without an answer", count=count)
+            _log.info("worker.unanswered_claims_released", worker=self._offer.worker_id, count=count)
 
 
 async def _end(*tasks: asyncio.Task[Any]) -> None:

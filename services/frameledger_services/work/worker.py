@@ -10,9 +10,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
-import structlog
-
-from frameledger_services import failpoints, supervision
+from frameledger_services import failpoints, logs, supervision
 from frameledger_services.claims import Claimed, Registration
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.settings import Settings
@@ -23,7 +21,7 @@ from frameledger_services.work.session import SessionRunner
 E = TypeVar("E")
 C = TypeVar("C", bound=Claimed)
 
-_log = structlog.get_logger("worker")
+_log = logs.get_logger("worker")
 
 
 class Worker(Generic[E, C]):
