@@ -1,13 +1,16 @@
-"""Fetches and their answers, beside aiokafka's own way to write and to read them."""
+"""Fetch requests and responses, beside aiokafka's own way to encode and to decode them."""
 
 import struct
 from io import BytesIO
 
 import pytest
-from aiokafka.protocol.fetch import FetchRequest_v11, FetchResponse_v11
-from aiokafka.protocol.struct import Struct
+from aiokafka.protocol.fetch import FetchRequest, FetchRequest_v11, FetchResponse_v11
 
-from frameledger_services.event_log import fetch_protocol
+from frameledger_services.event_log.fetch_protocol import (
+    QuickFetch,
+    QuickFetchRequest,
+    QuickFetchResponse,
+)
 
 ANSWERS = [
     (0, 0, 0, []),
@@ -40,41 +43,42 @@ REQUESTS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def installed(monkeypatch):
-    # Put back at the end, whatever was installed before.
-    monkeypatch.setattr(FetchResponse_v11, "decode", FetchResponse_v11.decode)
-    monkeypatch.setattr(FetchRequest_v11, "encode", FetchRequest_v11.encode)
-    fetch_protocol.install()
-
-
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_an_answer_is_read_as_aiokafka_reads_it(answer):
-    written = FetchResponse_v11(*answer).encode()
+def test_a_response_is_decoded_as_aiokafka_decodes_it(answer):
+    encoded = FetchResponse_v11(*answer).encode()
 
-    read = FetchResponse_v11.decode(BytesIO(written))
+    decoded = QuickFetchResponse.decode(BytesIO(encoded))
 
-    assert read == Struct.decode.__func__(FetchResponse_v11, written) == FetchResponse_v11.decode(written)
-    assert read == FetchResponse_v11(*answer)
+    assert decoded == FetchResponse_v11.decode(encoded) == QuickFetchResponse.decode(encoded)
+    assert decoded == FetchResponse_v11(*answer)
 
 
-def test_only_what_is_left_of_the_data_is_read():
+def test_only_what_is_left_of_the_data_is_decoded():
     data = BytesIO(b"head" + FetchResponse_v11(*ANSWERS[2]).encode())
     data.seek(4)
 
-    assert FetchResponse_v11.decode(data) == FetchResponse_v11(*ANSWERS[2])
+    assert QuickFetchResponse.decode(data) == FetchResponse_v11(*ANSWERS[2])
 
 
-def test_an_answer_that_was_cut_off_is_none():
-    written = FetchResponse_v11(*ANSWERS[2]).encode()
+def test_a_response_that_was_cut_off_is_an_error():
+    encoded = FetchResponse_v11(*ANSWERS[2]).encode()
 
-    for end in (*range(200), len(written) - 1):
+    for end in (*range(200), len(encoded) - 1):
         with pytest.raises((ValueError, struct.error)):
-            FetchResponse_v11.decode(written[:end])
+            QuickFetchResponse.decode(encoded[:end])
 
 
 @pytest.mark.parametrize("request_", REQUESTS)
-def test_a_request_is_written_as_aiokafka_writes_it(request_):
-    request = FetchRequest_v11(*request_)
+def test_a_request_is_encoded_as_aiokafka_encodes_it(request_):
+    assert QuickFetchRequest(*request_).encode() == FetchRequest_v11(*request_).encode()
 
-    assert request.encode() == Struct.encode(request)
+
+@pytest.mark.parametrize("version", [4, 10, 11])
+def test_the_version_that_a_broker_knows_is_sent_and_only_the_newest_is_quick(version):
+    topics = [("frames", [(0, 5, 1 << 20), (1, 6, 1 << 20)])]
+    quick, plain = (
+        kind(500, 1, 1 << 25, 1, topics).prepare({1: (4, version)}) for kind in (QuickFetch, FetchRequest)
+    )
+    assert isinstance(quick, QuickFetchRequest) == (version == 11)
+    assert (quick.API_VERSION, quick.encode()) == (version, plain.encode())
+    assert issubclass(quick.RESPONSE_TYPE, plain.RESPONSE_TYPE)

@@ -8,15 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.consumer import fetcher
+from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.errors import KafkaError
 
 from frameledger.record import Record
 from frameledger_services import access
-from frameledger_services.event_log import fetch_protocol
 from frameledger_services.event_log.failover import with_failover
+from frameledger_services.event_log.fetch_protocol import QuickFetch
 from frameledger_services.event_log.lenient_records import records
 from frameledger_services.event_log.log_rate_limit import rate_limited, rate_limited_connections
+from frameledger_services.event_log.rebound import rebound
 from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES
 from frameledger_services.settings import Settings
 
@@ -50,9 +51,6 @@ def consumer(
     random order. So a fetch can be small for each partition, and what waits in memory is about a megabyte for each.
     A name of a header that is no UTF-8 comes with replacement characters. `options` are aiokafka's.
     """
-    # The places where aiokafka can be told. They are the same for every consumer of a process.
-    fetcher.MemoryRecords = records
-    fetch_protocol.install()
     return _Consumer(
         **access.kafka_options(settings),
         **{
@@ -70,13 +68,22 @@ def consumer(
     )
 
 
-class _Consumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
+class _Fetcher(Fetcher):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
+    """One that encodes and decodes fetches quickly, and reads every record."""
+
+    _get_actions_per_node = rebound(Fetcher._get_actions_per_node, FetchRequest=QuickFetch)
+    _proc_fetch_request = rebound(Fetcher._proc_fetch_request, MemoryRecords=records)
+
+
+class _Consumer(AIOKafkaConsumer):  # type: ignore[misc]  # as above
     """One whose log lines are ours, and that goes on though a broker is frozen."""
+
+    _start = rebound(AIOKafkaConsumer.start, Fetcher=_Fetcher)
 
     async def start(self) -> None:
         rate_limited_connections(with_failover(self._client))
         with rate_limited():
-            await super().start()
+            await self._start()
 
 
 def to_record(received: Any) -> Record:

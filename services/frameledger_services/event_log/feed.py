@@ -18,12 +18,12 @@ from typing import Any
 from aiokafka import TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
-from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from frameledger.record import Record
 from frameledger_services import logs, transient
 from frameledger_services.event_log.consumer import FETCH_BYTES, PARTITION_BYTES
+from frameledger_services.event_log.fetch_protocol import QuickFetch
 from frameledger_services.event_log.lenient_records import records as batches_of
 from frameledger_services.event_log.topic_request import TopicsRequest, topics_in
 from frameledger_services.event_log.topics import TopicDescription
@@ -235,9 +235,9 @@ class Feed:
             await doubt(read.doubtful)
         return read.is_whole
 
-    def _request(self, offsets: Mapping[int, int]) -> FetchRequest:
+    def _request(self, offsets: Mapping[int, int]) -> QuickFetch:
         places = [(number, offset, PARTITION_BYTES) for number, offset in offsets.items()]
-        return FetchRequest(QUIET_MS, 1, FETCH_BYTES, READ_COMMITTED, [(self._topic, places)], rack_id="")
+        return QuickFetch(QUIET_MS, 1, FETCH_BYTES, READ_COMMITTED, [(self._topic, places)], rack_id="")
 
     def _taken_apart(
         self, node: int, answer: Any, asked: Mapping[int, _Followed], offsets: Mapping[int, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Self
 
 from aiokafka import errors as kafka_errors
@@ -13,7 +13,6 @@ from aiokafka import errors as kafka_errors
 from frameledger.errors import RefusedError, TransientError
 from frameledger.partition import partition_for
 from frameledger.record import Outgoing, Place
-from frameledger_services.event_log.answers import Answers
 from frameledger_services.event_log.broker import Broker, BrokerError, connect
 from frameledger_services.event_log.budget import Budget
 from frameledger_services.event_log.compression import batch_size
@@ -144,7 +143,6 @@ class Producer:
     ) -> BaseException | None:
         """Send the records of these numbers once, and note where they lie; why some do not lie anywhere yet."""
         sender = await self._connected(topic)
-        answers = Answers()
         sent: list[tuple[int, asyncio.Future[Any]]] = []
         failures: list[BaseException] = []
         refused: set[int] = set()
@@ -155,13 +153,11 @@ class Producer:
                     partition = _home(records[number].key, self._topics[topic].partitions)
                     if partition in refused:
                         continue
-                    answer = await self._send(
-                        sender, topic, partition, records[number], sizes[number], answers
-                    )
+                    answer = await self._send(sender, topic, partition, records[number], sizes[number])
                     sent.append((number, answer))
                     if sizes[number] > ALONE_BYTES:
                         # A new producer's records are taken by the broker whatever came before them.
-                        await answers.all()
+                        await _answered([answer])
                         if (failure := _failure(answer)) is not None:
                             if is_retriable(failure):
                                 break
@@ -169,7 +165,7 @@ class Producer:
             except kafka_errors.KafkaError as error:
                 # Not taken. What follows in the same partition must not overtake it.
                 failures.append(error)
-            await answers.all()
+            await _answered(answer for _, answer in sent)
         finally:
             # Also when the time is over.
             failures += _note(topic, sent, places)
@@ -182,22 +178,15 @@ class Producer:
         return failures[0] if failures else None
 
     async def _send(
-        self, sender: Sender, topic: str, partition: int, record: Outgoing, size: int, answers: Answers
+        self, sender: Sender, topic: str, partition: int, record: Outgoing, size: int
     ) -> asyncio.Future[Any]:
         """Take a record for sending; the answer comes later, and its size counts until then."""
         await self._budget.take(size)
-
-        def answered() -> None:
-            self._budget.give(size)
-            answers.came()
-
         try:
-            future = await sender.send(topic, partition, record, answered)
+            return await sender.send(topic, partition, record, partial(self._budget.give, size))
         except BaseException:
             self._budget.give(size)
             raise
-        answers.expect()
-        return future
 
     async def _connected(self, topic: str) -> Sender:
         if self._sender is not None and topic in self._topics:
@@ -299,6 +288,13 @@ _MARGIN = 1_024
 def _may_exceed(sizes: Sequence[int], topic: TopicDescription) -> bool:
     limit = topic.max_message_bytes
     return limit is not None and max(sizes, default=0) + _MARGIN > limit
+
+
+async def _answered(answers: Iterable[asyncio.Future[Any]]) -> None:
+    """Returns when all of these are done. A caller that is cancelled cancels none of them."""
+    for answer in answers:
+        if not answer.done():
+            await asyncio.wait([answer])
 
 
 def _failure(answer: asyncio.Future[Any]) -> BaseException | None:

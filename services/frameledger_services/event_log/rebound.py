@@ -1,0 +1,25 @@
+"""Methods of aiokafka that use other classes than those that they name.
+
+aiokafka's consumer is made of classes that its modules name as globals. To replace one there would change it for every
+consumer of the process, which may be somebody else's program. A copy of the method with names of its own changes
+nothing of aiokafka.
+"""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+
+def rebound(method: Any, **names: Any) -> Any:
+    """Returns a copy of a method in which these global names stand for other values.
+
+    Raises AttributeError when the method does not use one of them: then aiokafka has changed.
+    """
+    for name in names:
+        if name not in method.__code__.co_names or name not in method.__globals__:
+            raise AttributeError(f"{method.__qualname__} of aiokafka does not use {name}.")
+    bound = {**method.__globals__, **names}
+    copy = FunctionType(method.__code__, bound, method.__name__, method.__defaults__, method.__closure__)
+    copy.__kwdefaults__ = method.__kwdefaults__
+    return copy

@@ -1,0 +1,54 @@
+"""The services and the client in somebody else's program: what else is in that process does not notice them."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from tests.bounds import ON_SERVERS
+from tests.conftest import ROOT
+from tests.support.killable import projector
+from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
+
+from frameledger_services.event_log import broker
+from frameledger_services.event_log.topics import TopicSpec
+
+
+@pytest.fixture(name="said")
+def what_the_program_says(road):
+    settings = road.settings
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("FRAMELEDGER_")},
+        "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap_servers,
+        "FRAMELEDGER_DATABASE_URL": settings.database_url.get_secret_value(),
+        "FRAMELEDGER_TOPIC_PREFIX": settings.topic_prefix,
+    }
+
+    async def make_topic():
+        async with broker.connect(settings) as brokers:
+            await brokers.create_missing([TopicSpec(f"{settings.topic_prefix}neighbour", 1, 1, {})])
+
+    asyncio.run(make_topic())
+    with projector(settings):
+        program = subprocess.run(
+            [sys.executable, "-m", "tests.support.neighbour"],
+            env=environment,
+            cwd=ROOT,
+            capture_output=True,
+            timeout=2 * ON_SERVERS,
+        )
+    assert program.returncode == 0, program.stderr.decode()
+    return json.loads(program.stdout.splitlines()[-1])
+
+
+def test_services_and_client_leave_aiokafka_and_the_process_as_they_were(said):
+    assert [one["role"] for one in said["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert said["before"] > 1_000
+    assert said["changed"] == said["changed afterwards"] == []
+    plain = said["plain"]
+    assert plain == said["plain beside ours"]
+    assert plain["read"] == ["0", "1", "2", "UnicodeDecodeError"]
+    # Each time, and in aiokafka's words.
+    assert [line.split(":")[0] for line in plain["logged"]] == ['Unable connect to "127.0.0.1'] * 2
