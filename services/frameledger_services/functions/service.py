@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from frameledger.errors import RefusedError
 from frameledger.frames import (
     AnyFrame,
-    CancelFrame,
-    EndFrame,
     FunctionCallFromLLM,
     LLMSetToolsFrame,
-    StartFrame,
 )
 from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, FunctionSchema, ToolsSchema
 from frameledger_services import failpoints, logs, work
@@ -47,7 +44,7 @@ class NotRunningError(RefusedError, RuntimeError):
     """
 
 
-class FunctionService(Hooks):
+class FunctionService(Hooks, work.BackgroundService):
     """Runs the functions of an application, for all conversations. One for each process and event loop.
 
     Handlers may be async or plain; a plain one runs in a thread. An async handler that blocks the event loop holds up
@@ -127,9 +124,6 @@ class FunctionService(Hooks):
             failpoint=failpoint,
         )
         self._running: Runtime | None = None
-        self._background = work.Background(self.run, self._worker.ready, "function service")
-
-    # Of the process, not of a conversation: the frames are accepted for Pipecat's sake, and may be left out.
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Run calls until `stopping` is set, then finish what can be finished, and hand over the rest.
@@ -149,32 +143,6 @@ class FunctionService(Hooks):
             self._running = None
             if model is not None:
                 await model.stop()
-
-    async def start(self, frame: StartFrame | None = None) -> None:
-        """Run in the background, until `stop` or `cancel`. Returns when it takes calls. Called twice it does nothing.
-
-        Raises what ended it before it took any.
-        """
-        await self._background.start()
-
-    async def stop(self, frame: EndFrame | None = None) -> None:
-        """Drain: finish what can be finished within the deadlines, and hand over the rest. Raises what ended it."""
-        await self._background.stop()
-
-    async def cancel(self, frame: CancelFrame | None = None) -> None:
-        """End at once: others take over what it had, one lease later."""
-        await self._background.cancel()
-
-    async def cleanup(self) -> None:
-        """Close what is open. Safe to call twice."""
-        await self.cancel()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     @property
     def app_resources(self) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
-from frameledger.frames import AnyFrame, CancelFrame, EndFrame, StartFrame
+from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
 from frameledger_services import logs, transient, work
 from frameledger_services.claims import ClaimedRun
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 _log = logs.get_logger("inference")
 
 
-class InferenceService:
+class InferenceService(work.BackgroundService):
     """A worker that answers with one model service, under one name."""
 
     def __init__(
@@ -57,35 +57,6 @@ class InferenceService:
             offers=self._offered,
             slots=slots,
         )
-        self._background = work.Background(self.run, self._worker.ready, "inference service")
-
-    # Session of the process, not of a context: the frames are those of the seed and may be left out.
-
-    async def start(self, frame: StartFrame | None = None) -> None:
-        """Answer in the background, until `stop` or `cancel`. Returns when it takes runs. Called twice it does nothing.
-
-        Raises what ended it before it took any.
-        """
-        await self._background.start()
-
-    async def stop(self, frame: EndFrame | None = None) -> None:
-        """Drain: finish what can be finished within the deadlines, and hand over the rest. Raises what ended it."""
-        await self._background.stop()
-
-    async def cancel(self, frame: CancelFrame | None = None) -> None:
-        """End at once: others take over what it was answering, one lease later."""
-        await self._background.cancel()
-
-    async def cleanup(self) -> None:
-        """Close what is open. Safe to call twice."""
-        await self.cancel()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Answer until `stopping` is set, then finish what can be finished and hand over the rest."""

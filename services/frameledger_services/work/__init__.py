@@ -3,7 +3,7 @@
 Start with `worker`. `job` is what a service's own code is given, `publisher` how it speaks.
 """
 
-from frameledger_services.work.background import Background
+from frameledger_services.work.background import BackgroundService
 from frameledger_services.work.job import Ending, Job, Perform, Session, StopReason
 from frameledger_services.work.kinds import CALLS, RUNS, JobKind
 from frameledger_services.work.lease import Lease, LeaseLostError
@@ -13,7 +13,7 @@ from frameledger_services.work.worker import Worker
 __all__ = [
     "CALLS",
     "RUNS",
-    "Background",
+    "BackgroundService",
     "Ending",
     "Job",
     "JobKind",

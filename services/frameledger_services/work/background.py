@@ -1,58 +1,73 @@
-"""A service that runs beside the program that made it, from `start` to `stop` or `cancel`."""
+"""A service that runs in the event loop of the program that made it, from `start` to `stop` or `cancel`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
+
+from frameledger.frames import CancelFrame, EndFrame, StartFrame
+from frameledger_services.work.worker import Worker
 
 
-class Background:
-    """Runs a service in a task of its own, which whoever calls `stop` or `cancel` awaits."""
+class BackgroundService(ABC):
+    """A service with a worker. As a context manager it is started, and stopped at the end.
 
-    def __init__(
-        self,
-        run: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
-        alive: Callable[[], Awaitable[Any]],
-        name: str,
-    ) -> None:
-        """`run` works until its event is set; `alive` returns when it takes work; `name` is the task's."""
-        self._run = run
-        self._alive = alive
-        self._name = name
-        self._task: asyncio.Task[None] | None = None
-        self._stopping = asyncio.Event()
+    The frames that `start`, `stop` and `cancel` take are those of Pipecat's services. They are ignored.
+    """
 
-    async def start(self) -> None:
-        """Returns when it takes work. Called twice it does nothing. Raises what ended it before it took any."""
+    _worker: Worker[Any, Any]
+    _task: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Work until `stopping` is set, then finish what can be finished within the deadlines, and release the rest."""
+
+    async def start(self, frame: StartFrame | None = None) -> None:
+        """Run in a task of its own. Returns when the worker takes work. Called twice it does nothing.
+
+        Raises what ended the service before it took any.
+        """
         if self._task is not None:
             return
-        self._stopping.clear()
-        self._task = asyncio.create_task(self._run(self._stopping), name=self._name)
-        alive = asyncio.ensure_future(self._alive())
+        self._stopping = asyncio.Event()
+        task = self._task = asyncio.create_task(self.run(self._stopping), name=type(self).__name__)
+        ready = asyncio.create_task(self._worker.ready())
         try:
-            await asyncio.wait({self._task, alive}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             await self.cancel()
             raise
         finally:
-            alive.cancel()
-        if self._task.done():
-            task, self._task = self._task, None
+            ready.cancel()
+        if task.done() and task is self._task:
+            self._task = None
             task.result()
 
-    async def stop(self) -> None:
-        """Let it finish what can be finished. Raises what ended it. Does nothing if it does not run."""
-        self._stopping.set()
+    async def stop(self, frame: EndFrame | None = None) -> None:
+        """Drain: finish what can be finished within the deadlines, and release the rest for other workers. Does nothing
+        if it does not run. Raises what ended the service."""
         if self._task is not None:
             task, self._task = self._task, None
+            self._stopping.set()
             await task
 
-    async def cancel(self) -> None:
-        """End it at once. Does nothing if it does not run."""
+    async def cancel(self, frame: CancelFrame | None = None) -> None:
+        """End at once: other workers take over its work one lease later. Does nothing if it does not run."""
         if self._task is not None:
             task, self._task = self._task, None
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+    async def cleanup(self) -> None:
+        """As `cancel`. Safe to call twice."""
+        await self.cancel()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
