@@ -1,7 +1,7 @@
 """The function-call service: an application's functions, run for all conversations.
 
 An application needs `FunctionRegistry`, `FunctionCallParams`, `tool_options` and `FunctionService`. To read how a call
-is run, start with `calling`.
+is run, start with `call_lifecycle`.
 """
 
 import warnings
@@ -14,13 +14,8 @@ from frameledger_services.functions.params import (
     FunctionCallResultCallback,
     ResultRefusedError,
 )
-from frameledger_services.functions.registry import (
-    DirectFunction,
-    FunctionCallRegistryItem,
-    FunctionRegistry,
-    ReservedNameError,
-    UnknownFunctionError,
-)
+from frameledger_services.functions.registry import FunctionRegistry, ReservedNameError, UnknownFunctionError
+from frameledger_services.functions.registry_item import DirectFunction, FunctionCallRegistryItem
 from frameledger_services.functions.schemas import FunctionSchemaError, schema_of
 from frameledger_services.functions.service import FunctionService, NotRunningError
 

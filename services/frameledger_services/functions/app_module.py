@@ -1,4 +1,4 @@
-"""The functions of an application, from the module that defines them."""
+"""Loading the functions of an application from its module, for the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ModuleError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class AppModule:
-    """What a module of functions has."""
+    """What a module of functions defines."""
 
     registry: FunctionRegistry
     app_resources: Any = None

@@ -82,10 +82,10 @@ class LocalCalls:
             if run_in_parallel:
                 await self._run_parallel(session, await self._announced(session, context_id, announcement))
                 return
-            async with self._queues.ticket(context_id) as ticket:
-                async with ticket.entering:
+            async with self._queues.entry(context_id) as entry:
+                async with entry.enter_lock:
                     calls = await self._announced(session, context_id, announcement)
-                await ticket.first()
+                await entry.first()
                 await self._run_in_order(session, calls)
 
     async def _announced(
@@ -181,30 +181,30 @@ class Queues:
     """First-in-first-out queues by key, for one event loop."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, deque[Ticket]] = {}
+        self._queues: dict[str, deque[QueueEntry]] = {}
 
     @asynccontextmanager
-    async def ticket(self, key: str) -> AsyncIterator[Ticket]:
+    async def entry(self, key: str) -> AsyncIterator[QueueEntry]:
         """Yields a place at the end of that key's queue, taken at once and given up at the end, first or not."""
         queue = self._queues.setdefault(key, deque())
-        ticket = Ticket(queue[0].entering if queue else asyncio.Lock())
-        queue.append(ticket)
+        entry = QueueEntry(queue[0].enter_lock if queue else asyncio.Lock())
+        queue.append(entry)
         queue[0].become_first()
         try:
-            yield ticket
+            yield entry
         finally:
-            queue.remove(ticket)
+            queue.remove(entry)
             if queue:
                 queue[0].become_first()
             else:
                 del self._queues[key]
 
 
-class Ticket:
+class QueueEntry:
     """A place in a queue."""
 
-    def __init__(self, entering: asyncio.Lock) -> None:
-        self.entering = entering
+    def __init__(self, enter_lock: asyncio.Lock) -> None:
+        self.enter_lock = enter_lock
         """One lock for the whole queue, acquired in its order: for what each does before it is first."""
 
         self._first = asyncio.Event()

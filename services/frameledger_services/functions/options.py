@@ -1,4 +1,4 @@
-"""How a function is called: its options, and `@tool_options`, which writes them on a handler (semantics 5.2)."""
+"""The options of a function, and `@tool_options`, which sets them on a handler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MARK = "__frameledger_tool_options__"
 
 @dataclass(frozen=True, slots=True)
 class OptionOverrides:
-    """Options as somebody gave them; null for those that were not given."""
+    """Options as they were given; None for those that were not."""
 
     cancel_on_interruption: bool | None = None
     timeout_secs: float | None = None
@@ -29,23 +29,23 @@ class OptionOverrides:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The terms of a function's calls. A call keeps those it started on."""
+    """The options of a function's calls. A call keeps those that it started with."""
 
     cancel_on_interruption: bool = True
-    """True: synchronous, and an interruption cancels it. False: the conversation goes on, results come later."""
+    """True: synchronous, cancelled by an interruption. False: asynchronous, the conversation goes on meanwhile."""
 
     timeout_secs: float | None = None
-    """How long a call may take since it was dispatched; null: as the service says."""
+    """How long a call may take since it was dispatched; None: the service's `function_call_timeout_secs`."""
 
     cancellable_by_llm: bool = False
-    """Whether the model is offered a tool to cancel calls of it. Means something for asynchronous ones only."""
+    """Whether the model is offered a tool that cancels its calls. For asynchronous functions only."""
 
     safe_to_retry: bool = False
-    """Whether another worker may run it again when the first one died. If not, it is run at most once."""
+    """Whether another worker may run a call again after the first one died. If not, it is run at most once."""
 
     @classmethod
     def resolved(cls, given: OptionOverrides, handler: object) -> Self:
-        """Explicit options, then those of `@tool_options` on the handler, then the defaults."""
+        """Returns the options that were given, else those of `@tool_options` on the handler, else the defaults."""
         marked = marked_on(handler)
         default = cls()
         return cls(
@@ -65,10 +65,7 @@ def tool_options(
     cancellable_by_llm: bool | None = None,
     safe_to_retry: bool | None = None,
 ) -> Callable[[Handler], Handler]:
-    """A decorator that writes options on a handler. It only annotates: the function is called as before.
-
-    What registers the handler may give other options, which win.
-    """
+    """A decorator that sets options on a handler, and does not wrap it. Options given at registration win."""
     given = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
 
     def annotate(handler: Handler) -> Handler:
@@ -79,7 +76,7 @@ def tool_options(
 
 
 def marked_on(handler: object) -> OptionOverrides:
-    """What `@tool_options` wrote on a handler; nothing given if it did not."""
+    """Returns the options that `@tool_options` set on a handler."""
     found = getattr(handler, _MARK, None)
     return found if isinstance(found, OptionOverrides) else OptionOverrides()
 

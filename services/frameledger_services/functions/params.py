@@ -1,4 +1,4 @@
-"""`FunctionCallParams`: what a handler gets of its call, and how it answers (semantics 5.10)."""
+"""`FunctionCallParams`: what a handler is given, and how it answers its call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LoadContext = Callable[[], LLMContext]
 
 
 class ResultRefusedError(RefusedError, RuntimeError):
-    """What a handler said cannot count: its call has settled, was taken away, or does not take such a result.
+    """What a handler reported does not count: its call has settled, is another worker's, or takes no such result.
 
     Remedy: End the handler, or report what the message asks for. Results in between need
     `cancel_on_interruption=False`.
@@ -25,15 +25,15 @@ class ResultRefusedError(RefusedError, RuntimeError):
 
 
 class FunctionCallResultCallback(Protocol):
-    """Answers a call. `await` it in an async handler; in a plain function, which runs in a thread, it blocks."""
+    """Reports a result. `await` it in an async handler; in a plain function, which runs in a thread, it blocks."""
 
     def __call__(
         self, result: Any, *, properties: FunctionCallResultProperties | None = None
     ) -> Awaitable[None]:
-        """Publish a result; returns when it is on the log.
+        """Publish a result. Returns when it is on the log.
 
-        Null means that there is none. With `is_final=False` the call goes on: asynchronous calls only. What is no JSON,
-        or is larger than the log takes, settles the call as failed. Raises `ResultRefusedError`.
+        None means that there is no result. With `is_final=False` the call goes on; asynchronous calls only. A result
+        that is not JSON, or larger than the log takes, settles the call as failed. Raises `ResultRefusedError`.
         """
         ...
 
@@ -47,7 +47,7 @@ class Wait(Protocol):
 
 
 class Inference(Protocol):
-    """A model, for handlers: out of band, context in, text out. Nothing of it is published."""
+    """A model for handlers: from a context to a text. Nothing of it is published."""
 
     def run_inference(
         self, context: LLMContext, max_tokens: int | None = None, system_instruction: str | None = None
@@ -55,7 +55,7 @@ class Inference(Protocol):
 
 
 class FunctionServiceLike(Protocol):
-    """Of the running service, what handlers need of it in other conversations than that of their call."""
+    """The running service, for publishing to other conversations than that of the call."""
 
     async def push_frame(self, context_id: str, frame: AnyFrame, direction: object = None) -> None: ...
 
@@ -67,42 +67,42 @@ class PipelineWorker(Protocol):
     def service(self) -> FunctionServiceLike: ...
 
     def push_frame(self, frame: AnyFrame, direction: object = None) -> Awaitable[None]:
-        """Publish a frame to the conversation of the call. A log has no direction: it is taken and passed over."""
+        """Publish a frame to the conversation of the call. `direction` is ignored."""
         ...
 
 
 class FunctionCallParams:
-    """One call, for its handler. Frozen: attributes are read, not set.
+    """One call, for its handler. Immutable.
 
-    An application's test may construct one; `context` may then be a context, and the callback any async function.
+    A test may construct one: with a context as `context`, and any async function as the callback.
     """
 
     function_name: str
-    """The function as the model named it: a catch-all handler serves several."""
+    """The function as the model named it. A catch-all handler serves several."""
 
     tool_call_id: str
-    """The call, as the provider named it. Not unique over time: `idempotency_key` is."""
+    """The call, as the provider named it. Not unique over time; `idempotency_key` is."""
 
     arguments: Mapping[str, Any]
-    """The arguments, an object that fits the schema."""
+    """The arguments, which fit the schema."""
 
     llm: Inference | None
-    """A handle with `run_inference` only; null where the service has no model."""
+    """A handle with `run_inference` only; None if the service has no model."""
 
     pipeline_worker: PipelineWorker | None
     """The running service, with `push_frame` for this conversation."""
 
     result_callback: FunctionCallResultCallback
-    """Answers the call, once or, if it is asynchronous, with results in between."""
+    """Reports the result of the call, and of an asynchronous call intermediate results before."""
 
     app_resources: Any
-    """The very object that the service was given; shared by all calls of the process."""
+    """The object that the service was given, shared by all calls of the process."""
 
     idempotency_key: str
-    """The same for every attempt of this call, and of no other: give it to whatever must not happen twice."""
+    """The same for every attempt at this call, and for no other call: pass it to systems that must not act twice."""
 
     call_attempt: int
-    """1 unless the call is safe to retry and an earlier worker died with it."""
+    """1, or more for a call that is safe to retry and whose earlier worker died."""
 
     _context: LLMContext | LoadContext
     _wait: Wait | None
@@ -137,7 +137,7 @@ class FunctionCallParams:
         call_attempt: int = 1,
         wait: Wait | None = None,
     ) -> None:
-        """`context` may be a function that loads it, which is called at most once."""
+        """`context` may be a function that loads it. It is called at most once."""
         values = {
             "function_name": function_name,
             "tool_call_id": tool_call_id,
@@ -156,8 +156,8 @@ class FunctionCallParams:
 
     @property
     def context(self) -> LLMContext:
-        """The context at the version that asked for this call. Loaded when first read, which blocks for a database
-        read; `await read_context()` does not."""
+        """The context at the version that announced this call. The first read blocks for a query; `await
+        read_context()` does not."""
         loaded = self._context
         if not isinstance(loaded, LLMContext):
             loaded = loaded()
@@ -165,7 +165,7 @@ class FunctionCallParams:
         return loaded
 
     async def read_context(self) -> LLMContext:
-        """The same without blocking the event loop."""
+        """Returns `context` without blocking the event loop."""
         return await asyncio.to_thread(lambda: self.context)
 
     @property
@@ -179,13 +179,13 @@ class FunctionCallParams:
         return self.app_resources
 
     def wait(self, *, for_: str, deadline: datetime | timedelta | str | None = None) -> Awaitable[None]:
-        """Declare the call as waiting for a person: it stays open beyond this process, and anybody answers it later.
+        """Declare the call as waiting for a person: it stays open beyond this process, and is answered by any client.
 
         `for_` says whom or what it waits for. After `deadline` (a time with its zone, or how long from now) the
-        timekeeper cancels it; without one it waits for ever. Returns when that is on the log. The handler cannot
-        answer the call after that and should return; one that raises settles it as failed. Asking the person is best
-        done before. In a plain function it blocks. Raises `ResultRefusedError`, and ValueError for a deadline that
-        has no zone or is no time.
+        timekeeper cancels it; without one it waits for ever. Returns when that is on the log. Then the handler cannot
+        answer the call any more and should return; if it raises, the call is settled as failed. Ask the person before
+        you declare. In a plain function it blocks. Raises `ResultRefusedError`, and ValueError for a deadline without
+        a zone or that is no time.
         """
         declare = self._wait
         if declare is None:

@@ -1,4 +1,4 @@
-"""What is going to be done for a call: who serves it now, on what terms, and whether its arguments will do."""
+"""The plan of a call: which handler runs it, with which options and arguments, or why none does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from frameledger_services import call_words
 from frameledger_services.functions.options import Options
 from frameledger_services.functions.params import FunctionCallParams
-from frameledger_services.functions.registry import (
+from frameledger_services.functions.registry_item import (
     DirectFunction,
     FunctionCallRegistryItem,
     Schema,
@@ -18,16 +18,16 @@ from frameledger_services.functions.registry import (
 from frameledger_services.functions.schemas import ArgumentsError, bad_arguments_message, parsed
 
 FindSchema = Callable[[], Awaitable[Schema | None]]
-"""The schema that the model was given, for a handler that was registered without one."""
+"""Returns the schema that the model was given, for a handler that was registered without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """A call's terms, which it keeps, and the handler with its arguments."""
+    """The options that a call keeps, and the handler with its arguments."""
 
     options: Options
     timeout_secs: float
-    """How long it has since it was dispatched."""
+    """How long the call may take since it was dispatched."""
 
     refusal: str | None = None
     """Why no handler is run, for the model to read."""
@@ -35,21 +35,21 @@ class CallPlan:
     function: Callable[..., Any] = print
     is_async: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """As the model gave them, read."""
+    """As the model gave them, parsed."""
 
     by_name: Mapping[str, Any] | None = None
-    """The arguments of a direct function, as it takes them."""
+    """The arguments of a direct function, in the types of its parameters."""
 
     params_name: str | None = "params"
-    """The parameter that gets the `FunctionCallParams`; null if a direct function has none."""
+    """The parameter that gets the `FunctionCallParams`; None if a direct function has none."""
 
     @property
     def answers_by_returning(self) -> bool:
-        """Whether what the handler returns is the result, whatever it is: it has nothing to report with."""
+        """Whether the returned value is the result, also None: the handler has no params to report with."""
         return self.params_name is None
 
     def called_with(self, params: FunctionCallParams) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """What the handler is called with: by place, and by name."""
+        """Returns the positional and the keyword arguments of the handler."""
         if self.by_name is None:
             return (params,), {}
         return (), self.by_name if self.params_name is None else {**self.by_name, self.params_name: params}
@@ -62,7 +62,7 @@ async def plan_call(
     default_timeout_secs: float,
     find_schema: FindSchema,
 ) -> CallPlan:
-    """The plan for a call that `item` serves, or nobody. Raises what `find_schema` raises."""
+    """Returns the plan of a call that `item` serves; None if there is no handler. Raises what `find_schema` raises."""
     if item is None:
         return CallPlan(Options(), default_timeout_secs, call_words.missing(function_name))
     options, timeout_secs = item.options, item.timeout_secs or default_timeout_secs
@@ -100,5 +100,5 @@ def _lenient_checker(schema: Schema) -> Any:
     try:
         return checker_of(schema)
     except ValueError:
-        # Somebody else's tool definition is no JSON Schema. It was good enough for the model.
+        # A tool that was advertised elsewhere and is no JSON Schema. The model was given it all the same.
         return None

@@ -1,22 +1,25 @@
-"""`FunctionRegistry`: which handler serves which function, and on what terms (semantics 5.1, 5.2, 5.8)."""
+"""`FunctionRegistry`: which handler serves which function, and with which options."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from frameledger.errors import NotFoundError, RefusedError
-from frameledger.tools import FunctionSchema, tool_name
+from frameledger.tools import FunctionSchema
 from frameledger_services.cancel_tools import PREFIX, cancelled_by
 from frameledger_services.functions.options import OptionOverrides, Options
-from frameledger_services.functions.schemas import ArgumentsChecker, FunctionSignature, signature_of
+from frameledger_services.functions.registry_item import (
+    DirectFunction,
+    FunctionCallRegistryItem,
+    Handler,
+    Schema,
+    direct_item,
+    item_of,
+    label,
+)
 
-Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
-Schema = FunctionSchema | Mapping[str, Any]
 
 
 class UnknownFunctionError(NotFoundError):
@@ -33,73 +36,11 @@ class ReservedNameError(RefusedError, ValueError):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class DirectFunction:
-    """A function that a model calls directly: its parameters are the tool's, its returned value is the result.
-
-    One parameter may be of type `FunctionCallParams`: it is passed, stands in no schema, and may be used to report.
-    """
-
-    function: Handler
-    signature: FunctionSignature
-
-    @classmethod
-    def of(cls, function: Handler) -> DirectFunction:
-        """Raises `FunctionSchemaError` for a function of which no schema can be made."""
-        return cls(function, signature_of(function))
-
-    @property
-    def name(self) -> str:
-        return self.signature.schema.name
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionCallRegistryItem:
-    """A registered handler. Built by the registry; its public half is in the service's row of `workers`."""
-
-    function_name: str | None
-    """Null for the catch-all."""
-
-    handler: Handler | DirectFunction
-    options: Options
-    schema: Schema | None
-    """What the model is told; null if only others advertise the function."""
-
-    auto_registered: bool = False
-    """It came with an advertised tool set, and leaves with it."""
-
-    checker: ArgumentsChecker | None = field(default=None, repr=False)
-    """Checks arguments against `schema`."""
-
-    @property
-    def cancel_on_interruption(self) -> bool:
-        return self.options.cancel_on_interruption
-
-    @property
-    def timeout_secs(self) -> float | None:
-        return self.options.timeout_secs
-
-    @property
-    def function(self) -> Handler:
-        """The application's own function."""
-        return self.handler.function if isinstance(self.handler, DirectFunction) else self.handler
-
-    @property
-    def is_async(self) -> bool:
-        """Whether it runs in the event loop; a plain function runs in a thread of its own."""
-        function = self.function
-        while isinstance(function, partial):
-            function = function.func
-        return inspect.iscoroutinefunction(function) or (
-            not inspect.isroutine(function) and inspect.iscoroutinefunction(type(function).__call__)
-        )
-
-
 class FunctionRegistry:
     """Handlers by function name. A later registration replaces an earlier one, also for calls that wait for their turn.
 
-    Who serves a call is looked up when it starts: what was registered by hand, then what came with the tools of its
-    context, then what came with the tools of another one, then the catch-all.
+    The handler is looked up when a call starts: first the one registered by hand, then the one that came with the tools
+    of the call's context, then one that came with another context's tools, then the catch-all.
     """
 
     def __init__(self, *, enable_async_tool_cancellation: bool = False) -> None:
@@ -109,7 +50,7 @@ class FunctionRegistry:
         self._by_hand: dict[str | None, FunctionCallRegistryItem] = {}
         self._advertised: dict[str, dict[str, FunctionCallRegistryItem]] = {}
         self._kept_away: set[tuple[str, str]] = set()
-        """Context and name of tools that were removed by hand and are still advertised."""
+        """Context and name of tools that were unregistered by hand and are still advertised."""
 
     def register_function(
         self,
@@ -124,13 +65,13 @@ class FunctionRegistry:
     ) -> None:
         """Serve a function with a handler that takes one `FunctionCallParams`; async, or plain and run in a thread.
 
-        A name of None is the catch-all: it serves what nobody else does. `schema` is what the model is told: a
-        `FunctionSchema`, or a tool in OpenAI's form. Options that are not given are those of `@tool_options`, then the
-        defaults. `timeout_secs` counts from the call's dispatch: what it waits for its turn in a queue is not its own.
-        Raises `ReservedNameError`, and ValueError for a schema that is none or has another name.
+        A name of None is the catch-all: it serves functions that have no handler of their own. `schema` is what the
+        model is told: a `FunctionSchema`, or a tool in OpenAI's form. Options that are not given are those of
+        `@tool_options`, then the defaults. `timeout_secs` counts from the call's dispatch, not from its announcement.
+        Raises `ReservedNameError`, and ValueError for an invalid schema or one of another name.
         """
         given = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
-        self._register(_item(function_name, handler, given, schema))
+        self._register(item_of(function_name, handler, given, schema))
 
     def register_direct_function(
         self,
@@ -147,23 +88,23 @@ class FunctionRegistry:
         `ReservedNameError`.
         """
         given = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
-        self._register(_direct_item(DirectFunction.of(handler), given))
+        self._register(direct_item(DirectFunction.of(handler), given))
         return handler
 
     def unregister_function(self, function_name: str | None) -> None:
-        """Forget the handler of a function, or the catch-all; running calls finish. The tool stays advertised until a
-        tool list without it is published, and does not bring its handler back. Raises `UnknownFunctionError`."""
+        """Remove the handler of a function, or the catch-all. Running calls finish. The tool stays advertised until a
+        tool list without it is published; until then it is not registered again. Raises `UnknownFunctionError`."""
         contexts = self._advertised.pop(function_name, {}) if function_name is not None else {}
         if self._by_hand.pop(function_name, None) is None and not contexts:
             raise UnknownFunctionError(
-                f"There is no {_called(function_name)}. Registered are: {self._listed()}."
+                f"There is no {label(function_name)}. Registered are: {self._listed()}."
             )
         if function_name is not None:
             self._kept_away |= {(context_id, function_name) for context_id in contexts}
         self._changed()
 
     def unregister_direct_function(self, handler: Handler) -> None:
-        """The same by the function instead of its name. Raises `UnknownFunctionError` if it is not what serves it."""
+        """As `unregister_function`, by the handler. Raises `UnknownFunctionError` if it is not registered."""
         # Equal, not identical: each access to a bound method makes a new object.
         found = [item for item in self._items() if item.function == handler]
         if not found:
@@ -171,11 +112,11 @@ class FunctionRegistry:
         self.unregister_function(found[0].function_name)
 
     def has_function(self, function_name: str) -> bool:
-        """Whether this process serves the function, if only by the catch-all."""
+        """Returns whether this process serves the function, by its own handler or by the catch-all."""
         return self.lookup(function_name) is not None
 
     def lookup(self, function_name: str, context_id: str | None = None) -> FunctionCallRegistryItem | None:
-        """Who serves a call of this context now; null if nobody does."""
+        """Returns the handler for a call of this context now; None if there is none."""
         by_hand = self._by_hand.get(function_name)
         if by_hand is not None:
             return by_hand
@@ -183,18 +124,18 @@ class FunctionRegistry:
         return here or self._newest_advertised(function_name) or self._by_hand.get(None)
 
     def cancels(self, name: str) -> str | None:
-        """The function whose calls the built-in tool of this name cancels; null if it is none."""
+        """Returns the function whose calls the built-in tool of this name cancels; None if it is no built-in tool."""
         function_name = cancelled_by(name)
         if name.startswith(PREFIX) and not self.has_its_own(name) and function_name in self.cancellable():
             return function_name
         return None
 
     def has_its_own(self, name: str) -> bool:
-        """Whether a handler is registered under this very name: the catch-all does not count."""
+        """Returns whether a handler is registered under this name; the catch-all does not count."""
         return name in self._by_hand or name in self._advertised
 
     def cancellable(self) -> frozenset[str]:
-        """The functions whose calls the model may cancel."""
+        """Returns the functions whose calls the model may cancel."""
         return frozenset(
             item.function_name
             for name in self.serves()
@@ -202,9 +143,9 @@ class FunctionRegistry:
         )
 
     def advertise(self, context_id: str, functions: Iterable[Handler | DirectFunction]) -> None:
-        """Register these as what a context's tool list advertises, instead of those of its last one.
+        """Register the handlers of a context's new tool list, instead of those of its last one.
 
-        What was removed by hand, and was advertised all the time since, stays removed. Raises `FunctionSchemaError` and
+        One that was unregistered by hand stays so while its tool is advertised. Raises `FunctionSchemaError` and
         `ReservedNameError` and changes nothing then.
         """
         made = [one if isinstance(one, DirectFunction) else self.direct_function(one) for one in functions]
@@ -216,13 +157,13 @@ class FunctionRegistry:
             assert item.function_name is not None
             if (context_id, item.function_name) not in self._kept_away:
                 of_name = self._advertised.setdefault(item.function_name, {})
-                # Behind the others: it is the newest.
+                # Inserted last, since it is the newest.
                 of_name.pop(context_id, None)
                 of_name[context_id] = item
         self._changed()
 
     def keep_advertised(self, context_id: str, names: Iterable[str]) -> None:
-        """A context's tool list holds these names now: handlers that came with others leave."""
+        """Unregister the handlers that came with a context's tool list and whose names are not among these."""
         kept = frozenset(names)
         self._kept_away -= {
             (context, name) for context, name in self._kept_away if context == context_id and name not in kept
@@ -237,7 +178,7 @@ class FunctionRegistry:
             self._changed()
 
     def direct_function(self, function: Handler) -> DirectFunction:
-        """What is known of a function that is going to be advertised. It is the same for all contexts: a schema and its
+        """Returns the `DirectFunction` of a function to be advertised. All contexts share one, since a schema and its
         checker are large, and contexts are many. Raises `FunctionSchemaError`."""
         known = self._newest_advertised(getattr(function, "__name__", ""))
         if known is not None and isinstance(known.handler, DirectFunction) and known.function == function:
@@ -245,17 +186,17 @@ class FunctionRegistry:
         return DirectFunction.of(function)
 
     def advertising(self) -> frozenset[str]:
-        """The contexts whose tool lists brought handlers, or still list some that were removed by hand."""
+        """Returns the contexts whose tool lists brought handlers, or still list some that were unregistered by hand."""
         listed = {context_id for contexts in self._advertised.values() for context_id in contexts}
         return frozenset(listed | {context_id for context_id, _ in self._kept_away})
 
     def watch(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call `changed` after each change of what is served, in the thread that made it; what ends that."""
+        """Call `changed` after each change, in the thread that made it. Returns a function that unsubscribes."""
         self._watchers.append(changed)
         return lambda: self._watchers.remove(changed)
 
     def serves(self) -> tuple[str, ...]:
-        """The functions that have a handler of their own, in order."""
+        """Returns the functions that have a handler of their own, sorted."""
         return tuple(sorted({*self._advertised, *(name for name in self._by_hand if name is not None)}))
 
     @property
@@ -264,11 +205,11 @@ class FunctionRegistry:
         return None in self._by_hand
 
     def offers(self) -> dict[str, Any]:
-        """What the service's row in `workers` says: each function with its schema in OpenAI's form, and its setup."""
+        """Returns the service's row in `workers`: each function with its schema in OpenAI's form, and its options."""
         return {"functions": [self._offer(item) for name in self.serves() if (item := self.lookup(name))]}
 
     def schemas(self) -> list[dict[str, Any]]:
-        """The tools that can be advertised: those whose schema is known, in OpenAI's form."""
+        """Returns the tools that can be advertised, in OpenAI's form: those whose schema is known."""
         return [offer["schema"] for offer in self.offers()["functions"] if offer["schema"] is not None]
 
     def _offer(self, item: FunctionCallRegistryItem) -> dict[str, Any]:
@@ -285,7 +226,7 @@ class FunctionRegistry:
         }
 
     def _items(self) -> list[FunctionCallRegistryItem]:
-        """All handlers, each name's own last: by hand outranks advertised."""
+        """Returns all handlers. Of one name the one by hand is last, since it outranks the others."""
         advertised = [item for contexts in self._advertised.values() for item in contexts.values()]
         return advertised + list(self._by_hand.values())
 
@@ -296,7 +237,7 @@ class FunctionRegistry:
         known = self._newest_advertised(direct.name)
         if known is not None and known.handler is direct:
             return known
-        return _direct_item(direct, OptionOverrides(), auto_registered=True)
+        return direct_item(direct, OptionOverrides(), auto_registered=True)
 
     def _is_cancellable(self, options: Options) -> bool:
         return not options.cancel_on_interruption and (
@@ -320,41 +261,8 @@ class FunctionRegistry:
             )
 
     def _listed(self) -> str:
-        return ", ".join(sorted(_called(item.function_name) for item in self._items())) or "none"
-
-
-def _item(
-    name: str | None, handler: Handler, given: OptionOverrides, schema: Schema | None
-) -> FunctionCallRegistryItem:
-    if not callable(handler):
-        raise TypeError(f"the handler of {_called(name)} cannot be called: {handler!r}")
-    if name == "":
-        raise ValueError("a function has a name; None registers the catch-all")
-    if schema is not None and tool_name(schema) != name:
-        raise ValueError(f"the schema is of {tool_name(schema)!r}, and the handler of {_called(name)}")
-    checker = None if schema is None else checker_of(schema)
-    return FunctionCallRegistryItem(name, handler, Options.resolved(given, handler), schema, checker=checker)
-
-
-def _direct_item(
-    direct: DirectFunction, given: OptionOverrides, *, auto_registered: bool = False
-) -> FunctionCallRegistryItem:
-    options, schema = Options.resolved(given, direct.function), direct.signature.schema
-    return FunctionCallRegistryItem(direct.name, direct, options, schema, auto_registered, checker_of(schema))
-
-
-def checker_of(schema: Schema) -> ArgumentsChecker:
-    """A checker of a tool's arguments. A tool that says nothing of them takes any."""
-    if isinstance(schema, FunctionSchema):
-        return ArgumentsChecker(schema)
-    inner = schema.get("function", schema)
-    parameters = inner.get("parameters") if isinstance(inner, Mapping) else None
-    return ArgumentsChecker(parameters if isinstance(parameters, Mapping) else {})
+        return ", ".join(sorted(label(item.function_name) for item in self._items())) or "none"
 
 
 def _tool(schema: Schema) -> dict[str, Any]:
     return schema.to_openai() if isinstance(schema, FunctionSchema) else dict(schema)
-
-
-def _called(name: str | None) -> str:
-    return "the catch-all" if name is None else f"{name!r}"

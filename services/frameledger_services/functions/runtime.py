@@ -28,7 +28,8 @@ from frameledger_services.functions.notifications import CancelledHook, StartedH
 from frameledger_services.functions.options import Options
 from frameledger_services.functions.params import FunctionCallParams, FunctionServiceLike
 from frameledger_services.functions.plan import CallPlan, plan_call
-from frameledger_services.functions.registry import FunctionCallRegistryItem, FunctionRegistry, checker_of
+from frameledger_services.functions.registry import FunctionRegistry
+from frameledger_services.functions.registry_item import FunctionCallRegistryItem, checker_of
 from frameledger_services.functions.tool_lists import ToolListFollower
 from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings

@@ -25,7 +25,7 @@ from frameledger_services import logs
 from frameledger_services.functions.params import FunctionCallParams
 
 PARAMS = "params"
-"""What the parameter for the `FunctionCallParams` is usually called. Without a type nobody can tell whom it is for."""
+"""The usual name of the parameter for the `FunctionCallParams`. It needs a type, or it could be the model's."""
 
 _log = logs.get_logger("functions")
 
@@ -39,15 +39,15 @@ class FunctionSchemaError(RefusedError, TypeError):
 
 @dataclass(frozen=True, slots=True)
 class FunctionSignature:
-    """What a function takes: the schema, how arguments become what it expects, and where its params go."""
+    """What a function takes: the schema, its parameters as a pydantic model, and which one gets the params."""
 
     schema: FunctionSchema
     arguments: type[BaseModel]
     params_name: str | None
-    """The parameter that gets the `FunctionCallParams`; null if it has none."""
+    """The parameter that gets the `FunctionCallParams`; None if it has none."""
 
     def converted(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as the types of the signature: enums, models, dates. What was not given is left out.
+        """Returns the arguments in the types of the signature: enums, models, dates. Those not given are left out.
 
         Raises ArgumentsError for what does not fit.
         """
@@ -56,7 +56,7 @@ class FunctionSignature:
         except ValidationError as error:
             raise ArgumentsError(_words(error)) from error
         except Exception as error:
-            # A validator of the application's own types. Its words are not for the model.
+            # Raised by a validator of the application's own types. Its message is not for the model.
             _log.exception("call.arguments_unreadable", function_name=self.schema.name)
             raise ArgumentsError("the arguments cannot be read as the types of its parameters") from error
         given = {name: getattr(made, name) for name in made.model_fields_set}
@@ -65,17 +65,17 @@ class FunctionSignature:
 
 
 def schema_of(function: Callable[..., Any]) -> FunctionSchema:
-    """The schema of a function: its name, the text of its docstring, and its parameters by their annotations.
+    """Returns the schema of a function: its name, the text of its docstring, and its parameters by annotation.
 
     Docstrings in the styles of Google, NumPy and reST describe the parameters; `Annotated[..., Field(...)]` outranks
-    them. A parameter of type `FunctionCallParams` is left out, also as one of several types; one that is called
-    `params` has to say its type. Raises FunctionSchemaError.
+    them. A parameter of type `FunctionCallParams`, or of a union with it, is left out. One that is called `params`
+    needs a type. Raises FunctionSchemaError.
     """
     return signature_of(function).schema
 
 
 def signature_of(function: Callable[..., Any]) -> FunctionSignature:
-    """All that is known of a function from its source. Raises FunctionSchemaError."""
+    """Returns what a function takes, from its annotations and docstring. Raises FunctionSchemaError."""
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or name == "<lambda>":
         raise FunctionSchemaError(f"{function!r} has no name that a model could call; define it with `def`.")
@@ -113,7 +113,7 @@ def signature_of(function: Callable[..., Any]) -> FunctionSignature:
 
 
 def _takes_params(hint: Any) -> bool:
-    """Whether this is the type of a parameter for the `FunctionCallParams`, if only among others."""
+    """Returns whether this type is `FunctionCallParams`, or a union with it."""
     if hint is FunctionCallParams:
         return True
     return get_origin(hint) in (Union, UnionType, Annotated) and any(
@@ -137,7 +137,7 @@ def _field(
     annotation = hints.get(parameter.name, Any)
     default = ... if parameter.default is parameter.empty else parameter.default
     own = any(getattr(extra, "description", None) for extra in getattr(annotation, "__metadata__", ()))
-    # A description given here would win over one in the annotation.
+    # A description in `Field` here would override the one in the annotation.
     alias = parameter.name
     if description and not own:
         return annotation, Field(default, alias=alias, description=description)
@@ -145,7 +145,7 @@ def _field(
 
 
 def _field_name(parameter: str) -> str:
-    # Names that begin with an underscore, or that pydantic's models have, are legal parameters.
+    # A parameter may begin with an underscore or have the name of a pydantic method; a field of a model may not.
     return f"p_{parameter.lstrip('_')}" if parameter.startswith("_") else f"p_{parameter}"
 
 
@@ -164,7 +164,7 @@ def _model(name: str, fields: Mapping[str, Any]) -> type[BaseModel]:
 def _properties(name: str, model: type[BaseModel]) -> tuple[dict[str, Any], tuple[str, ...]]:
     try:
         with warnings.catch_warnings():
-            # A default that is no JSON is left out of the schema, and stays the function's own affair.
+            # A default that is not JSON is left out of the schema; the function still has it.
             warnings.simplefilter("ignore", PydanticJsonSchemaWarning)
             schema = model.model_json_schema(by_alias=True)
     except PydanticUserError as error:
@@ -180,7 +180,7 @@ def _properties(name: str, model: type[BaseModel]) -> tuple[dict[str, Any], tupl
 
 
 def _inlined(name: str, value: Any, definitions: Mapping[str, Any], inside: tuple[str, ...]) -> Any:
-    """The schema with its references replaced by what they name: not every provider follows them."""
+    """Returns the schema with its references replaced by their definitions: not every provider follows them."""
     if isinstance(value, list):
         return [_inlined(name, item, definitions, inside) for item in value]
     if not isinstance(value, dict):
@@ -210,7 +210,7 @@ def _untitled(schema: Any) -> Any:
 
 
 def _words(error: ValidationError) -> str:
-    """What is wrong with the arguments, one sentence each, without the values: they may be long."""
+    """Returns what is wrong with the arguments, without their values, which may be long."""
     return "; ".join(
         f"{'.'.join(str(part) for part in one['loc']) or 'the arguments'}: {one['msg']}"
         for one in error.errors(include_url=False, include_input=False)[:10]
@@ -218,7 +218,7 @@ def _words(error: ValidationError) -> str:
 
 
 MOST_COMPLAINTS = 5
-"""The model mends a few mistakes at a time; a thousand wrong items make no longer message than ten."""
+"""Listed in a message to the model, which corrects a few mistakes at a time."""
 
 
 class ArgumentsError(RefusedError, ValueError):
@@ -229,10 +229,10 @@ class ArgumentsError(RefusedError, ValueError):
 
 
 class ArgumentsChecker:
-    """Checks arguments against one schema. Made once for each function. Raises ValueError for a schema that is none."""
+    """Checks arguments against one schema. Made once for each function. Raises ValueError for an invalid schema."""
 
     def __init__(self, schema: FunctionSchema | Mapping[str, Any]) -> None:
-        """`schema`: of the function, or the JSON Schema of its arguments."""
+        """`schema`: the function's, or the JSON Schema of its arguments."""
         if isinstance(schema, FunctionSchema):
             parameters: dict[str, Any] = schema.to_openai()["function"]["parameters"]
         else:
@@ -243,14 +243,14 @@ class ArgumentsChecker:
         except BadSchemaError as error:
             raise ValueError(f"The schema of the arguments is no JSON Schema: {error.message}") from error
         except Exception as error:
-            # It comes from outside, and jsonschema raises whatever happens to it: TypeError for a `$schema` that is a
+            # Schemas come from outside, and jsonschema raises anything for some: TypeError for a `$schema` that is a
             # list, RecursionError.
             raise ValueError(f"The schema of the arguments cannot be read: {error}") from error
-        # An empty registry: what a schema refers to elsewhere is not fetched from there.
+        # An empty registry: references to other documents are not fetched.
         self._validator = found(parameters, registry=referencing.Registry())
 
     def check(self, arguments: Mapping[str, Any]) -> None:
-        """Raises ArgumentsError with the first complaints, also if checking itself fails."""
+        """Raises ArgumentsError with the first mistakes, also if the check itself fails."""
         complaints = []
         try:
             for error in self._validator.iter_errors(dict(arguments)):
@@ -259,14 +259,14 @@ class ArgumentsChecker:
                 if len(complaints) == MOST_COMPLAINTS:
                     break
         except Exception as error:
-            # A reference to nowhere, a schema that contains itself, a number that no float holds: from outside.
+            # A reference to nowhere, a schema that contains itself, a number beyond floats.
             raise ArgumentsError("the arguments cannot be checked against its schema") from error
         if complaints:
             raise ArgumentsError("; ".join(complaints))
 
 
 def parsed(arguments: Any) -> dict[str, Any]:
-    """The arguments as an object. They came as an object, or as the JSON text of one; nothing at all means none.
+    """Returns the arguments as a dict. They come as an object, as JSON text of one, or as None or "" for no arguments.
 
     Raises ArgumentsError.
     """
@@ -283,7 +283,7 @@ def parsed(arguments: Any) -> dict[str, Any]:
 
 
 def bad_arguments_message(function_name: str, why: ArgumentsError) -> str:
-    """What the model reads as the result."""
+    """Returns what the model reads as the result."""
     return f"The function `{function_name}` was not run: {why}. Call it again with arguments that fit its schema."
 
 

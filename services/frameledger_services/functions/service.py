@@ -18,17 +18,18 @@ from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, FunctionSc
 from frameledger_services import failpoints, logs, work
 from frameledger_services.claims import ClaimedCall
 from frameledger_services.failpoints import Failpoint
-from frameledger_services.functions.registry import DirectFunction, FunctionRegistry, Handler
+from frameledger_services.functions.registry import FunctionRegistry
+from frameledger_services.functions.registry_item import DirectFunction, Handler
 from frameledger_services.functions.runtime import Runtime, ServiceSetup
 from frameledger_services.providers.hooks import Hooks
 from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
 
 STOP_SECS = 4.0
-"""How long a handler has to stop when it is told to, before its call is settled without it."""
+"""How long a handler has to stop after it was asked to, before its call is settled without it."""
 
 ADVERTISED_SECS = 600.0
-"""How long the projector may take to fold a tool list. After that the one in force says which handlers stay."""
+"""How long the projector may take to fold a tool list. After that the stored list says which handlers stay."""
 
 Tool = Handler | DirectFunction | FunctionSchema | dict[str, Any]
 
@@ -48,13 +49,15 @@ class FunctionService(Hooks, work.BackgroundService):
     """Runs the functions of an application, for all conversations. One for each process and event loop.
 
     Handlers may be async or plain; a plain one runs in a thread. An async handler that blocks the event loop holds up
-    the other calls of this process; its lease it keeps (heartbeats have a thread of their own).
+    the other calls of this process, but does not cost it its lease: heartbeats have a thread of their own.
 
-    Hooks (`event_handler`): `on_function_calls_started(service, function_calls)` once for each announcement, before its
-    calls begin: where `run_function_calls` announces them, and for a model's own run in each process that runs some of
-    them, with those that it serves; and `on_function_calls_cancelled(service, function_calls)` once for each act of
-    this process that cancelled some: an interruption, a deadline, the model's own wish. They may be lost with the
-    process.
+    Hooks (`event_handler`), which are lost if the process dies:
+
+    - `on_function_calls_started(service, function_calls)`, once for each announcement, before its calls begin. Calls of
+      `run_function_calls`: all of them, in the process that announces them. Calls of a run of the inference service: in
+      each process that runs some of them, those that it serves.
+    - `on_function_calls_cancelled(service, function_calls)`, once for the calls of this process that were cancelled
+      together: by an interruption, a deadline, or the model.
     """
 
     EVENTS = frozenset({"on_function_calls_started", "on_function_calls_cancelled"})
@@ -76,13 +79,13 @@ class FunctionService(Hooks, work.BackgroundService):
         stop_secs: float = STOP_SECS,
         failpoint: Failpoint = failpoints.none,
     ) -> None:
-        """`service` is the name that all who share these calls have; all of them serve the same functions.
+        """`service`: processes of one name share these calls, and all of them serve the same functions.
 
         `run_in_parallel` and `group_parallel_tools` are for `run_function_calls`. `function_call_timeout_secs` counts
         from a call's dispatch, where its function has no limit of its own. `enable_async_tool_cancellation`: every
         asynchronous function counts as cancellable by the model. For both, None means what the settings say.
-        `app_resources` is passed to every handler as it is, and `llm` as a handle with `run_inference`. `slots` is how
-        many calls go on at once. `stop_secs` is how long a handler has to stop when it is told to.
+        `app_resources` is passed to every handler as it is, and `llm` as a handle with `run_inference`. `slots` is the
+        maximum number of calls at once. `stop_secs` is how long a handler has to stop after it was asked to.
         """
         super().__init__()
         if function_call_timeout_secs is None:
@@ -102,7 +105,7 @@ class FunctionService(Hooks, work.BackgroundService):
             settings,
             self.registry,
             function_call_timeout_secs,
-            # The worker cancels what has not stopped after its grace, and then nothing could be said any more.
+            # The worker cancels jobs that have not ended after its grace period: calls have to be settled before that.
             min(stop_secs, 0.8 * settings.work_grace_secs),
             app_resources,
             llm,
@@ -126,10 +129,7 @@ class FunctionService(Hooks, work.BackgroundService):
         self._running: Runtime | None = None
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Run calls until `stopping` is set, then finish what can be finished, and hand over the rest.
-
-        Raises what waiting does not mend: a database of another shape, or a bug.
-        """
+        """As `BackgroundService.run`. Raises what a retry does not mend: a database of another schema, or a bug."""
         if self._running is not None:
             raise RuntimeError("The service runs already.")
         model = self._setup.model
@@ -146,14 +146,12 @@ class FunctionService(Hooks, work.BackgroundService):
 
     @property
     def app_resources(self) -> Any:
-        """The very object that every handler is given."""
+        """The object that every handler is given."""
         return self._setup.app_resources
 
     async def worker_id(self) -> str:
-        """Who it is in the table `workers` now; another one after each life. Waits until it lives."""
+        """Returns its id in the table `workers`, once it takes work. Each session of the worker has another one."""
         return (await self._worker.ready()).worker_id
-
-    # The application's side.
 
     def register_function(self, function_name: str | None, handler: Handler, **options: Any) -> None:
         """As `FunctionRegistry.register_function`. Also while it runs."""
@@ -172,17 +170,16 @@ class FunctionService(Hooks, work.BackgroundService):
         self.registry.unregister_direct_function(handler)
 
     def has_function(self, function_name: str) -> bool:
-        """Whether this process serves the function; the table `workers` answers for all."""
+        """Returns whether this process serves the function. The table `workers` has the functions of all."""
         return self.registry.has_function(function_name)
 
     async def set_tools(self, context_id: str, functions: Iterable[Tool] | ToolsSchema) -> None:
-        """Make these the tools of a conversation: their handlers are registered as advertised, then the list is
-        published.
+        """Make these the tools of a conversation: register the handlers among them, then publish the list.
 
-        A function is advertised with its schema; a schema, a tool in OpenAI's form, or all of a `ToolsSchema`, is
-        advertised only, and served by whoever serves that name. A handler leaves with its tool, and with the end of
-        the conversation. Raises `NotRunningError`, `FunctionSchemaError`, `ReservedNameError`, and what
-        publishing raises.
+        A function is registered and advertised with its schema. A schema, a tool in OpenAI's form, or all of a
+        `ToolsSchema`, is advertised only, and served by any worker that serves the name. A handler is unregistered when
+        a later list omits its tool, and at the end of the conversation. Raises `NotRunningError`,
+        `FunctionSchemaError`, `ReservedNameError`, and what publishing raises.
         """
         running = self._need_running()
         if isinstance(functions, ToolsSchema):
@@ -205,8 +202,8 @@ class FunctionService(Hooks, work.BackgroundService):
             raise
 
     async def push_frame(self, context_id: str, frame: AnyFrame, direction: object = None) -> None:
-        """Publish a frame to a conversation, within the lease. A log has no direction. Raises `NotRunningError`
-        and what publishing raises."""
+        """Publish a frame to a conversation, within the lease. `direction` is ignored. Raises `NotRunningError` and
+        what publishing raises."""
         self._need_running()
         session = await self._worker.ready()
         await session.publisher.publish(context_id, frame)
@@ -214,18 +211,18 @@ class FunctionService(Hooks, work.BackgroundService):
     async def run_function_calls(
         self, context_id: str, function_calls: Sequence[FunctionCallFromLLM], *, group_id: str | None = None
     ) -> None:
-        """Run calls of a model that somebody else runs: announce them without a run id, and run them here.
+        """Announce calls of a model that no inference service runs, without a run id, and run them in this process.
 
-        Returns when all have settled or wait for a person. In parallel, or one after another, as the service was told:
-        then behind the batches of the context that were announced here before. They are not claimed: if this process
-        dies, the timekeeper settles them. An empty list does nothing. Raises
-        `NotRunningError`, `LeaseLostError`, and what publishing raises.
+        Returns when all have settled or wait for a person. They run in parallel, or, as the service was made, one after
+        another, after the batches of the context that were announced here before. They are not claimed: if this process
+        dies, the timekeeper settles them. An empty list does nothing. Raises `NotRunningError`, `LeaseLostError`, and
+        what publishing raises.
         """
         if not function_calls:
             return
         running = self._need_running()
         session = await self._worker.ready()
-        # Such a model may be offered the tools by which it cancels; whoever reads its answer need not know them.
+        # Such a model may be offered our cancel tools; the application that reads its answer need not know them.
         function_calls = [
             call
             if self.registry.cancels(call.function_name) is None
@@ -243,8 +240,6 @@ class FunctionService(Hooks, work.BackgroundService):
             run_in_parallel=self.run_in_parallel,
             group_parallel_tools=self.group_parallel_tools,
         )
-
-    # Its work.
 
     async def _run(self, stopping: asyncio.Event) -> None:
         loop, changed, leaving = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
@@ -272,7 +267,7 @@ class FunctionService(Hooks, work.BackgroundService):
                 await running.close()
 
     async def _leave(self, stopping: asyncio.Event, running: Runtime, leaving: asyncio.Event) -> None:
-        """The worker leaves after the calls that it has not claimed, which need its lease."""
+        """Drain the local calls first, since they need the lease of the worker; then let the worker stop."""
         await stopping.wait()
         await running.local_calls.drain(
             self._setup.settings.work_drain_secs, self._setup.settings.work_grace_secs

@@ -1,0 +1,114 @@
+"""A registered handler, with its options, its schema and the checker of its arguments."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from frameledger.tools import FunctionSchema, tool_name
+from frameledger_services.functions.options import OptionOverrides, Options
+from frameledger_services.functions.schemas import ArgumentsChecker, FunctionSignature, signature_of
+
+Handler = Callable[..., Any]
+Schema = FunctionSchema | Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectFunction:
+    """A function that a model calls directly: its parameters are those of the tool, and what it returns is the result.
+
+    One parameter may be of type `FunctionCallParams`: it is not in the schema, and may be used to report results.
+    """
+
+    function: Handler
+    signature: FunctionSignature
+
+    @classmethod
+    def of(cls, function: Handler) -> DirectFunction:
+        """Raises `FunctionSchemaError` for a function of which no schema can be made."""
+        return cls(function, signature_of(function))
+
+    @property
+    def name(self) -> str:
+        return self.signature.schema.name
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCallRegistryItem:
+    """A registered handler. Made by the registry; the service's row in `workers` has its name, schema and options."""
+
+    function_name: str | None
+    """None for the catch-all."""
+
+    handler: Handler | DirectFunction
+    options: Options
+    schema: Schema | None
+    """What the model is told; None if the function is advertised elsewhere."""
+
+    auto_registered: bool = False
+    """It came with a context's tool list, and is unregistered when the tool leaves the list."""
+
+    checker: ArgumentsChecker | None = field(default=None, repr=False)
+    """Checks arguments against `schema`."""
+
+    @property
+    def cancel_on_interruption(self) -> bool:
+        return self.options.cancel_on_interruption
+
+    @property
+    def timeout_secs(self) -> float | None:
+        return self.options.timeout_secs
+
+    @property
+    def function(self) -> Handler:
+        """The application's own function."""
+        return self.handler.function if isinstance(self.handler, DirectFunction) else self.handler
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it runs in the event loop; a plain function runs in a thread of its own."""
+        function = self.function
+        while isinstance(function, partial):
+            function = function.func
+        return inspect.iscoroutinefunction(function) or (
+            not inspect.isroutine(function) and inspect.iscoroutinefunction(type(function).__call__)
+        )
+
+
+def item_of(
+    name: str | None, handler: Handler, given: OptionOverrides, schema: Schema | None
+) -> FunctionCallRegistryItem:
+    """Returns an item for a handler that takes `FunctionCallParams`. Raises TypeError and ValueError."""
+    if not callable(handler):
+        raise TypeError(f"the handler of {label(name)} cannot be called: {handler!r}")
+    if name == "":
+        raise ValueError("a function has a name; None registers the catch-all")
+    if schema is not None and tool_name(schema) != name:
+        raise ValueError(f"the schema is of {tool_name(schema)!r}, and the handler of {label(name)}")
+    checker = None if schema is None else checker_of(schema)
+    return FunctionCallRegistryItem(name, handler, Options.resolved(given, handler), schema, checker=checker)
+
+
+def direct_item(
+    direct: DirectFunction, given: OptionOverrides, *, auto_registered: bool = False
+) -> FunctionCallRegistryItem:
+    """Returns an item for a function that the model calls directly."""
+    options, schema = Options.resolved(given, direct.function), direct.signature.schema
+    return FunctionCallRegistryItem(direct.name, direct, options, schema, auto_registered, checker_of(schema))
+
+
+def checker_of(schema: Schema) -> ArgumentsChecker:
+    """Returns a checker of a tool's arguments. A tool without parameters in its schema takes any."""
+    if isinstance(schema, FunctionSchema):
+        return ArgumentsChecker(schema)
+    inner = schema.get("function", schema)
+    parameters = inner.get("parameters") if isinstance(inner, Mapping) else None
+    return ArgumentsChecker(parameters if isinstance(parameters, Mapping) else {})
+
+
+def label(name: str | None) -> str:
+    """Returns a registered name for an error message."""
+    return "the catch-all" if name is None else f"{name!r}"
