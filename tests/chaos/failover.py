@@ -20,13 +20,12 @@ from pydantic import SecretStr
 from tests.bounds import ON_SERVERS, PROGRAM
 from tests.chaos.calls import NAMES, POINTS
 from tests.integration.test_database_crash import crashing
-from tests.integration.test_kills import FEW
 from tests.support.answerers import rows
 from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
 from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan, projector
 from tests.support.killable_tools import DOOMED, LASTING, Effects, tools
 from tests.support.killable_tools import Plan as WorkerPlan
-from tests.support.road import histories, made, mixed
+from tests.support.road import FEW, histories, made, mixed
 from tests.support.silence import both, way_to
 from tests.support.standby import pair
 

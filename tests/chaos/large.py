@@ -13,7 +13,7 @@ from itertools import islice
 
 import psutil
 import psycopg
-from tests.integration.test_batches import value_of
+from tests.support.batches import value_of
 from tests.support.killable import projector
 from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 

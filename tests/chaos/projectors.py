@@ -9,10 +9,8 @@ import random
 import signal
 
 import psycopg
-from tests.integration.test_fights import OWNER
-from tests.integration.test_kills import FEW, STEPS
-from tests.support.killable import AT_ONCE, EACH_BY_ITSELF, Plan, projector
-from tests.support.road import histories, mixed, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.killable import AT_ONCE, EACH_BY_ITSELF, OWNER, STEPS, Plan, projector
+from tests.support.road import FEW, histories, mixed, road_of_its_own  # noqa: F401  # a fixture
 
 SEED = int(os.environ.get("CHAOS_SEED", random.SystemRandom().randrange(1 << 32)))
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "30"))

@@ -23,22 +23,21 @@ from tests.chaos.failover import (  # noqa: F401  # a fixture
     said_of,
 )
 from tests.chaos.projectors import POINTS as PROJECTOR_POINTS
-from tests.integration.test_batches import value_of
-from tests.integration.test_kills import FEW
-from tests.integration.test_recover import (  # noqa: F401  # a fixture
+from tests.support.batches import value_of
+from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
+from tests.support.killable import Plan, projector
+from tests.support.killable_tools import DOOMED, LASTING, Effects, tools
+from tests.support.recovering import (  # noqa: F401  # a fixture
     applied,
+    command_on_a_road,
     frames_of,
     in_generations,
     looked,
     make_again,
     refused,
-    run,
     until_gone,
 )
-from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
-from tests.support.killable import Plan, projector
-from tests.support.killable_tools import DOOMED, LASTING, Effects, tools
-from tests.support.road import made, mixed, tell
+from tests.support.road import FEW, made, mixed, tell
 from tests.support.two_brokers import two_brokers
 
 from frameledger_services.event_log import broker, feed
@@ -56,7 +55,7 @@ def test_a_topic_that_was_made_anew_is_not_gone_on_with_until_somebody_recovers(
             _make_anew(road, run, draw, number)
 
 
-def _make_anew(road, run, draw, number):  # noqa: F811
+def _make_anew(road, run, draw, number):
     """What comes into the new topic is nothing, something else, or all that was in the old one once more."""
     point = draw.choice([None, "at rest", draw.choice(FROZEN_AT)])
     old = mixed(f"{number}-old", FEW)

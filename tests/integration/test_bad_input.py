@@ -4,7 +4,7 @@ import itertools
 import json
 
 import psycopg
-from tests.integration.test_batches import value_of
+from tests.support.batches import value_of
 from tests.support.killable import projector
 from tests.support.road import (  # noqa: F401  # a fixture
     PARTITIONS,

@@ -1,12 +1,22 @@
 """The projector's batches on a real database: whatever the cut, the tables say what the fold says, each frame once."""
 
 import asyncio
-import itertools
-import json
-from pathlib import Path
 
 import psycopg
 import pytest
+from tests.support.batches import (
+    HISTORIES,
+    PARTITIONS,
+    TOPIC,
+    Log,
+    Projecting,
+    again,
+    dump,
+    folded,
+    histories_interleaved,
+    project,
+    value_of,
+)
 
 from frameledger.evolve.changes import (
     CallAnnounced,
@@ -17,121 +27,12 @@ from frameledger.evolve.changes import (
     CallStarted,
     CallWaiting,
 )
-from frameledger.fold import Conversation, Folding
 from frameledger.partition import partition_for
-from frameledger.record import DecodeError, Record, decode
 from frameledger_services.projector import batches, writer
 from frameledger_services.projector.batches import (
-    Batches,
-    OwnedPartition,
     ProjectorFencedError,
-    ProjectorTopics,
 )
-from frameledger_services.projector.head_cache import HeadCache
-from frameledger_services.store import binary_copy, held_effects, projections
-
-HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
-PARTITIONS = 4
-TOPIC = "llm.frames"
-FOLDED = ("frames", "messages", "eras", "context_settings", "contexts", "runs", "tool_calls")
-TOPICS = ProjectorTopics(
-    frames=TOPIC,
-    dead_letters="llm.frames.dlq",
-    effects={
-        "run_inference": "llm.inference",
-        "call_function": "llm.function-calls",
-        "cancel": "llm.cancellations",
-    },
-    partitions=PARTITIONS,
-)
-
-
-class Log:
-    """Records as they would lie on the partitions of a topic."""
-
-    def __init__(self):
-        self.records = []
-        self._offsets = dict.fromkeys(range(PARTITIONS), 0)
-
-    def add(self, key, value, *, partition=None, headers=()):
-        key = key.encode() if isinstance(key, str) else key
-        partition = partition_for(key or b"", PARTITIONS) if partition is None else partition
-        offset = self._offsets[partition]
-        self._offsets[partition] = offset + 1
-        time = 1_770_000_000_000 + 10 * len(self.records)
-        self.records.append(Record(TOPIC, partition, offset, key, value, headers, time))
-
-
-class Projecting:
-    """A projector without Kafka: it owns all partitions and is handed their records."""
-
-    def __init__(self, address, *, cache_bytes=1 << 20, owner="test"):
-        self.address = address
-        self.cache = HeadCache(cache_bytes)
-        self.owner = owner
-        self.outbox = []
-
-    async def __aenter__(self):
-        self.connection = await psycopg.AsyncConnection.connect(self.address, autocommit=True)
-        binary_copy.prepare(self.connection)
-        self.owned = {}
-        for partition in range(PARTITIONS):
-            taken = await projections.assign(self.connection, TOPIC, partition, self.owner)
-            await held_effects.hold(self.connection, TOPIC, partition, taken.epoch, None)
-            self.owned[partition] = OwnedPartition(partition, taken.epoch, taken.next_offset)
-        self.batches = Batches(self.connection, TOPICS, self.cache)
-        return self
-
-    async def __aexit__(self, *_):
-        if not self.connection.closed:
-            # Whatever looks at the tables next is to believe them, although nothing projects any more.
-            await self.connection.execute(
-                "UPDATE projections SET owner_pid = NULL WHERE owner = %s", (self.owner,)
-            )
-        await self.connection.close()
-
-    async def store(self, records):
-        positions = {record.partition: record.offset + 1 for record in records}
-        self.outbox += await self.batches.store([(one, None) for one in records], self.owned, positions)
-
-
-def project(address, records, *, sizes=(1, 7, 64, 3), cache_bytes=1 << 20):
-    async def run():
-        async with Projecting(address, cache_bytes=cache_bytes) as projecting:
-            rest, every_size = list(records), itertools.cycle(sizes)
-            while rest:
-                size = next(every_size)
-                batch, rest = rest[:size], rest[size:]
-                await projecting.store(batch)
-            return projecting.outbox
-
-    return asyncio.run(run())
-
-
-def histories_interleaved():
-    """All histories on one log, a frame of each in turn."""
-    log = Log()
-    lines = [[(path.stem, line) for line in path.read_bytes().splitlines()] for path in HISTORIES]
-    for turn in itertools.zip_longest(*lines):
-        for one in turn:
-            if one is not None:
-                log.add(*one)
-    return log.records
-
-
-def folded(path):
-    """The contexts of a history after 0, 1, 2 ... frames, and the steps."""
-    folding = Folding(Conversation.new(path.stem))
-    contexts, steps = [folding.conversation().context.to_wire()], []
-    for line in path.read_bytes().splitlines():
-        try:
-            step = folding.step(decode(line))
-        except DecodeError:
-            continue
-        if step is not None:
-            contexts.append(folding.conversation().context.to_wire())
-            steps.append(step)
-    return contexts, steps
+from frameledger_services.store import projections
 
 
 @pytest.mark.parametrize(
@@ -406,39 +307,3 @@ def test_a_conversation_that_the_database_refuses_is_parked_and_the_others_go_on
             "SELECT context_id, outcome, count(*)::int FROM frames GROUP BY 1, 2 ORDER BY 1"
         ).fetchall() == [("bad", "parked", 3), ("good", "applied", 3)]
         assert value_of(connection, "SELECT since FROM parked") == 1
-
-
-def again(record, by):
-    """The same record later on its partition."""
-    return Record(
-        record.topic,
-        record.partition,
-        record.offset + by,
-        record.key,
-        record.value,
-        record.headers,
-        record.timestamp_ms,
-    )
-
-
-def dump(address):
-    """Every row of the tables that are folded, without the database's clock and what depends on the cut."""
-    with psycopg.connect(address) as connection:
-        return {table: rows_of(connection, table) for table in FOLDED}
-
-
-def value_of(connection, query, *parameters):
-    """The one value of a query's one row."""
-    row = connection.execute(query, parameters).fetchone()
-    assert row is not None, query
-    return row[0]
-
-
-def rows_of(connection, table):
-    rows = [
-        json.loads(text) for (text,) in connection.execute(f"SELECT row_to_json(t)::text FROM {table} AS t")
-    ]
-    for row in rows:
-        for name in ("recorded_at", "state", "state_version"):
-            row.pop(name, None)
-    return sorted(map(json.dumps, rows))

@@ -6,9 +6,9 @@ import json
 import psycopg
 import pytest
 from aiokafka import AIOKafkaProducer
-from tests.integration.test_batches import value_of
-from tests.integration.test_projector import make_topics, projecting, settings, until_projected  # noqa: F401
 from tests.integration.test_timekeeper_unstarted import calls
+from tests.support.batches import value_of
+from tests.support.projecting import make_topics, projecting, settings_of_its_own, until_projected  # noqa: F401  # a fixture
 from typer.testing import CliRunner
 
 from frameledger.evolve import evolve
@@ -35,7 +35,7 @@ HI = encode_frame(LLMMessagesAppendFrame(messages=[{"role": "user", "content": "
 
 
 @pytest.fixture
-def command(settings, monkeypatch, tmp_path):  # noqa: F811  # the fixture
+def command(settings, monkeypatch, tmp_path):  # the fixture
     """Run a command with the settings of this test's road."""
     monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
     monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
@@ -54,18 +54,18 @@ def states(result, exit_code=0):
     return {one["check"]: one["state"] for one in lines(result, exit_code)}
 
 
-async def publish(settings, *values, key=b"ctx"):  # noqa: F811
+async def publish(settings, *values, key=b"ctx"):
     async with Producer(settings) as producer:
         return await producer.publish(
             TopicNames(settings.topic_prefix).frames, [Outgoing(key, value, ()) for value in values]
         )
 
 
-def database_of(settings):  # noqa: F811
+def database_of(settings):
     return psycopg.connect(settings.database_url.get_secret_value(), autocommit=True)
 
 
-def test_doctor_is_content_with_a_road_that_works(settings, command):  # noqa: F811
+def test_doctor_is_content_with_a_road_that_works(settings, command):
     async def run():
         await make_topics(settings)
         async with projecting(settings):
@@ -80,7 +80,7 @@ def test_doctor_is_content_with_a_road_that_works(settings, command):  # noqa: F
     assert set(found.values()) == {"ok"}
 
 
-def test_erase_tells_which_records_kafka_still_holds_and_for_how_long(settings, command):  # noqa: F811
+def test_erase_tells_which_records_kafka_still_holds_and_for_how_long(settings, command):
     async def run():
         await make_topics(settings)
         async with projecting(settings):
@@ -95,7 +95,7 @@ def test_erase_tells_which_records_kafka_still_holds_and_for_how_long(settings, 
     assert "brings the conversation back" in result.stdout
 
 
-def test_doctor_says_what_is_set_aside_forwarded_and_not_read(settings, command, monkeypatch):  # noqa: F811
+def test_doctor_says_what_is_set_aside_forwarded_and_not_read(settings, command, monkeypatch):
     monkeypatch.setattr(checks, "PATIENCE", 0.0)
     foreign = next(f"c{n}".encode() for n in range(99) if partition_for(f"c{n}".encode(), 4) != 0)
 
@@ -124,7 +124,7 @@ def test_doctor_says_what_is_set_aside_forwarded_and_not_read(settings, command,
 
 @pytest.mark.regression("trial C6", "fault 16")
 def test_doctor_warns_of_a_read_only_database_and_of_a_long_transaction(
-    settings,  # noqa: F811
+    settings,
     command,
     monkeypatch,
 ):
@@ -140,14 +140,14 @@ def test_doctor_warns_of_a_read_only_database_and_of_a_long_transaction(
     assert "a report" in said["old rows"]["found"]
 
 
-def test_doctor_warns_of_a_database_that_forgets_commits(settings, command):  # noqa: F811
+def test_doctor_warns_of_a_database_that_forgets_commits(settings, command):
     assert "commits" not in states(command("doctor", "--json"), exit_code=1)
     with psycopg.connect(settings.database_url.get_secret_value(), autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {connection.info.dbname} SET synchronous_commit = off")
     assert states(command("doctor", "--json"), exit_code=1)["commits"] == "warn"
 
 
-def test_doctor_says_what_nobody_takes_and_how_to_have_it_taken(settings, command, monkeypatch):  # noqa: F811
+def test_doctor_says_what_nobody_takes_and_how_to_have_it_taken(settings, command, monkeypatch):
     monkeypatch.setattr(unserved, "AFTER_SECS", 0.0)
 
     async def run():
@@ -177,7 +177,7 @@ def test_doctor_says_what_nobody_takes_and_how_to_have_it_taken(settings, comman
 
 
 @pytest.mark.regression("journey 6")
-def test_doctor_warns_of_frames_whose_type_nobody_knows(settings, command):  # noqa: F811
+def test_doctor_warns_of_frames_whose_type_nobody_knows(settings, command):
     topic = TopicNames(settings.topic_prefix).frames
 
     async def run():
@@ -198,7 +198,7 @@ def test_doctor_warns_of_frames_whose_type_nobody_knows(settings, command):  # n
 
 
 @pytest.mark.regression("journey 28")
-def test_doctor_counts_the_conversations_that_a_provider_refuses_as_they_are(settings, command):  # noqa: F811
+def test_doctor_counts_the_conversations_that_a_provider_refuses_as_they_are(settings, command):
     def refused(code):
         failed = ErrorFrame(message="refused: messages[1].role 'usr'", code=code)
         return [
@@ -233,7 +233,7 @@ def test_doctor_counts_the_conversations_that_a_provider_refuses_as_they_are(set
     assert "`frameledger show CONTEXT`" in found["remedy"]
 
 
-def test_doctor_goes_on_without_a_broker_or_a_database(settings, command, monkeypatch):  # noqa: F811
+def test_doctor_goes_on_without_a_broker_or_a_database(settings, command, monkeypatch):
     with monkeypatch.context() as away:
         away.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", "localhost:1")
         found = states(command("doctor", "--json"), exit_code=1)
@@ -245,7 +245,7 @@ def test_doctor_goes_on_without_a_broker_or_a_database(settings, command, monkey
     assert states(command("doctor", "--json"), exit_code=1) == {"settings": "fail"}
 
 
-def test_status_says_how_far_each_partition_was_read_and_by_whom(settings, command):  # noqa: F811
+def test_status_says_how_far_each_partition_was_read_and_by_whom(settings, command):
     def partitions():
         return json.loads(command("status", "--json").stdout)["partitions"]
 
@@ -264,7 +264,7 @@ def test_status_says_how_far_each_partition_was_read_and_by_whom(settings, comma
     assert "nobody" in command("status").stdout
 
 
-def test_a_retried_dead_letter_is_folded_once_it_can_be(settings, command):  # noqa: F811
+def test_a_retried_dead_letter_is_folded_once_it_can_be(settings, command):
     topic = TopicNames(settings.topic_prefix).frames
 
     async def run():
@@ -300,7 +300,7 @@ def test_a_retried_dead_letter_is_folded_once_it_can_be(settings, command):  # n
         ).fetchone() == (1,)
 
 
-def test_unpark_beside_a_running_projector_loses_nothing(settings, command, monkeypatch):  # noqa: F811
+def test_unpark_beside_a_running_projector_loses_nothing(settings, command, monkeypatch):
     broken = {"fold": True}
 
     def failing(state, frame):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.test_batches import HISTORIES, Log, folded, histories_interleaved, project
+from tests.support.batches import HISTORIES, Log, folded, histories_interleaved, project
 from tests.support.databases import made
 from typer.testing import CliRunner
 

@@ -8,8 +8,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
-from tests.integration.test_batches import TOPIC, Log, Projecting, value_of
 from tests.integration.test_database_crash import server  # noqa: F401  # a fixture
+from tests.support.batches import TOPIC, Log, Projecting, value_of
 from tests.support.killable import Plan, projector
 from tests.support.road import (  # noqa: F401  # a fixture
     PARTITIONS,

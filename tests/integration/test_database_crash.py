@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.test_batches import TOPIC, Log, Projecting, histories_interleaved, value_of
+from tests.support.batches import TOPIC, Log, Projecting, histories_interleaved, value_of
 
 from frameledger_services.embedded import ports, postgres
 from frameledger_services.embedded.running import start, stop, wait_until_ready

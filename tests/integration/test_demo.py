@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from tests.bounds import PROGRAM
 from tests.integration.test_embedded_up import Folder
-from tests.integration.test_projector import make_topics, projecting
+from tests.support.projecting import make_topics, projecting
 
 from frameledger.frames import (
     FRAME_TYPES,

@@ -4,7 +4,7 @@ import asyncio
 
 import psycopg
 import pytest
-from tests.integration.test_batches import Log, Projecting, value_of
+from tests.support.batches import Log, Projecting, value_of
 
 from frameledger_services.projector import batches
 from frameledger_services.projector.batches import ProjectorFencedError

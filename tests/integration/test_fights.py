@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import psycopg
 import pytest
-from tests.integration.test_batches import TOPIC, TOPICS, Log, value_of
-from tests.support.killable import EACH_BY_ITSELF, Plan, projector
+from tests.support.batches import TOPIC, TOPICS, Log, value_of
+from tests.support.killable import EACH_BY_ITSELF, OWNER, Plan, projector
 from tests.support.log_in_memory import Feed, Group
 from tests.support.road import PARTITIONS, Raw, die, histories, made, mixed, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.turns import turns
@@ -22,7 +22,6 @@ from frameledger_services.projector.relay import Relay
 from frameledger_services.store import binary_copy, migration, projections
 
 FEW = ("barge-in", "parallel-tools", "tool-changes", "old-names")
-OWNER = "SELECT owner_pid FROM projections WHERE epoch > 0 LIMIT 1"
 
 
 def test_processes_of_one_group_come_and_go_and_each_frame_counts_once(road):

@@ -6,7 +6,7 @@ from contextlib import suppress
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.test_batches import TOPIC
+from tests.support.batches import TOPIC
 
 from frameledger_services.embedded import ports, postgres
 from frameledger_services.embedded.running import start, stop, wait_until_ready

@@ -4,7 +4,7 @@ import asyncio
 
 import psycopg
 from aiokafka import AIOKafkaProducer
-from tests.integration.test_batches import value_of
+from tests.support.batches import value_of
 from tests.support.killable import projector
 from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 

@@ -4,23 +4,8 @@ import itertools
 import signal
 
 import pytest
-from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan, projector
-from tests.support.road import Raw, mixed, road_of_its_own  # noqa: F401  # a fixture
-
-STEPS = (
-    "before load",
-    "after load",
-    "before lock",
-    "after lock",
-    "before commit",
-    "after commit",
-    "before send",
-    "after send",
-    "after removal",
-    "before announcing",
-    "announced",
-)
-"""Those of a batch that is written statement by statement."""
+from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, STEPS, Plan, projector
+from tests.support.road import FEW, Raw, mixed, road_of_its_own  # noqa: F401  # a fixture
 
 ONCE = ("SELECT projections", "SELECT frames.context_id, contexts")
 """What a projector does once when it has taken a partition over, or only when it loads a head whose stored state is
@@ -28,9 +13,6 @@ behind: in this burst or in none. Both only read."""
 
 WITHIN = ("after lock", "before commit")
 """Those that a batch which is one statement does not come to."""
-
-FEW = ("barge-in", "tool-changes", "history-replaced", "failed-runs", "safe-to-retry", "slow-research")
-"""Conversations that need every statement there is, and few frames."""
 
 
 def test_whatever_step_it_is_killed_at_each_frame_counts_once_and_each_effect_has_one_id(road):

@@ -4,7 +4,7 @@ import signal
 
 import psycopg
 import pytest
-from tests.integration.test_batches import value_of
+from tests.support.batches import value_of
 from tests.support.killable import Plan, projector
 from tests.support.road import mixed, road_of_its_own  # noqa: F401  # a fixture
 

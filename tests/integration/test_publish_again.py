@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS, PROGRAM, scaled
-from tests.integration.test_projector import projecting
+from tests.support.projecting import projecting
 from typer.testing import CliRunner
 
 from frameledger.frames import LLMMessagesAppendFrame

@@ -5,8 +5,8 @@ import json
 import threading
 
 import psycopg
-from tests.integration.test_batches import value_of
 from tests.integration.test_foreign_clients import produce
+from tests.support.batches import value_of
 from tests.support.killable import projector
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 

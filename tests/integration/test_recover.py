@@ -12,8 +12,6 @@ from functools import partial
 
 import psycopg
 import pytest
-from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # three that it does not list
     AdminClient,
@@ -22,18 +20,34 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # three that 
     ConfigResource,
 )
 from tests.bounds import ON_SERVERS
-from tests.integration.test_batches import dump, value_of
 from tests.support import road as roads
+from tests.support.batches import dump, value_of
 from tests.support.killable import EACH_BY_ITSELF, Plan, projector
-from tests.support.power_cut import machine as machine_in
+from tests.support.recovering import (  # noqa: F401  # fixtures
+    RUN,
+    SAID,
+    all_put_back,
+    applied,
+    command_on_a_road,
+    diagnosed,
+    expire,
+    frames_of,
+    in_generations,
+    looked,
+    lose,
+    machine_with_power,
+    make_again,
+    projected,
+    refused,
+    road_with_power_cuts,
+    until_gone,
+    without_duplicates,
+)
 from tests.support.road import PARTITIONS, Raw, mixed, tell
-from typer.testing import CliRunner
 
 from frameledger.partition import partition_for
 from frameledger.record import read
-from frameledger_services.cli import application
 from frameledger_services.cli.terminal import output
-from frameledger_services.event_log import broker
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.recovery import comparison, recover, republish
 from frameledger_services.settings import Settings
@@ -41,130 +55,11 @@ from frameledger_services.store import parked, projections, recovery
 from frameledger_services.store.frame_ids import frame_uuid
 
 FEW = ("barge-in", "failed-runs", "tool-changes")
-RUN = b'{"type":"LLMRunFrame"}'
-SAID = b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"%s"}]}'
 
 _processes = multiprocessing.get_context("forkserver")
 
 
-@pytest.fixture(scope="module")
-def machine(tmp_path_factory):
-    with machine_in(tmp_path_factory.mktemp("machine")) as running:
-        yield running
-
-
-@pytest.fixture
-def cut_road(machine, database, make_database, migrated_template):
-    """A road on a broker that may lose its power."""
-    with roads.made(
-        machine.server.bootstrap_servers, database, lambda: make_database(template=migrated_template)
-    ) as made_road:
-        yield made_road
-
-
 road = roads.road_of_its_own
-
-
-@pytest.fixture
-def run(monkeypatch, tmp_path):
-    """Run a command on a road."""
-
-    def command(one, *words, answer=None):
-        settings = one.settings
-        monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
-        monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
-        monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
-        monkeypatch.setenv("FRAMELEDGER_TOPIC_PARTITIONS", str(settings.topic_partitions))
-        monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
-        return CliRunner().invoke(application(), words, input=answer)
-
-    return command
-
-
-def projected(one, *bursts):
-    """Publish bursts, each once the one before is stored."""
-    with projector(one.settings) as running:
-        for burst in bursts:
-            one.publish(burst)
-            one.until_idle(running)
-        assert running.stop() == 0
-
-
-def refused(one):
-    """The projector does not go on by itself."""
-    with projector(one.settings) as running:
-        assert running.ended() == 1
-
-
-def looked(one, run, exit_code):
-    result = run(one, "recover", "--json")
-    assert result.exit_code == exit_code, result.output
-    found = json.loads(result.stdout)
-    return found, {part["partition"]: part["happened"] for part in found["partitions"]}
-
-
-def applied(one, run):
-    result = run(one, "recover", "--apply", "--yes", "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)["applied"]
-
-
-def all_put_back(*, generation, frames):
-    """What is said of a recovery that left nothing to be done."""
-    return {"generation": generation, "put_back": frames, "left": 0, "too_large": 0, "not_put_back": []}
-
-
-def diagnosed(one, run):
-    """What `doctor` says of the log; it names the remedy."""
-    result = run(one, "doctor", "--json")
-    assert result.exit_code == 1
-    found = [json.loads(line) for line in result.stdout.splitlines()]
-    (said, *_) = [
-        finding
-        for finding in found
-        if finding["check"] in ("same topic", "same log") and finding["state"] == "fail"
-    ]
-    assert "`frameledger recover`" in said["found"] + said["remedy"]
-    return said["found"]
-
-
-def in_generations(one):
-    """The records of the topic, each with the generation in which it was read."""
-    with psycopg.connect(one.address) as connection:
-        began = connection.execute(
-            "SELECT partition, generation, begins_at FROM recoveries ORDER BY generation"
-        ).fetchall()
-    records = []
-    for record in one.records():
-        generation = 1
-        for partition, number, begins_at in began:
-            if partition == record.partition and record.offset >= begins_at:
-                generation = number
-        records.append(replace(record, generation=generation))
-    return records
-
-
-def frames_of(address):
-    with psycopg.connect(address) as connection:
-        return set(
-            connection.execute(
-                "SELECT context_id, version, frame_id, outcome, reason, payload::text FROM frames"
-            ).fetchall()
-        )
-
-
-def without_duplicates(rows):
-    """Rows without the one number that copies change."""
-    return {
-        table: sorted(json.dumps(json.loads(row) | {"duplicate_count": 0}) for row in some)
-        for table, some in rows.items()
-    }
-
-
-def lose(machine, one, keep):
-    """A power cut takes what came behind these ends."""
-    machine.power_cut({(one.names.frames, partition): end for partition, end in keep.items()})
-    return one.ends()
 
 
 def test_what_a_power_cut_took_is_put_back_and_changes_nothing(machine, cut_road, run):
@@ -477,26 +372,6 @@ def test_records_that_expired_before_they_were_stored_are_told_and_the_rest_is_r
         ).fetchall() == [(1, 3, 2)]
 
 
-async def expire(one, partition, before):
-    admin = AIOKafkaAdminClient(bootstrap_servers=one.settings.kafka_bootstrap_servers)
-    await admin.start()
-    try:
-        await admin.delete_records(
-            {TopicPartition(one.names.frames, partition): RecordsToDelete(before_offset=before)}
-        )
-    finally:
-        await admin.close()
-
-
-async def make_again(one):
-    admin = AIOKafkaAdminClient(bootstrap_servers=one.settings.kafka_bootstrap_servers)
-    await admin.start()
-    try:
-        await admin.delete_topics([one.names.frames])
-    finally:
-        await admin.close()
-
-
 def test_a_topic_that_was_made_again_is_read_from_its_beginning_beside_what_is_stored(road, run):
     key = b"moved"
     projected(road, [Raw(key, SAID % b"old"), Raw(key, b'{"type":"LLMRunFrame","id":"a"}'), *mixed("1", FEW)])
@@ -522,15 +397,6 @@ def test_a_topic_that_was_made_again_is_read_from_its_beginning_beside_what_is_s
         assert spoken == ["old", "new", "newer"]
         assert value_of(connection, "SELECT duplicate_count FROM contexts WHERE context_id = 'moved'") == 1
         assert value_of(connection, "SELECT count(*) FROM topics") == 2
-
-
-def until_gone(one):
-    async def wait():
-        async with asyncio.timeout(ON_SERVERS), broker.connect(one.settings) as brokers:
-            while await brokers.describe([one.names.frames]):
-                pass
-
-    asyncio.run(wait())
 
 
 def test_a_projector_that_runs_is_fenced_and_goes_on_in_the_new_generation(road, run):

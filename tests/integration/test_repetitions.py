@@ -5,7 +5,7 @@ import itertools
 
 import psycopg
 import pytest
-from tests.integration.test_batches import Log, Projecting, project, value_of
+from tests.support.batches import Log, Projecting, project, value_of
 
 SAID = '{"type":"TranscriptionFrame","id":"%s","user_id":"u","timestamp":"","text":"%s","produced_at":"%s"}'
 MORNING, EVENING = "2026-05-01T08:00:00.000000+00:00", "2026-05-01T20:00:00+00:00"

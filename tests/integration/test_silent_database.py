@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 from tests.bounds import IN_PROCESS, ON_SERVERS
-from tests.integration.test_projector import make_topics, projecting, settings, until_projected  # noqa: F401
 from tests.integration.test_work import Desk, Office, working
+from tests.support.projecting import make_topics, projecting, settings_of_its_own, until_projected  # noqa: F401  # a fixture
 from tests.support.silence import both, way_to
 
 from frameledger.frames import LLMMessagesAppendFrame
@@ -32,7 +32,7 @@ async def cut_off(address):
 
 @pytest.mark.regression("trial C3")
 def test_when_the_first_host_falls_silent_projector_workers_and_readers_go_on_with_the_second(
-    settings,  # noqa: F811
+    settings,
     database,
 ):
     async def scenario():

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
-from tests.integration.test_batches import value_of
+from tests.support.batches import value_of
 from tests.support.killable import projector
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.timekeeper_process import ended, stopped, timekeeper

@@ -7,8 +7,8 @@ import time
 
 import psycopg
 import pytest
-from tests.integration.test_recover import make_again, until_gone
 from tests.support.killable import EACH_BY_ITSELF, Plan, projector
+from tests.support.recovering import make_again, until_gone
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 
 from frameledger_services.event_log import feed

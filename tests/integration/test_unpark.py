@@ -3,19 +3,11 @@
 import asyncio
 import json
 import time
-from contextlib import asynccontextmanager
 
 import psycopg
 import pytest
-from tests.integration.test_batches import (
-    HISTORIES,
-    Log,
-    Projecting,
-    dump,
-    histories_interleaved,
-    project,
-    value_of,
-)
+from tests.support.batches import HISTORIES, Log, Projecting, dump, histories_interleaved, project, value_of
+from tests.support.unparking import Sent, operator
 
 from frameledger.derived import run_id
 from frameledger.evolve import evolve
@@ -40,23 +32,9 @@ from frameledger_services.projector import batch_fold, stored_heads
 from frameledger_services.projector.batches import ProjectorFencedError
 from frameledger_services.recovery import unpark as unparking
 from frameledger_services.recovery.unpark import NotParkedError, unpark
-from frameledger_services.store import binary_copy
 
 NAMES = TopicNames("llm.")
 HI = LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Hi"}])
-
-
-class Sent:
-    """What was handed over for publishing."""
-
-    def __init__(self, error=None):
-        self.rows = []
-        self.error = error
-
-    async def __call__(self, rows):
-        if self.error is not None:
-            raise self.error
-        self.rows += rows
 
 
 @pytest.fixture
@@ -74,13 +52,6 @@ def failing_at(poisoned):
         return evolve(state, frame)
 
     return failing
-
-
-@asynccontextmanager
-async def operator(address):
-    async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
-        binary_copy.prepare(connection)
-        yield connection
 
 
 def unparked(address, context_id, send=None):

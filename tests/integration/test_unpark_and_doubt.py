@@ -7,10 +7,10 @@ import time
 
 import psycopg
 import pytest
-from tests.integration.test_batches import value_of
-from tests.integration.test_unpark import Sent, operator
+from tests.support.batches import value_of
 from tests.support.killable import Plan, projector
 from tests.support.road import PARTITIONS, Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.unparking import Sent, operator
 
 from frameledger.partition import partition_for
 from frameledger_services.event_log import feed

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient
 from tests.bounds import ON_SERVERS
-from tests.integration.test_batches import value_of
+from tests.support.batches import value_of
 from tests.support.killable import projector
 from tests.support.road import (  # noqa: F401  # a fixture
     PARTITIONS,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from tests.integration.test_batches import Log, Projecting, histories_interleaved
 from tests.support import rows
+from tests.support.batches import Log, Projecting, histories_interleaved
 from tests.support.databases import made
 
 COLUMNS = 100

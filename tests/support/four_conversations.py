@@ -19,7 +19,7 @@ if __name__ == "__main__":
     # As pytest does for the tests.
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.integration.test_batches import HISTORIES, Log, Projecting
+from tests.support.batches import HISTORIES, Log, Projecting
 
 from frameledger_services import database
 from frameledger_services.settings import Settings

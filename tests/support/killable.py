@@ -286,3 +286,21 @@ def _named(statement: Any, connection: Any) -> str:
     return " ".join(words[:3] if words[0] == "DELETE" else words[:2]) + (
         f" {text.split(' FROM ')[1].split(' ')[0]}" if words[0] == "SELECT" and " FROM " in text else ""
     )
+
+
+STEPS = (
+    "before load",
+    "after load",
+    "before lock",
+    "after lock",
+    "before commit",
+    "after commit",
+    "before send",
+    "after send",
+    "after removal",
+    "before announcing",
+    "announced",
+)
+"""Those of a batch that is written statement by statement."""
+
+OWNER = "SELECT owner_pid FROM projections WHERE epoch > 0 LIMIT 1"

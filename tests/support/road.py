@@ -21,7 +21,7 @@ import psycopg
 import pytest
 from aiokafka import TopicPartition
 from tests.bounds import ON_SERVERS
-from tests.integration.test_batches import HISTORIES, dump, rows_of, value_of
+from tests.support.batches import HISTORIES, dump, rows_of, value_of
 
 from frameledger import derived
 from frameledger.effects import to_wire
@@ -462,3 +462,7 @@ async def _all_records(settings: Settings, topic: str) -> list[Record]:
     finally:
         await client.stop()
     return [record for place in places for record in found[place]]
+
+
+FEW = ("barge-in", "tool-changes", "history-replaced", "failed-runs", "safe-to-retry", "slow-research")
+"""Conversations that need every statement there is, and few frames."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tests.integration.test_batches import Log, Projecting
+from tests.support.batches import Log, Projecting
 
 from frameledger import effects
 from frameledger.ids import ContextId, RunId, Version

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 from tests.bounds import ON_SERVERS
-from tests.integration.test_batches import PARTITIONS, Log, Projecting
+from tests.support.batches import PARTITIONS, Log, Projecting
 
 from frameledger import derived
 from frameledger.frames import Frame, encode_frame
