@@ -25,7 +25,6 @@ from frameledger_services.projector import held_effects
 from frameledger_services.projector.batches import ProjectorFencedError
 from frameledger_services.store import held_effects as statements
 from frameledger_services.store import projections
-from frameledger_services.timekeeper import questions
 from frameledger_services.work.effect_decoding import read
 
 AGES = timedelta(days=100_000)
@@ -185,10 +184,10 @@ def test_nobody_takes_work_of_a_partition_that_catches_up(database, monkeypatch,
             await before.connection.execute("DELETE FROM outbox")
             async with Held(database) as held:
                 assert await taken(inference, functions, a_run, calls) == [0, 0, 0, 0, 0]
-                assert await questions.reached(held.connection, TOPIC) == {}
+                assert await projections.next_offsets(held.connection, TOPIC) == {}
                 assert await claims.unserved_runs(held.connection) == []
                 await held.let_out()
-                assert set(await questions.reached(held.connection, TOPIC)) == set(range(PARTITIONS))
+                assert set(await projections.next_offsets(held.connection, TOPIC)) == set(range(PARTITIONS))
                 assert await taken(inference, functions, a_run, calls) == [1, 1, 0, 0, 1]
 
     asyncio.run(run())

@@ -12,7 +12,6 @@ from frameledger_services import claims
 from frameledger_services.cli.chat import session
 from frameledger_services.client import reading
 from frameledger_services.store import dead_letters, offers, outbox, projections, tool_calls
-from frameledger_services.timekeeper import questions
 
 
 def on(address, test):
@@ -44,11 +43,11 @@ def offer(**changed):
 def test_who_has_been_connected_for_a_lease_may_judge_others(database):
     async def test(connection):
         keeper = offer(kind="timekeeper")
-        assert not await questions.may_judge(connection, keeper.worker_id)
+        assert not await claims.may_judge(connection, keeper.worker_id)
         await claims.register(connection, keeper)
-        assert not await questions.may_judge(connection, keeper.worker_id)
+        assert not await claims.may_judge(connection, keeper.worker_id)
         await connection.execute("UPDATE workers SET connected_at = connected_at - interval '61 s'")
-        assert await questions.may_judge(connection, keeper.worker_id)
+        assert await claims.may_judge(connection, keeper.worker_id)
 
     on(database, test)
 
@@ -56,8 +55,8 @@ def test_who_has_been_connected_for_a_lease_may_judge_others(database):
 def test_the_timekeeper_knows_how_far_each_partition_was_projected(database):
     async def test(connection):
         await projections.assign(connection, "frames", 3, "me")
-        assert await questions.reached(connection, "another") == {}
-        assert (await questions.reached(connection, "frames")).keys() <= {3}
+        assert await projections.next_offsets(connection, "another") == {}
+        assert (await projections.next_offsets(connection, "frames")).keys() <= {3}
 
     on(database, test)
 

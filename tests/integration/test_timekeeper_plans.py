@@ -8,7 +8,9 @@ from tests.support.databases import made
 from tests.support.timekeeping import FAR, PAST, limits
 
 from frameledger_services import claims
-from frameledger_services.timekeeper import questions, service, unstarted
+from frameledger_services.claims import overdue_calls, overdue_runs, timekeeper_claims
+from frameledger_services.store import overdue
+from frameledger_services.timekeeper import service
 from frameledger_services.timekeeper.sweep import Sweeper, look
 
 ALL = range(64)
@@ -57,19 +59,17 @@ WHERE requested_version = 36 AND context_id IN (SELECT 'context-' || n FROM gene
 """
 
 RULES = {
-    "runs_unclaimed": lambda connection, limit: questions.runs_unclaimed(connection, limit, ALL),
-    "runs_silent": lambda connection, limit: questions.runs_silent(connection, limit, ALL),
-    "calls_overdue": lambda connection, limit: questions.calls_overdue(connection, limit, 0.0, ALL),
-    "calls_abandoned": lambda connection, limit: questions.calls_abandoned(connection, limit, ALL),
-    "calls_lost": lambda connection, limit: questions.calls_lost(connection, limit, ALL),
-    "waiting_calls_overdue": lambda connection, limit: questions.waiting_calls_overdue(
-        connection, limit, ALL
-    ),
-    "turns_overdue": lambda connection, limit: questions.turns_overdue(connection, limit, limit, ALL),
-    "bots_overdue": lambda connection, limit: questions.bots_overdue(connection, limit, ALL),
-    "unstarted": lambda connection, limit: unstarted.unstarted(connection, limit, limit, ALL),
-    "held": lambda connection, _: unstarted.held(connection, "w", ALL),
-    "finish_settled": lambda connection, _: unstarted.finish_settled(connection, "w"),
+    "runs_unclaimed": lambda connection, limit: overdue_runs.unclaimed(connection, limit, ALL),
+    "runs_silent": lambda connection, limit: overdue_runs.silent(connection, limit, ALL),
+    "calls_overdue": lambda connection, limit: overdue_calls.past_deadline(connection, limit, 0.0, ALL),
+    "calls_abandoned": lambda connection, limit: overdue_calls.abandoned(connection, limit, ALL),
+    "calls_lost": lambda connection, limit: overdue_calls.lost(connection, limit, ALL),
+    "waiting_calls_overdue": lambda connection, limit: overdue_calls.waiting(connection, limit, ALL),
+    "turns_overdue": lambda connection, limit: overdue.turns(connection, limit, limit, ALL),
+    "bots_overdue": lambda connection, limit: overdue.speeches(connection, limit, ALL),
+    "unstarted": lambda connection, limit: timekeeper_claims.unstarted(connection, limit, limit, ALL),
+    "held": lambda connection, _: timekeeper_claims.held(connection, "w", ALL),
+    "finish_settled": lambda connection, _: timekeeper_claims.finish_settled(connection, "w"),
 }
 MOST_ROWS = 30 * OPEN
 """For each that is open: its context, a frame or the few that are looked through, its run, its claim, its worker."""

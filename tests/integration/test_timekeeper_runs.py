@@ -18,7 +18,7 @@ from tests.unit.rules.dsl import (
 
 from frameledger import derived
 from frameledger.ids import ContextId
-from frameledger_services.timekeeper import questions
+from frameledger_services.store import overdue
 
 CTX = "desk"
 QUESTION = [speak(), hear("What time is it?"), stop()]
@@ -144,7 +144,7 @@ def test_of_an_answer_without_run_ids_the_frames_without_one_are_the_runs(databa
 
 
 def test_a_run_is_silent_too_where_others_speak_all_the_time(database, monkeypatch):
-    monkeypatch.setattr(questions, "WINDOW", 3)
+    monkeypatch.setattr(overdue, "WINDOW", 3)
 
     async def test(desk):
         silent = limits(run_silent=MINUTE)

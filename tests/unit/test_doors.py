@@ -94,7 +94,7 @@ ROOMS = {
     "embedded": set(),
     "projector": {"event_log", "store"},
     "recovery": {"event_log", "projector", "store"},
-    "claims": set(),
+    "claims": {"store"},
     "work": {"claims", "event_log", "store"},
     "providers": set(),
     "inference": {"claims", "event_log", "providers", "store", "work"},

@@ -54,7 +54,7 @@ def test_what_another_process_executed_is_executed():
 def test_the_services_have_statements_to_look_for():
     found = statements()
     assert len(found) > 100
-    assert {place.partition("/")[0] for place in found} >= {"claims", "projector", "store", "timekeeper"}
+    assert {place.partition("/")[0] for place in found} >= {"claims", "projector", "store"}
 
 
 def run_of(paths, missing, status=pytest.ExitCode.OK, **others):

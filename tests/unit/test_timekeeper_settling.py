@@ -5,17 +5,20 @@ from dataclasses import replace
 import pytest
 
 from frameledger.frames import encode_frame
+from frameledger_services.claims.overdue_calls import OverdueCall
+from frameledger_services.claims.overdue_runs import OverdueRun
+from frameledger_services.claims.timekeeper_claims import HeldCall
 from frameledger_services.settings import Settings
+from frameledger_services.store.overdue import OverdueSpeech, OverdueTurn
 from frameledger_services.timekeeper import settling
 from frameledger_services.timekeeper.limits import Limits
-from frameledger_services.timekeeper.overdue import Call, Held, Run, Speech, Turn, WaitingCall
 
-RUN = Run("ctx", 7, "run", 2)
-CALL = Call("ctx", 7, 3, "call", "pay", "running", safe=False, interrupted=False)
-WAITING = WaitingCall("ctx", 7, 3, "call", "approve", interrupted=False)
-TURN = Turn("ctx", 7, 3, 5, waits=True)
-SPEECH = Speech("ctx", 7, 3)
-HELD = Held(
+RUN = OverdueRun("ctx", 7, "run", 2)
+CALL = OverdueCall("ctx", 7, 3, "call", "pay", "running", safe=False, interrupted=False)
+WAITING = OverdueCall("ctx", 7, 3, "call", "approve", "waiting", safe=False, interrupted=False)
+TURN = OverdueTurn("ctx", 7, 3, 5, waits=True)
+SPEECH = OverdueSpeech("ctx", 7, 3)
+HELD = HeldCall(
     *("effect", "ctx", 7, 3, "call", "pay", {"sum": 1}, None, 2, "claim", "dispatched"),
     ours=False,
     safe=False,

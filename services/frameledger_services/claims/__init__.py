@@ -52,9 +52,11 @@ from frameledger_services.claims.values import (
 from frameledger_services.claims.workers import (
     heartbeat,
     leave,
+    may_judge,
     reap_workers,
     reconnected,
     register,
+    registered_offers,
     update_registration,
 )
 
@@ -78,12 +80,14 @@ __all__ = [
     "finish_over",
     "heartbeat",
     "leave",
+    "may_judge",
     "next_attempt",
     "open_work",
     "purge",
     "reap_workers",
     "reconnected",
     "register",
+    "registered_offers",
     "release",
     "release_all_but",
     "take_over_calls",

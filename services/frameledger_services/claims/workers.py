@@ -7,6 +7,7 @@ lease, by the database's clock; once it is not, it never is again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from psycopg.types.json import Json
 
@@ -62,6 +63,23 @@ async def heartbeat(connection: Connection, worker_id: str, held: Mapping[str, s
     row = await cursor.fetchone()
     assert row is not None
     return Heartbeat(alive=row[0], over=frozenset(row[1] or ()), lost=frozenset(row[2] or ()))
+
+
+async def may_judge(connection: Connection, worker_id: str) -> bool:
+    """Returns whether this worker has been connected for a whole lease. Before that, others may only seem dead."""
+    cursor = await connection.execute(
+        "SELECT connected_at < now() - make_interval(secs => lease_secs) FROM workers WHERE worker_id = %s",
+        (worker_id,),
+    )
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+async def registered_offers(connection: Connection, worker_id: str) -> dict[str, Any] | None:
+    """Returns what a worker, alive or not, offers as it last registered it; None if its row is gone."""
+    cursor = await connection.execute("SELECT offers FROM workers WHERE worker_id = %s", (worker_id,))
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
 
 
 async def leave(connection: Connection, worker_id: str) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from frameledger_services import logs
-from frameledger_services.cancel_tools import PREFIX, cancelled_by
+from frameledger_services.cancel_tools import cancelled_by
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.instructions import Instructions
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService
 from frameledger_services.providers.settings import LLMSettings
-from frameledger_services.store import contexts
+from frameledger_services.store import contexts, offers
 from frameledger_services.store.contexts import StoredContext
 
 CANCEL_TOOLS = "cancel_tools"
@@ -37,8 +37,7 @@ async def read(
     stored = await contexts.context(connection, context_id, version)
     if not stored.context.tools:
         return stored, ()
-    rows = await (await connection.execute(_CANCELLABLE)).fetchall()
-    return stored, [name for (name,) in rows]
+    return stored, await offers.cancellable_functions(connection)
 
 
 def request_of(
@@ -93,16 +92,3 @@ def apply_config(model: LLMService[Any], offer: Mapping[str, Any]) -> None:
         appended=tuple(offer["instructions"]["appended"]),
         turn_completion=offer["instructions"]["turn_completion"],
     )
-
-
-_CANCELLABLE = f"""
-    SELECT DISTINCT function_name
-    FROM offered_functions()
-    WHERE (options ->> 'cancellable_by_llm')::boolean AND NOT (options ->> 'cancel_on_interruption')::boolean
-        AND NOT EXISTS (
-            SELECT FROM live_workers() AS own
-            WHERE own.kind = 'functions' AND '{PREFIX}' || function_name = ANY (own.serves)
-        )
-    ORDER BY function_name
-"""
-"""An application's own tool of that name wins, advertised or not."""

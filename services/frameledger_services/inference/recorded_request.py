@@ -12,11 +12,12 @@ from pydantic import ValidationError
 from frameledger.errors import NotFoundError
 from frameledger.frames import LLMFullResponseStartFrame
 from frameledger.record import decode
+from frameledger_services import claims
 from frameledger_services.inference.preparation import CANCEL_TOOLS, OFFER, apply_config, request_of
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService
-from frameledger_services.store import contexts
+from frameledger_services.store import contexts, queries
 from frameledger_services.store.contexts import StoredContext
 
 
@@ -51,13 +52,13 @@ async def asked(
             f"Attempt {start.attempt or 1} of the run {run_id} had no request of ours: its start frame does not "
             "name a worker, a version and the hash of a request."
         )
-    row = await (await connection.execute(_OFFER, {"worker": start.worker})).fetchone()
-    if row is None:
+    offered = await claims.registered_offers(connection, start.worker)
+    if offered is None:
         raise NoRequestError(
             f"The worker {start.worker} that answered is not in the table workers any more "
             "(FRAMELEDGER_TIMEKEEPER_KEEP_WORKERS_DAYS), so it is not known how it made its requests."
         )
-    offer = start.metadata.get(OFFER, row[0])
+    offer = start.metadata.get(OFFER, offered)
     return RecordedRequest(
         start, offer, await contexts.context(connection, context_id, start.context_version)
     )
@@ -86,9 +87,10 @@ def rendered(asked: RecordedRequest, create: Callable[[str], LLMService[Any]]) -
 async def _start(
     connection: AsyncConnection[Any], context_id: str, run_id: str, attempt: int | None
 ) -> LLMFullResponseStartFrame:
-    found = await (await connection.execute(_STARTS, {"id": context_id, "run": run_id})).fetchall()
     starts = [
-        frame for (payload,) in found if isinstance(frame := decode(payload), LLMFullResponseStartFrame)
+        frame
+        for payload in await queries.starts_of_run(connection, context_id, run_id)
+        if isinstance(frame := decode(payload), LLMFullResponseStartFrame)
     ]
     if not starts:
         raise NoRequestError(
@@ -103,15 +105,3 @@ async def _start(
         numbers = ", ".join(str(start.attempt or 1) for start in starts)
         raise NoRequestError(f"The run {run_id} has no attempt {attempt}; it has {numbers}.")
     return of_attempt[-1]
-
-
-_STARTS = """
-    SELECT convert_to(frames.payload::text, 'UTF8')
-    FROM runs
-    INNER JOIN frames ON frames.context_id = runs.context_id AND frames.version > runs.opened_version
-    WHERE runs.context_id = %(id)s AND runs.run_id = %(run)s
-        AND frames.run_id = %(run)s AND frames.type = 'LLMFullResponseStartFrame'
-    ORDER BY frames.version
-"""
-
-_OFFER = "SELECT offers FROM workers WHERE worker_id = %(worker)s"

@@ -1,4 +1,4 @@
-"""The tools that live function workers offer, as a model is told of them."""
+"""The functions that live workers offer: their tools, and those that a model may cancel."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
+
+from frameledger_services.cancel_tools import PREFIX
 
 
 async def tools_on_offer(
@@ -31,3 +33,21 @@ async def tools_on_offer(
             if offer.get("schema") is not None:
                 found[offer["name"]] = offer["schema"]
     return dict(sorted(found.items()))
+
+
+async def cancellable_functions(connection: AsyncConnection[Any]) -> list[str]:
+    """Returns the functions whose calls a model may cancel by a built-in tool, sorted. If an application serves a tool
+    of that tool's name itself, advertised or not, its own wins."""
+    cursor = await connection.execute(
+        f"""
+        SELECT DISTINCT function_name
+        FROM offered_functions()
+        WHERE (options ->> 'cancellable_by_llm')::boolean AND NOT (options ->> 'cancel_on_interruption')::boolean
+            AND NOT EXISTS (
+                SELECT FROM live_workers() AS own
+                WHERE own.kind = 'functions' AND '{PREFIX}' || function_name = ANY (own.serves)
+            )
+        ORDER BY function_name
+        """
+    )
+    return [name for (name,) in await cursor.fetchall()]

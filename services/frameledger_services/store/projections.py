@@ -251,6 +251,19 @@ async def terminate_owner(connection: Connection, topic: str, partition: int) ->
     return row is not None and bool(row[0])
 
 
+async def next_offsets(connection: Connection, topic: str) -> dict[int, int]:
+    """Returns the next offset of each partition that was ever projected, except those whose effects are held: there
+    the projector has not yet requested what is open."""
+    cursor = await connection.execute(
+        """
+        SELECT partition, next_offset FROM projections
+        WHERE projection = %s AND topic = %s AND sealed_at IS NULL AND effects_held_until IS NULL
+        """,
+        (PROJECTION, topic),
+    )
+    return dict(await cursor.fetchall())
+
+
 async def stored_positions(connection: Connection, topic: str) -> list[StoredPosition]:
     """How far the partitions of a topic are stored in its newest generation; those that nobody ever read are left
     out."""

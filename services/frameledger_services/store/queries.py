@@ -309,6 +309,22 @@ async def progress(connection: Connection, topic: str) -> list[PartitionProgress
         return await cursor.fetchall()
 
 
+async def starts_of_run(connection: Connection, context_id: str, run_id: str) -> list[bytes]:
+    """Returns the start frames of a run's attempts, as published, in order; none for a run that never opened."""
+    cursor = await connection.execute(
+        """
+        SELECT convert_to(frames.payload::text, 'UTF8')
+        FROM runs
+        INNER JOIN frames ON frames.context_id = runs.context_id AND frames.version > runs.opened_version
+        WHERE runs.context_id = %(id)s AND runs.run_id = %(run)s
+            AND frames.run_id = %(run)s AND frames.type = 'LLMFullResponseStartFrame'
+        ORDER BY frames.version
+        """,
+        {"id": context_id, "run": run_id},
+    )
+    return [payload for (payload,) in await cursor.fetchall()]
+
+
 async def waiting(connection: Connection) -> Waiting:
     """What waits for somebody."""
     async with connection.cursor(row_factory=class_row(Waiting)) as cursor:

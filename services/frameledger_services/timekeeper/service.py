@@ -20,8 +20,7 @@ from psycopg import AsyncConnection
 from frameledger_services import claims, database, failpoints, logs, supervision, transient
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.settings import Settings
-from frameledger_services.store import schema
-from frameledger_services.timekeeper import questions
+from frameledger_services.store import overdue, projections, schema
 from frameledger_services.timekeeper.limits import Limits
 from frameledger_services.timekeeper.log import Log
 from frameledger_services.timekeeper.sweep import Sweeper, look, tidy
@@ -64,7 +63,7 @@ async def _keep_time(settings: Settings, stopping: asyncio.Event, failpoint: Fai
         host=socket.gethostname(),
         pid=os.getpid(),
         lease_secs=LEASE_SECONDS + 2 * settings.timekeeper_every_secs,
-        slots=questions.AT_ONCE,
+        slots=overdue.MOST_ROWS,
     )
     async with AsyncExitStack() as stack:
         connection = await stack.enter_async_context(
@@ -127,13 +126,13 @@ class _Timekeeper:
         looker = Sweeper(
             self._offer.worker_id,
             SERVICE,
-            may_judge=await questions.may_judge(self._connection, self._offer.worker_id),
+            may_judge=await claims.may_judge(self._connection, self._offer.worker_id),
         )
         now = asyncio.get_running_loop().time()
         if now - self._tidied_at > TIDY_EVERY:
             await tidy(self._connection, self._limits, self._offer.worker_id)
             self._tidied_at = now
-        reached = await questions.reached(self._connection, self._log.topic)
+        reached = await projections.next_offsets(self._connection, self._log.topic)
         current = [partition for partition, end in self._ends.items() if reached.get(partition, 0) >= end]
         if current:
             found = await look(self._connection, self._limits, looker, current)

@@ -21,7 +21,10 @@ from frameledger.frames import (
     UserStoppedSpeakingFrame,
 )
 from frameledger_services import call_words
-from frameledger_services.timekeeper.overdue import Call, Held, Run, Speech, Turn, WaitingCall
+from frameledger_services.claims.overdue_calls import OverdueCall
+from frameledger_services.claims.overdue_runs import OverdueRun
+from frameledger_services.claims.timekeeper_claims import HeldCall
+from frameledger_services.store.overdue import OverdueSpeech, OverdueTurn
 
 IDS = UUID("0f6a3c52-9d1e-5b87-a4c6-7e2b90d8f153")
 """The namespace of the timekeeper's frame ids. It never changes: stored ids came from it."""
@@ -42,17 +45,17 @@ class Settlement:
     frame: AnyFrame
 
 
-def run_unclaimed(run: Run) -> Settlement:
+def run_unclaimed(run: OverdueRun) -> Settlement:
     """The run ends as failed; one that is remembered starts."""
     return _failed("run_unclaimed", run, RUN_UNCLAIMED)
 
 
-def run_silent(run: Run) -> Settlement:
+def run_silent(run: OverdueRun) -> Settlement:
     """The run ends as failed, with what was said so far; one that is remembered starts."""
     return _failed("run_silent", run, RUN_SILENT)
 
 
-def call_overdue(call: Call) -> Settlement:
+def call_overdue(call: OverdueCall) -> Settlement:
     """The end of a call past its deadline that its worker did not keep. It asks for a run, unless it was interrupted.
 
     Cancelled, if it does not run or running it twice does no harm; else nobody knows whether it happened.
@@ -60,22 +63,22 @@ def call_overdue(call: Call) -> Settlement:
     return _ended("call_overdue", call)
 
 
-def call_abandoned(call: Call) -> Settlement:
+def call_abandoned(call: OverdueCall) -> Settlement:
     """The end of an interrupted call whose worker is gone: as at its deadline, and it asks for nothing."""
     return _ended("call_abandoned", call)
 
 
-def call_lost(call: Call) -> Settlement:
+def call_lost(call: OverdueCall) -> Settlement:
     """The end of a call whose worker is gone after it had begun: nobody knows whether it happened."""
     return _ended("call_lost", call)
 
 
-def waiting_overdue(call: WaitingCall) -> Settlement:
+def waiting_overdue(call: OverdueCall) -> Settlement:
     """Nobody answered in time: cancelled, and the model goes on."""
     return _cancelled("waiting_overdue", call)
 
 
-def turn_overdue(turn: Turn) -> Settlement:
+def turn_overdue(turn: OverdueTurn) -> Settlement:
     """The stop that is missing; or, if the turn was stopped, the second one, which closes it with the words there are.
 
     Of a stop that is missing there may be only one, since a second one would not wait for the final words. So its id
@@ -89,7 +92,7 @@ def turn_overdue(turn: Turn) -> Settlement:
     return Settlement(rule, turn.context_id, frame)
 
 
-def bot_overdue(speech: Speech) -> Settlement:
+def bot_overdue(speech: OverdueSpeech) -> Settlement:
     """The bot's stop that is missing; it pays what is owed to it."""
     frame = BotStoppedSpeakingFrame(
         id=_id("bot_stop", speech.context_id, speech.version, str(speech.since_version)),
@@ -98,7 +101,7 @@ def bot_overdue(speech: Speech) -> Settlement:
     return Settlement("bot_stop", speech.context_id, frame)
 
 
-def held_call(call: Held, worker_id: str) -> Settlement:
+def held_call(call: HeldCall, worker_id: str) -> Settlement:
     """The next frame of a call that this worker has claimed: its start, and once that is folded, its result.
 
     The start does not say `safe_to_retry`, although nothing runs: the fold keeps the first start's word for the whole
@@ -113,7 +116,7 @@ def held_call(call: Held, worker_id: str) -> Settlement:
     return _ended("call_taken_over", call, call_attempt=call.call_attempt)
 
 
-def _failed(code: str, run: Run, message: str) -> Settlement:
+def _failed(code: str, run: OverdueRun, message: str) -> Settlement:
     frame = ErrorFrame(
         id=_id(code, run.context_id, run.version, run.run_id),
         run_id=run.run_id,
@@ -126,13 +129,13 @@ def _failed(code: str, run: Run, message: str) -> Settlement:
     return Settlement(code, run.context_id, frame)
 
 
-def _ended(rule: str, call: Call | Held, *, call_attempt: int | None = None) -> Settlement:
+def _ended(rule: str, call: OverdueCall | HeldCall, *, call_attempt: int | None = None) -> Settlement:
     if call.status == "running" and not call.safe:
         return _ambiguous(rule, call, call_attempt)
     return _cancelled(rule, call, call_attempt)
 
 
-def _cancelled(rule: str, call: Call | WaitingCall | Held, call_attempt: int | None = None) -> Settlement:
+def _cancelled(rule: str, call: OverdueCall | HeldCall, call_attempt: int | None = None) -> Settlement:
     frame = FunctionCallCancelFrame(
         id=_call_id(rule, call),
         function_name=call.function_name,
@@ -144,7 +147,7 @@ def _cancelled(rule: str, call: Call | WaitingCall | Held, call_attempt: int | N
     return Settlement(rule, call.context_id, frame)
 
 
-def _ambiguous(rule: str, call: Call | Held, call_attempt: int | None) -> Settlement:
+def _ambiguous(rule: str, call: OverdueCall | HeldCall, call_attempt: int | None) -> Settlement:
     frame = FunctionCallResultFrame(
         id=_call_id(rule, call),
         function_name=call.function_name,
@@ -158,7 +161,7 @@ def _ambiguous(rule: str, call: Call | Held, call_attempt: int | None) -> Settle
     return Settlement(rule, call.context_id, frame)
 
 
-def _start(call: Held, worker_id: str) -> Settlement:
+def _start(call: HeldCall, worker_id: str) -> Settlement:
     frame = FunctionCallInProgressFrame(
         id=_attempt_id("call_start", call),
         function_name=call.function_name,
@@ -174,7 +177,7 @@ def _start(call: Held, worker_id: str) -> Settlement:
     return Settlement("call_start", call.context_id, frame)
 
 
-def _did_not_run(call: Held) -> Settlement:
+def _did_not_run(call: HeldCall) -> Settlement:
     rule, text = "call_not_available", call_words.missing(call.function_name)
     if call.served:
         rule, text = "call_not_started", call_words.late(call.function_name)
@@ -190,11 +193,11 @@ def _did_not_run(call: Held) -> Settlement:
     return Settlement(rule, call.context_id, frame)
 
 
-def _call_id(rule: str, call: Call | WaitingCall | Held) -> str:
+def _call_id(rule: str, call: OverdueCall | HeldCall) -> str:
     return _id(rule, call.context_id, call.version, f"{call.requested_version}:{call.tool_call_id}")
 
 
-def _attempt_id(rule: str, call: Held) -> str:
+def _attempt_id(rule: str, call: HeldCall) -> str:
     """An attempt is made under one claim only, so its frames need no other version."""
     return _id(rule, call.context_id, call.call_attempt, f"{call.effect_id}:{call.claim}")
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from frameledger_services import claims
-from frameledger_services.timekeeper import questions, settling, unstarted
+from frameledger_services.claims import overdue_calls, overdue_runs, timekeeper_claims
+from frameledger_services.claims.values import Connection
+from frameledger_services.store import overdue
+from frameledger_services.timekeeper import settling
 from frameledger_services.timekeeper.limits import Limits
-from frameledger_services.timekeeper.questions import Connection
 from frameledger_services.timekeeper.settling import Settlement
 
 ROUNDS = 20
@@ -35,24 +37,22 @@ async def look(
     """
     found: list[Settlement] = []
     if limits.run_silent is not None:
-        found += map(settling.run_silent, await questions.runs_silent(connection, limits.run_silent, current))
+        found += map(settling.run_silent, await overdue_runs.silent(connection, limits.run_silent, current))
     if limits.call is not None:
-        overdue = await questions.calls_overdue(connection, limits.call, limits.call_grace, current)
-        found += map(settling.call_overdue, overdue)
+        late = await overdue_calls.past_deadline(connection, limits.call, limits.call_grace, current)
+        found += map(settling.call_overdue, late)
     if limits.waiting_calls:
-        waiting = await questions.waiting_calls_overdue(connection, limits.call_grace, current)
+        waiting = await overdue_calls.waiting(connection, limits.call_grace, current)
         found += map(settling.waiting_overdue, waiting)
     if limits.user_silent is not None or limits.final_words is not None:
-        turns = await questions.turns_overdue(connection, limits.user_silent, limits.final_words, current)
+        turns = await overdue.turns(connection, limits.user_silent, limits.final_words, current)
         found += map(settling.turn_overdue, turns)
     if limits.bot_silent is not None:
-        found += map(
-            settling.bot_overdue, await questions.bots_overdue(connection, limits.bot_silent, current)
-        )
+        found += map(settling.bot_overdue, await overdue.speeches(connection, limits.bot_silent, current))
     if looker.may_judge:
         found += await _judge(connection, limits, looker, current)
-    await unstarted.finish_settled(connection, looker.worker_id)
-    calls = await unstarted.held(connection, looker.worker_id, current)
+    await timekeeper_claims.finish_settled(connection, looker.worker_id)
+    calls = await timekeeper_claims.held(connection, looker.worker_id, current)
     found += [settling.held_call(call, looker.worker_id) for call in calls]
     return found
 
@@ -82,18 +82,18 @@ async def _judge(
     """The rules that say of a worker that it is gone."""
     found: list[Settlement] = []
     if limits.run_unclaimed is not None:
-        runs = await questions.runs_unclaimed(connection, limits.run_unclaimed, current)
+        runs = await overdue_runs.unclaimed(connection, limits.run_unclaimed, current)
         found += map(settling.run_unclaimed, runs)
     if limits.interrupted_call is not None:
-        calls = await questions.calls_abandoned(connection, limits.interrupted_call, current)
+        calls = await overdue_calls.abandoned(connection, limits.interrupted_call, current)
         found += map(settling.call_abandoned, calls)
     if limits.lost_call is not None:
-        lost = await questions.calls_lost(connection, limits.lost_call, current)
+        lost = await overdue_calls.lost(connection, limits.lost_call, current)
         found += map(settling.call_lost, lost)
     if limits.call_unserved is not None or limits.call_unstarted is not None:
-        nobody_starts = await unstarted.unstarted(
+        nobody_starts = await timekeeper_claims.unstarted(
             connection, limits.call_unserved, limits.call_unstarted, current
         )
         if nobody_starts:
-            await unstarted.take(connection, looker.worker_id, looker.service, nobody_starts)
+            await timekeeper_claims.claim(connection, looker.worker_id, looker.service, nobody_starts)
     return found

@@ -1,0 +1,161 @@
+"""Calls that are overdue: past a deadline, or without the worker that began them. See `store.overdue` for what is
+shared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from frameledger_services.claims import rules
+from frameledger_services.claims.values import Connection
+from frameledger_services.store.overdue import JUDGED, MOST_ROWS, WINDOW, ago, rows
+
+CallStatus = Literal["announced", "dispatched", "running", "waiting"]
+
+
+@dataclass(frozen=True, slots=True)
+class OverdueCall:
+    """A call that has not ended in time. `version` is that of the context.
+
+    `safe`: it may run twice; False before it starts, when that is not known. `interrupted`: an interruption asked for
+    its cancellation, so its end requests no run.
+    """
+
+    context_id: str
+    version: int
+    requested_version: int
+    tool_call_id: str
+    function_name: str
+    status: CallStatus
+    safe: bool
+    interrupted: bool
+
+
+async def past_deadline(
+    connection: Connection, limit: float, grace: float, current: Sequence[int]
+) -> list[OverdueCall]:
+    """Returns calls that do not wait for a person and whose deadline passed `grace` seconds ago. `limit` is the
+    deadline of those that have none, in seconds.
+
+    It counts from the dispatch. For a call that was started without one it counts from the start, and for one that was
+    not started either, because it waits in its context's queue, from when the last other call settled: while one runs,
+    there is a worker that goes on with the queue. Calls of an open run are not committed, and end with it.
+    """
+    return await rows(
+        connection,
+        OverdueCall,
+        _select(
+            known_at="requested_version",
+            joins="LEFT JOIN runs AS run ON run.context_id = call.context_id AND run.run_id = call.run_id",
+            # Nothing is dispatched before it is announced, and there is an index of this.
+            where=f"""
+                call.status IN ('announced', 'dispatched', 'running') AND call.requested_at < {ago("grace")}
+                AND CASE call.status WHEN 'announced' THEN {_FIRST_IN_QUEUE_SINCE}
+                    ELSE coalesce(call.dispatched_at, call.started_at, call.requested_at) END < {ago("grace")}
+                    - make_interval(secs => coalesce(call.timeout_secs, %(limit)s))
+                AND NOT (call.status = 'announced' AND run.status IS NOT DISTINCT FROM 'open')
+            """,
+        ),
+        limit=limit,
+        grace=grace,
+        current=list(current),
+    )
+
+
+async def waiting(connection: Connection, grace: float, current: Sequence[int]) -> list[OverdueCall]:
+    """Returns calls that wait for a person and whose own deadline passed `grace` seconds ago."""
+    return await rows(
+        connection,
+        OverdueCall,
+        _select(
+            known_at="requested_version",
+            where=f"call.status = 'waiting' AND call.waiting_deadline < {ago('grace')}",
+            order="call.waiting_deadline",
+        ),
+        grace=grace,
+        current=list(current),
+    )
+
+
+async def abandoned(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueCall]:
+    """Returns interrupted calls that still run, and that no live worker had in the last `limit` seconds to settle them.
+
+    Only calls that a worker started under a claim: others are run by programs that the tables do not know.
+    """
+    return await rows(
+        connection,
+        OverdueCall,
+        _select(
+            known_at="interrupted_version",
+            joins="""
+                LEFT JOIN claims AS claim
+                    ON claim.context_id = call.context_id AND claim.version = call.dispatched_version
+                        AND claim.tool_call_id = call.tool_call_id
+                LEFT JOIN workers AS holder ON holder.worker_id = claim.worker_id
+            """,
+            where=f"""
+                call.status = 'running' AND call.interrupted_version IS NOT NULL AND call.attempt > 0
+                AND {rules.alive("holder")} IS NOT TRUE
+                AND greatest(known.recorded_at, claim.released_at, holder.heartbeat_at) < {ago("limit")}
+            """,
+        ),
+        limit=limit,
+        current=list(current),
+    )
+
+
+async def lost(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueCall]:
+    """Returns calls that a worker started, that are not safe to retry, and that no live worker had in the last `limit`
+    seconds: it died, or the database lost its claim. A worker that serves the function settles them first.
+
+    Only calls that a worker started under a claim, as above.
+    """
+    return await rows(
+        connection,
+        OverdueCall,
+        _select(
+            known_at="started_version",
+            joins=rules.HOLDER,
+            where=f"""
+                call.status = 'running' AND call.interrupted_version IS NULL
+                AND call.attempt > 0 AND call.safe_to_retry IS NOT TRUE
+                AND starter.kind IS DISTINCT FROM 'timekeeper'
+                AND {rules.NOBODY_HAS_IT}
+                AND greatest(known.recorded_at, claim.released_at, claim.finished_at, holder.heartbeat_at)
+                    < {ago("limit")}
+            """,
+        ),
+        limit=limit,
+        current=list(current),
+    )
+
+
+_FIRST_IN_QUEUE_SINCE = f"""
+    greatest(call.requested_at, (
+        SELECT max(CASE WHEN other.status IN ('dispatched', 'running') THEN 'infinity' ELSE other.settled_at END)
+        FROM tool_calls AS other
+        WHERE other.context_id = call.context_id AND other.requested_version > head.version - {WINDOW}
+    ))
+"""
+"""Since when no other call is before `call` in its queue; infinity while there is one."""
+
+
+def _select(*, known_at: str, where: str, joins: str = "", order: str = "call.requested_at") -> str:
+    """A question for calls. `known` is the frame of the version `known_at`, by which they came to this state.
+
+    What a timekeeper started, by a nominal start, did not run, and so may run again.
+    """
+    return f"""
+        SELECT call.context_id, head.version, call.requested_version, call.tool_call_id, call.function_name,
+            call.status, coalesce(call.safe_to_retry, false) OR starter.kind IS NOT DISTINCT FROM 'timekeeper' AS safe,
+            call.interrupted_version IS NOT NULL AS interrupted
+        FROM tool_calls AS call
+        JOIN contexts AS head ON head.context_id = call.context_id
+        JOIN frames AS known ON known.context_id = call.context_id AND known.version = call.{known_at}
+        LEFT JOIN workers AS starter ON starter.worker_id = call.worker COLLATE "C"
+        {joins}
+        WHERE {where} AND {JUDGED} AND known.partition = ANY (%(current)s)
+        ORDER BY {order}
+        LIMIT {MOST_ROWS}
+    """

@@ -1,0 +1,83 @@
+"""Runs that are overdue: no worker takes them, or their answer fell silent. See `store.overdue` for what is shared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from frameledger.frames import types_said_by
+from frameledger_services.claims.values import Connection
+from frameledger_services.store.overdue import JUDGED, MOST_ROWS, ago, newest_frame, rows
+
+
+@dataclass(frozen=True, slots=True)
+class OverdueRun:
+    """An open run. `version` is that of the context, and `attempt` is 0 before its first start."""
+
+    context_id: str
+    version: int
+    run_id: str
+    attempt: int
+
+
+async def unclaimed(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueRun]:
+    """Returns open runs that have not started, and that no live worker had in the last `limit` seconds.
+
+    A worker that takes one before the frame is folded that ends it is told to stop, as by an interruption.
+    """
+    return await rows(
+        connection,
+        OverdueRun,
+        f"""
+        SELECT run.context_id, head.version, run.run_id, run.attempt
+        FROM runs AS run
+        JOIN contexts AS head ON head.context_id = run.context_id
+        JOIN frames AS opened
+            ON opened.context_id = run.context_id AND opened.version = run.opened_version
+        LEFT JOIN claims AS claim
+            ON claim.context_id = run.context_id AND claim.version = run.opened_version
+                AND claim.run_id = run.run_id
+        LEFT JOIN workers AS holder ON holder.worker_id = claim.worker_id
+        WHERE run.status = 'open' AND run.started_at IS NULL AND {JUDGED}
+            AND run.opened_at < {ago("limit")}
+            -- The latest of them; NULLs do not count.
+            AND greatest(opened.recorded_at, claim.released_at, holder.heartbeat_at) < {ago("limit")}
+            AND opened.partition = ANY (%(current)s)
+        ORDER BY run.opened_at
+        LIMIT {MOST_ROWS}
+        """,
+        limit=limit,
+        current=list(current),
+    )
+
+
+async def silent(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueRun]:
+    """Returns open runs of which no frame was applied in the last `limit` seconds, whether a worker has them or not.
+
+    An answer may name no run; then the model's frames that name none are the run's.
+    """
+    of_the_run = """
+        frame.outcome = 'applied' AND (
+            frame.run_id = run.run_id
+            OR run.attempt = 0 AND frame.run_id IS NULL AND frame.type = ANY (%(types)s)
+        )
+    """
+    return await rows(
+        connection,
+        OverdueRun,
+        f"""
+        SELECT run.context_id, head.version, run.run_id, run.attempt
+        FROM runs AS run
+        JOIN contexts AS head ON head.context_id = run.context_id
+        CROSS JOIN LATERAL ({newest_frame("run.opened_version", of_the_run)}) AS heard
+        WHERE run.status = 'open' AND {JUDGED}
+            AND run.opened_at < {ago("limit")}
+            AND heard.recorded_at < {ago("limit")}
+            AND heard.partition = ANY (%(current)s)
+        ORDER BY run.opened_at
+        LIMIT {MOST_ROWS}
+        """,
+        limit=limit,
+        current=list(current),
+        types=list(types_said_by("model")),
+    )
