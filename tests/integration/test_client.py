@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from frameledger.context import LLMContext
 from frameledger.frames import LLMRunFrame, LLMTextFrame, LLMUpdateSettingsFrame
+from frameledger.partition import partition_for
 from frameledger.record import MAX_VALUE_BYTES, decode
 from frameledger.tools import FunctionSchema, ToolsSchema
 from frameledger_services.cli import application
@@ -26,9 +27,12 @@ from frameledger_services.client import (
     NoSuchVersionError,
     NotPublishedError,
     NotVisibleError,
+    StoredFrame,
     SyncClient,
+    notifications,
 )
-from frameledger_services.client.projected import Projected
+from frameledger_services.client import reading as client_reading
+from frameledger_services.client.notifications import Notifications
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.settings import Settings
 from frameledger_services.store.projections import CHANNEL, PROJECTION
@@ -289,25 +293,24 @@ def test_reading_goes_on_after_the_database_ended_every_connection(readable, dat
 
 
 def test_notifications_are_heard_again_after_the_database_ended_the_connection(readable, database):
-    async def heard(projected):
-        signal = projected.signal()
+    async def heard(received, offset):
         with psycopg.connect(database, autocommit=True) as connection:
-            while not signal.done():
-                connection.execute("SELECT pg_notify(%s, 'frames 3:7')", (CHANNEL,))
-                await projected.wait(signal)
+            while (mark := received.mark("frames", 3))[1] != offset:
+                connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, f"frames 3:{offset}"))
+                await received.moved("frames", 3, mark, often=True)
 
     async def scenario():
-        projected = Projected(readable)
-        listening = asyncio.create_task(projected.listen())
+        received = Notifications(readable)
+        listening = asyncio.create_task(received.listen())
         async with asyncio.timeout(ON_SERVERS):
-            await projected.started()
-            await heard(projected)
+            await received.started()
+            await heard(received, 7)
             with psycopg.connect(database, autocommit=True) as connection:
                 connection.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                     "WHERE datname = current_database() AND pid <> pg_backend_pid()"
                 )
-            await heard(projected)
+            await heard(received, 8)
         assert not listening.done()
         listening.cancel()
         await asyncio.wait([listening])
@@ -383,6 +386,55 @@ def test_who_follows_from_a_version_gets_what_comes_after_it(readable, database)
         assert [(await anext(followed)).version, (await anext(followed)).version] == [7, 8]
         await followed.aclose()
 
+    with_client(readable, scenario)
+
+
+@pytest.mark.regression("fault 16")
+@pytest.mark.parametrize("context_id", ["ctx-1", "not yet there"])
+def test_who_follows_queries_only_when_the_partition_of_the_conversation_moves(
+    readable, database, monkeypatch, context_id
+):
+    """With polling as often as can be where it is allowed, and not at all where it is not."""
+    topic, partitions = "llm.frames", 8
+    own = partition_for(context_id.encode(), partitions)
+    other = (own + 1) % partitions
+    monkeypatch.setattr(notifications, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(notifications, "FOLLOW_POLL_SECONDS", 2 * ON_SERVERS)
+    queries = asyncio.Queue[list[StoredFrame]]()
+
+    async def counted(*arguments, **options):
+        found = await frames_after(*arguments, **options)
+        queries.put_nowait(found)
+        return found
+
+    frames_after = client_reading.frames_after
+    monkeypatch.setattr(client_reading, "frames_after", counted)
+
+    async def notified(client, partition, offset):
+        progress = client._notifications
+        while (mark := progress.mark(topic, partition))[1] != offset:
+            with psycopg.connect(database, autocommit=True) as connection:
+                connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, f"{topic} {partition}:{offset}"))
+            await progress.moved(topic, partition, mark)
+
+    async def scenario(client):
+        await client._listen(within=ON_SERVERS)
+        followed = client.follow(context_id, 8)
+        waiting = asyncio.create_task(anext(followed))
+        assert await queries.get() == []
+        for offset in range(50):
+            await notified(client, other, offset)
+        assert queries.empty()
+        await notified(client, own, 1)
+        assert await queries.get() == []
+        await notified(client, other, 50)
+        assert queries.empty()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+    fill(database)
+    with psycopg.connect(database) as connection:
+        connection.execute("INSERT INTO topics (topic, partitions) VALUES (%s, %s)", (topic, partitions))
     with_client(readable, scenario)
 
 

@@ -26,11 +26,11 @@ from frameledger.frames import (
     UserStoppedSpeakingFrame,
 )
 from frameledger_services.client import Client
-from frameledger_services.client.connections import connect
 from frameledger_services.demo import proof
 from frameledger_services.demo.harbour import Harbour
 from frameledger_services.event_log import reader
 from frameledger_services.settings import Settings
+from frameledger_services.store.connections import connect
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 QUICKLY = ("demo", "--speed", "20")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services.cli import application
-from frameledger_services.client import Client, NotVisibleError, Published, SyncClient
+from frameledger_services.client import Client, NotVisibleError, PublishedFrame, SyncClient
 from frameledger_services.embedded import ports, postgres
 from frameledger_services.embedded.running import start, stop, wait_until_ready
 from frameledger_services.settings import SettingsError
@@ -73,7 +73,7 @@ def test_a_publisher_who_tries_again_while_the_database_is_killed_says_nothing_t
         async with projecting(settings), Client(settings) as client:
             await client.publish("ctx-1", LLMMessagesAppendFrame(messages=[]), wait=True, within=ON_SERVERS)
             await asyncio.to_thread(database.kill)
-            said: tuple[Published, ...] = ()
+            said: tuple[PublishedFrame, ...] = ()
             while not said:
                 patience = scaled(0.5) if len(errors) < 3 else ON_SERVERS
                 try:

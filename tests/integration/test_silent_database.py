@@ -2,18 +2,21 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from uuid import uuid4
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 from tests.bounds import IN_PROCESS, ON_SERVERS
 from tests.integration.test_work import Desk, Office, working
+from tests.support import rows
 from tests.support.projecting import make_topics, projecting, settings_of_its_own, until_projected  # noqa: F401  # a fixture
 from tests.support.silence import both, way_to
 
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services import database as connecting
-from frameledger_services.client import Client
+from frameledger_services.client import Client, DatabaseUnavailableError
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections
 from frameledger_services.work import RUNS, Worker
@@ -61,6 +64,53 @@ def test_when_the_first_host_falls_silent_projector_workers_and_readers_go_on_wi
                 assert (await anext(followed)).version == 2
                 desk.end("ctx-1", "ctx-2")
                 await office.until("SELECT count(*) FROM claims WHERE finish IS NULL", expected=[(0,)])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.regression("fault 10")
+def test_a_follower_waits_for_a_database_that_is_silent_while_it_connects(database, monkeypatch):
+    monkeypatch.setattr(connecting, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(connecting, "ASK_SECONDS", 0.5)
+    monkeypatch.setattr("frameledger_services.client.notifications.FOLLOW_POLL_SECONDS", 0.05)
+
+    def store(version):
+        with psycopg.connect(database) as connection, connection.cursor() as cursor:
+            rows.insert(
+                cursor,
+                "frames",
+                context_id="ctx-1",
+                version=version,
+                frame_id=uuid4(),
+                logged_at=rows.BEGINNING,
+                partition=0,
+                offset=version,
+                type="LLMRunFrame",
+                outcome="applied",
+                chain=bytes(32),
+                payload='{"type":"LLMRunFrame"}',
+            )
+
+    async def scenario():
+        async with (
+            asyncio.timeout(ON_SERVERS),
+            way_to(database) as (way, address),
+            # As short as libpq allows.
+            Client(at(make_conninfo(address, connect_timeout=2))) as client,
+        ):
+            store(1)
+            followed = client.follow("ctx-1")
+            assert (await anext(followed)).version == 1
+            following = asyncio.create_task(anext(followed))
+            before = way.accepted
+            way.fall_silent()
+            while way.accepted < before + 6:
+                with pytest.raises(DatabaseUnavailableError):
+                    await client.newest_version("ctx-1")
+                assert not following.done()
+            store(2)
+            way.speak_again()
+            assert (await following).version == 2
 
     asyncio.run(scenario())
 

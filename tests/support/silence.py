@@ -39,6 +39,10 @@ class Way:
         self._is_silent = True
         self.forget()
 
+    def speak_again(self) -> None:
+        """Carry what connects from now on. What is open stays silent."""
+        self._is_silent = False
+
     def forget(self) -> None:
         """Carry nothing more of what is open now, as after a failover to a server that does not know of it. The server
         that was there sees its clients go, the clients see nothing."""

@@ -19,8 +19,8 @@ from frameledger.frames import LLMRunFrame, LLMTextFrame, UnknownFrame
 from frameledger.record import decode
 from frameledger_services import client
 from frameledger_services.client import Client, MisspelledWarning, SyncClient, with_defaults
-from frameledger_services.client.given import Taking
-from frameledger_services.client.misspelled import is_one_edit, warn_of_misspelled
+from frameledger_services.client.frame_inputs import FramePreparation
+from frameledger_services.client.spelling import is_one_edit, warn_of_misspelled
 from frameledger_services.event_log import frame_defaults
 from frameledger_services.settings import Settings
 from frameledger_services.store.contexts import loads
@@ -114,13 +114,13 @@ RUN = {"type": "LLMRunFrame"}
     "given", [LLMRunFrame(), RUN, MappingProxyType(RUN), json.dumps(RUN), json.dumps(RUN).encode()]
 )
 def test_frames_mappings_texts_and_lists_of_them_are_taken(given):
-    taken = Taking().take("ctx-1", [given, [given, given], (given,)])
+    taken = FramePreparation().prepare("ctx-1", [given, [given, given], (given,)])
     assert [one.frame for one in taken] == [LLMRunFrame()] * 4
     assert {one.complete.type for one in taken} == {"LLMRunFrame"}
 
 
 def test_a_mapping_may_have_our_values_inside():
-    (taken,) = Taking().take(
+    (taken,) = FramePreparation().prepare(
         "ctx-1", [{"type": "LLMContextFrame", "context": LLMContext([{"role": "user"}])}]
     )
     assert taken.frame.context.messages == ({"role": "user"},)
@@ -141,7 +141,7 @@ def test_a_mapping_may_have_our_values_inside():
 )
 def test_what_is_no_frame_by_its_content_is_a_value_error_of_one_line(given, said):
     with pytest.raises(ValueError, match=said) as wrong:
-        Taking().take("ctx-1", [given])
+        FramePreparation().prepare("ctx-1", [given])
     assert len(str(wrong.value).splitlines()) == 1
     assert len(str(wrong.value)) < 200
 
@@ -150,7 +150,7 @@ def test_what_is_no_frame_by_its_content_is_a_value_error_of_one_line(given, sai
 @pytest.mark.parametrize("given", [None, 5, object(), LLMRunFrame, {1}, [[RUN]]])
 def test_what_is_no_frame_by_its_type_is_a_type_error_of_one_sentence(given):
     with pytest.raises(TypeError, match=r"publish\(\).*\.$"):
-        Taking().take("ctx-1", [given])
+        FramePreparation().prepare("ctx-1", [given])
 
 
 @pytest.mark.regression("journey 8")
@@ -166,26 +166,26 @@ def test_a_context_id_that_is_no_text_is_a_type_error(context_id):
 @pytest.mark.regression("journey 1")
 @pytest.mark.parametrize("given", [dict(RUN), json.dumps(RUN)])
 def test_a_mapping_or_text_is_another_frame_each_time_unless_its_publishing_failed(given):
-    taking = Taking()
-    first = taking.take("ctx-1", [given, given])
-    taking.note_published("ctx-1", first)
-    second = taking.take("ctx-1", [given, given])
-    taking.note_unsure("ctx-1", second)
-    elsewhere = taking.take("ctx-2", [given])
-    again = taking.take("ctx-1", [given, given, given])
+    preparation = FramePreparation()
+    first = preparation.prepare("ctx-1", [given, given])
+    preparation.note_published("ctx-1", first)
+    second = preparation.prepare("ctx-1", [given, given])
+    preparation.note_unconfirmed("ctx-1", second)
+    elsewhere = preparation.prepare("ctx-2", [given])
+    again = preparation.prepare("ctx-1", [given, given, given])
     assert [one.complete for one in again[:2]] == [one.complete for one in second]
-    taking.note_published("ctx-1", again)
-    later = taking.take("ctx-1", [given])
+    preparation.note_published("ctx-1", again)
+    later = preparation.prepare("ctx-1", [given])
     ids = [one.complete.id for one in (*first, *second, *elsewhere, again[2], *later)]
     assert len(set(ids)) == len(ids)
 
 
 def test_a_mapping_that_was_changed_since_its_publishing_failed_is_another_frame():
-    taking, given = Taking(), {"type": "LLMTextFrame", "text": "a"}
-    before = taking.take("ctx-1", [given])
-    taking.note_unsure("ctx-1", before)
+    preparation, given = FramePreparation(), {"type": "LLMTextFrame", "text": "a"}
+    before = preparation.prepare("ctx-1", [given])
+    preparation.note_unconfirmed("ctx-1", before)
     given["text"] = "b"
-    (after,) = taking.take("ctx-1", [given])
+    (after,) = preparation.prepare("ctx-1", [given])
     assert after.complete.id != before[0].complete.id
     assert after.complete.text == "b"
 

@@ -18,7 +18,7 @@ import typer
 from frameledger.frames import AnyFrame
 from frameledger.record import MAX_VALUE_BYTES, DecodeError, decode
 from frameledger_services.cli.terminal import backend, output
-from frameledger_services.client import Client, MisspelledWarning, Published, with_defaults
+from frameledger_services.client import Client, MisspelledWarning, PublishedFrame, with_defaults
 from frameledger_services.settings import Settings
 
 AT_ONCE = 1_000
@@ -88,7 +88,7 @@ async def _publish(
 ) -> None:
     async with Client(Settings.from_env(), source=source) as client:
         count, outcomes = 0, Counter[str | None]()
-        last: Published | None = None
+        last: PublishedFrame | None = None
         # In a thread: standard input may have nothing for a while, and acknowledgements come meanwhile.
         while frames := await asyncio.to_thread(next, batches, None):
             try:
@@ -107,7 +107,7 @@ async def _publish(
             raise typer.Exit(1)
 
 
-def _print_json(published: Sequence[Published], waited: bool) -> None:
+def _print_json(published: Sequence[PublishedFrame], waited: bool) -> None:
     for one in published:
         told: dict[str, Any] = {"id": one.frame_id, "type": one.type}
         told |= {"topic": one.topic, "partition": one.partition, "offset": one.offset}
@@ -121,7 +121,7 @@ def _print_json(published: Sequence[Published], waited: bool) -> None:
         typer.echo(json.dumps(told, ensure_ascii=False))
 
 
-def _print_outcomes(published: Sequence[Published]) -> None:
+def _print_outcomes(published: Sequence[PublishedFrame]) -> None:
     """What became of each; of many, of those that changed nothing."""
     told = published if len(published) <= FEW else [one for one in published if one.outcome != "applied"]
     for one in told[:FEW]:
@@ -134,7 +134,7 @@ def _print_outcomes(published: Sequence[Published]) -> None:
 
 
 def _print_sum(
-    context: str, count: int, last: Published, outcomes: Counter[str | None], version: int | None
+    context: str, count: int, last: PublishedFrame, outcomes: Counter[str | None], version: int | None
 ) -> None:
     said = f"Published {count} {'frame' if count == 1 else 'frames'} to {context}: "
     said += f"{last.topic}, partition {last.partition}, up to offset {last.offset}."

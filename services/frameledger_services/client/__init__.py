@@ -1,51 +1,96 @@
 """The client: publish frames, read contexts back, follow a conversation.
 
-`Client` is for asyncio, `SyncClient` for scripts and notebooks.
+`Client` is for asyncio, `SyncClient` for scripts and notebooks. Both find the servers by the environment, or the stack
+that `frameledger up` runs in this folder or above it.
 
-async with Client(settings) as client:
-    (said,) = await client.publish("ctx-1", LLMRunFrame(), wait=True)
-    stored = await client.context("ctx-1", said.version)
+    async with Client() as client:
+        (published,) = await client.publish("ctx-1", LLMRunFrame(), wait=True)
+        stored = await client.context("ctx-1", published.version)
+
+Every error that they raise derives from `FrameledgerError`, and from the class that says what to do: `TransientError`,
+`RefusedError`, `NotFoundError` or `ConfigurationError`; but for wrong calls, which are TypeError, ValueError and
+RuntimeError. `services/errors.md` lists all errors.
 """
 
 import warnings
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from frameledger.errors import (
+    ConfigurationError,
+    FrameledgerError,
+    NotFoundError,
+    RefusedError,
+    TransientError,
+)
 from frameledger_services.client.client import Client, RepeatedWarning
-from frameledger_services.client.connections import DatabaseError
-from frameledger_services.client.errors import NotPublishedError, NotVisibleError
-from frameledger_services.client.misspelled import MisspelledWarning
-from frameledger_services.client.published import Published
+from frameledger_services.client.errors import (
+    FramesRefusedError,
+    FramesUnacknowledgedError,
+    NotPublishedError,
+    NotVisibleError,
+)
+from frameledger_services.client.outcomes import PublishedFrame
 from frameledger_services.client.reading import (
     NoSuchContextError,
     NoSuchVersionError,
     StoredContext,
     StoredFrame,
 )
+from frameledger_services.client.spelling import MisspelledWarning
 from frameledger_services.client.sync import SyncClient
+from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.frame_defaults import with_defaults
+from frameledger_services.settings import Settings, SettingsError
+from frameledger_services.store.connections import DatabaseError, DatabaseUnavailableError
+from frameledger_services.store.schema import SchemaError
+
+if TYPE_CHECKING:
+    from frameledger_services.providers.errors import ProviderError
+    from frameledger_services.providers.plugins import NoSuchProviderError
 
 __all__ = [
+    "BrokerError",
     "Client",
+    "ConfigurationError",
     "DatabaseError",
+    "DatabaseUnavailableError",
+    "FrameledgerError",
+    "FramesRefusedError",
+    "FramesUnacknowledgedError",
     "MisspelledWarning",
     "NoSuchContextError",
+    "NoSuchProviderError",
     "NoSuchVersionError",
+    "NotFoundError",
     "NotPublishedError",
     "NotVisibleError",
-    "Published",
+    "ProviderError",
+    "PublishedFrame",
+    "RefusedError",
     "RepeatedWarning",
+    "SchemaError",
+    "Settings",
+    "SettingsError",
     "StoredContext",
     "StoredFrame",
     "SyncClient",
+    "TransientError",
     "with_defaults",
 ]
 
 if not TYPE_CHECKING:  # a module with `__getattr__` has every name there is, for a type checker
+    # Imported when used: most clients ask no model, and the providers cost them a fifth of a second.
+    _LAZY = {"ProviderError": "errors", "NoSuchProviderError": "plugins"}
+    _OLD_NAMES = {"completed": with_defaults, "Published": PublishedFrame}
 
     def __getattr__(name: str) -> Any:
-        if name != "completed":
+        if name in _LAZY:
+            return getattr(import_module(f"frameledger_services.providers.{_LAZY[name]}"), name)
+        if name not in _OLD_NAMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        new = _OLD_NAMES[name]
         warnings.warn(
-            "completed is called with_defaults; the old name goes with 1.0", DeprecationWarning, stacklevel=2
+            f"{name} is called {new.__name__}; the old name goes with 1.0", DeprecationWarning, stacklevel=2
         )
-        return with_defaults
+        return new

@@ -15,19 +15,19 @@ from frameledger.ids import ContextId
 from frameledger.record import Outgoing, outgoing
 from frameledger.tools import Tools, tools_to_wire
 from frameledger_services import access
-from frameledger_services.client import published, reading
-from frameledger_services.client.connections import Connections
+from frameledger_services.client import outcomes, reading
 from frameledger_services.client.errors import FramesRefusedError, FramesUnacknowledgedError
-from frameledger_services.client.given import Given, Taken, Taking
-from frameledger_services.client.misspelled import warn_of_misspelled
-from frameledger_services.client.projected import Projected
-from frameledger_services.client.published import Published
+from frameledger_services.client.frame_inputs import FrameInput, FramePreparation, PreparedFrame
+from frameledger_services.client.notifications import RECONNECT_SECONDS, Notifications
+from frameledger_services.client.outcomes import PublishedFrame
 from frameledger_services.client.reading import StoredContext, StoredFrame
-from frameledger_services.client.visible import until_visible
+from frameledger_services.client.spelling import warn_of_misspelled
+from frameledger_services.client.waiting import until_stored
 from frameledger_services.event_log.frame_defaults import note_published, was_published
 from frameledger_services.event_log.producer import Producer, PublishError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
+from frameledger_services.store.connections import Connections, DatabaseUnavailableError
 
 if TYPE_CHECKING:
     from frameledger_services.providers.out_of_band import OutOfBand
@@ -37,32 +37,36 @@ WITHIN = 30.0
 FRAMES_AT_ONCE = 500
 
 LISTEN_SECONDS = 1.0
-"""What is published is not held up any longer by a database that does not answer."""
+"""Publishing waits no longer than this for a database that does not answer."""
 
 
 class RepeatedWarning(UserWarning):
-    """A frame object whose publishing had succeeded was published once more, which says nothing new."""
+    """A frame object that had been published successfully was published again: it still counts once."""
 
 
 class Client:
-    """The way in and the way back, for one event loop.
+    """Publishes frames and reads conversations, on one event loop.
 
-    Kafka is connected to by the first `publish`, the database by the first question to it: who only reads needs no
-    broker, and who only publishes no database. Tasks may share a client. It ends with `close`, or at the end of
+    Kafka is connected to by the first `publish`, the database by the first query: a client that only reads needs no
+    broker, and one that only publishes no database. Tasks may share a client. Close it with `close`, or use it in
     `async with`.
     """
 
-    def __init__(self, settings: Settings, *, source: str = SOURCE) -> None:
-        """`source` names the publisher in the frames' headers, as a URI reference."""
-        self._settings = settings
+    def __init__(self, settings: Settings | None = None, *, source: str = SOURCE) -> None:
+        """Without settings it uses `Settings.from_env()`: the environment, and a stack that `frameledger up` runs in
+        this folder or one above it. Raises `SettingsError` for an environment that is wrong.
+
+        `source` names the publisher in the frames' headers, as a URI reference.
+        """
+        self._settings = settings = Settings.from_env() if settings is None else settings
         self._source = source
         self._topic = TopicNames(settings.topic_prefix).frames
         self._producer = Producer(settings, name="frameledger-client")
         self._connections = Connections(settings)
-        self._projected = Projected(settings)
+        self._notifications = Notifications(settings)
         self._out_of_band: OutOfBand | None = None
-        self._taking = Taking()
-        # Of nobody's task group: one would cancel whoever uses the client when listening fails.
+        self._preparation = FramePreparation()
+        # In no task group: one would cancel the caller when listening fails.
         self._listening: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -73,8 +77,8 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """End it: what was taken for publishing is still sent, for a few seconds at most. Closing twice does nothing;
-        anything else then raises RuntimeError."""
+        """Close all connections. Frames that are being published are still sent, for a few seconds at most. Closing
+        twice does nothing; every other method then raises RuntimeError."""
         self._closed = True
         listening, self._listening = self._listening, None
         if listening is not None:
@@ -90,75 +94,78 @@ class Client:
     async def publish(
         self,
         context_id: str,
-        *frames: Given,
+        *frames: FrameInput,
         source: str | None = None,
         traceparent: str | None = None,
         wait: bool = False,
         within: float = WITHIN,
-    ) -> tuple[Published, ...]:
-        """Publish frames of a conversation in their order; where each lies on the log, once all replicas have it.
+    ) -> tuple[PublishedFrame, ...]:
+        """Publish frames of one conversation, in their order. Returns where each lies on the log, once all in-sync
+        replicas have it.
 
-        A frame is an object of ours, its JSON as a mapping, or as text; lists of these are taken too. One without an id
-        gets a random one, and one without `produced_at` the time. With `wait` it returns when all of them are in the
-        tables, or were rejected, and says of each which version of the context it made and what became of it; a
-        database that is away is waited for. `within` is for all of that, in seconds.
+        A frame is a frame object, its JSON as a mapping, or its JSON as text; lists of these are taken too. A frame
+        without an id gets a random one, and one without `produced_at` the present time. With `wait` it returns once
+        all frames are in the tables or rejected, and each then has its `version`, `outcome` and `reason`; an outage of
+        the database is waited out. All of it may take `within` seconds.
 
-        To try again is safe: publish the same frame objects again, or those that the error has, or frames with the ids
-        of the first time. A frame that comes twice counts once. So a frame object says one thing once, and
-        `RepeatedWarning` is given for one whose publishing has succeeded already: who wants to say the same words again
-        makes a new frame. Mappings and texts are new frames each time, but for the very object whose publishing failed.
+        Publishing again after an error is safe with the same frame objects, with the `frames` of the error, or with
+        frames of the same ids: a frame that comes twice counts once. Hence a frame object is one frame for ever, and
+        publishing it again after a success warns (`RepeatedWarning`); to say the same again, make a new object.
+        Mappings and texts are new frames each time, unless publishing that very object failed.
 
-        A type or a field that is not known is published; if it is one letter from one that is, `MisspelledWarning`.
+        An unknown type or field is published as it is; if it is one edit from a known one, it warns
+        (`MisspelledWarning`).
 
-        Before anything is published it raises TypeError for what is no frame, ValueError for a frame or a context id
-        that nobody could read, `SettingsError` if no database is set and `wait` needs one, and `BrokerError` when there
-        is no broker or no topic. Afterwards `NotPublishedError` and `NotVisibleError`, which have the frames.
+        Raises before anything is published: TypeError for what is no frame, ValueError for a frame or a context id that
+        is invalid, `SettingsError` if no broker is set, or no database and `wait` needs one, and `BrokerError` if the
+        broker is not reached or has no such topic. Raises afterwards, always with the frames: `NotPublishedError`,
+        which is `FramesUnacknowledgedError` or `FramesRefusedError`, and `NotVisibleError`.
         """
         self._check_open()
         deadline = asyncio.get_running_loop().time() + within
-        taken = self._taking.take(_context_id(context_id), frames)
+        prepared = self._preparation.prepare(_context_id(context_id), frames)
         records = [
             outgoing(
                 one.complete, ContextId(context_id), source=source or self._source, traceparent=traceparent
             )
-            for one in taken
+            for one in prepared
         ]
-        self._warn(context_id, taken)
+        self._warn(context_id, prepared)
         if wait:
             await self._listen(within=min(within, LISTEN_SECONDS))
         try:
-            found = await self._publish(taken, records, within)
-            if wait and found:
-                complete = [one.complete for one in taken]
-                found = await until_visible(
-                    self._connections, self._projected, context_id, found, complete, deadline=deadline
+            published = await self._publish(prepared, records, within)
+            if wait and published:
+                complete = [one.complete for one in prepared]
+                published = await until_stored(
+                    self._connections, self._notifications, context_id, published, complete, deadline=deadline
                 )
         except BaseException:
-            # A cancellation too: whoever gave up waiting may try again.
-            self._taking.note_unsure(context_id, taken)
+            # Also when it is cancelled: the caller may publish again.
+            self._preparation.note_unconfirmed(context_id, prepared)
             raise
-        self._taking.note_published(context_id, taken)
-        for one in taken:
+        self._preparation.note_published(context_id, prepared)
+        for one in prepared:
             note_published(one.frame, context_id)
-        return found
+        return published
 
     async def set_tools(
         self, context_id: str, tools: Tools | None, *, wait: bool = False, within: float = WITHIN
-    ) -> tuple[Published, ...]:
+    ) -> tuple[PublishedFrame, ...]:
         """Publish which tools the model may call from here on: schemas, a `ToolsSchema`, or definitions in wire form.
 
-        It only says so; `FunctionService.set_tools` also runs functions of yours. Raises TypeError for what is no tool,
-        and what `publish` raises.
+        It runs none of them; `FunctionService.set_tools` does that for functions of yours. Raises TypeError for what is
+        no tool, and what `publish` raises.
         """
         return await self.publish(
             context_id, LLMSetToolsFrame(tools=tools_to_wire(tools)), wait=wait, within=within
         )
 
     async def context(self, context_id: str, version: int | None = None) -> StoredContext:
-        """The context as it is in the tables, or as it was at a version: 0, 1, 2 ... frames.
+        """Returns the newest stored context of a conversation, or the one at a version, which counts its frames from 0.
 
-        Raises `NoSuchContextError`, `NoSuchVersionError`, `DatabaseError`, and `SchemaError` for a database that
-        another release made.
+        Raises `NoSuchContextError`, `NoSuchVersionError`, `DatabaseError` (`DatabaseUnavailableError` if it is worth
+        trying again), `SchemaError` for a database of another release, and `SettingsError` if no database is set.
         """
         self._check_open()
         return await self._connections.read(reading.context, context_id, version)
@@ -171,11 +178,11 @@ class Client:
         *,
         version: int | None = None,
     ) -> str | None:
-        """Ask a model about a context, given or named by its id: its text, or null if it says nothing.
+        """Send a context, or the stored one of that id, to a model. Returns its text, or None if it says nothing.
 
-        It is asked from this process, by the provider that the settings name, and publishes nothing. `max_tokens` and
-        `system_instruction` replace what service and context say. Raises `ProviderError`, `NoSuchProviderError`, and
-        for an id what `context` raises.
+        The request is made by this process, to the provider that the settings name; nothing is published. `max_tokens`
+        and `system_instruction` replace those of service and context. Raises `ProviderError`, `NoSuchProviderError`,
+        and for an id what `context` raises.
         """
         self._check_open()
         if isinstance(context, str):
@@ -188,48 +195,53 @@ class Client:
         return await self._out_of_band.run_inference(context, max_tokens, system_instruction)
 
     async def frames(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
-        """The frames of a conversation that are stored by now, in order; of one that is not there none."""
+        """Yields the stored frames of a conversation after a version, in order; none of one that does not exist. Raises
+        `DatabaseError`, `SchemaError` and `SettingsError`, as `context` does."""
         while found := await self._frames(context_id, after_version):
             for frame in found:
                 yield frame
             after_version = found[-1].version
 
     async def follow(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
-        """The frames of a conversation after a version, in order, each once, as they are stored; for ever.
+        """Yields the frames of a conversation after a version, in order, each once, as they are stored. It never ends.
 
-        A conversation that does not exist yet is waited for. What becomes of a parked frame later is not told. Raises
-        `SettingsError` if no database is set.
+        A conversation that does not exist yet is waited for, and a database that goes away meanwhile too. It queries
+        the database when a projector notifies progress in the conversation's partition, and every 5 seconds. A frame
+        comes with its outcome when it was stored; what an `unpark` makes of it later is not told. Raises
+        `DatabaseError`, `SchemaError` and `SettingsError` as `context` does, if the first query fails.
         """
         await self._listen(within=LISTEN_SECONDS)
-        partition = await self._connections.read(reading.partition_of, context_id)
+        partition = await self._connections.read(reading.partition_of, self._topic, context_id)
         while True:
-            signal = self._projected.signal()
-            seen = None if partition is None else self._projected.offset(self._topic, partition)
-            found = await self._frames(context_id, after_version)
+            mark = self._notifications.mark(self._topic, partition)
+            try:
+                found = await self._frames(context_id, after_version)
+            except DatabaseUnavailableError:
+                await asyncio.sleep(RECONNECT_SECONDS)
+                continue
             for frame in found:
                 yield frame
                 after_version, partition = frame.version, frame.partition
-            if not found and partition is not None:
-                await self._projected.moved(self._topic, partition, seen)
-            elif not found:
-                await self._projected.wait(signal)
+            if not found:
+                await self._notifications.moved(self._topic, partition, mark)
 
     async def newest_version(self, context_id: str) -> int:
-        """How many frames of a conversation are stored; 0 for one that is not there."""
+        """Returns how many frames of a conversation are stored; 0 for one that does not exist. Raises what `frames`
+        raises."""
         self._check_open()
         return await self._connections.read(reading.newest_version, context_id)
 
     async def _publish(
-        self, taken: Sequence[Taken], records: Sequence[Outgoing], within: float
-    ) -> tuple[Published, ...]:
+        self, prepared: Sequence[PreparedFrame], records: Sequence[Outgoing], within: float
+    ) -> tuple[PublishedFrame, ...]:
         try:
             places = await self._producer.publish(self._topic, records, within=within)
         except PublishError as error:
-            left = [one.complete for one, place in zip(taken, error.places, strict=True) if place is None]
+            left = [one.complete for one, place in zip(prepared, error.places, strict=True) if place is None]
             kind = FramesRefusedError if isinstance(error, RefusedError) else FramesUnacknowledgedError
             raise kind(str(error), left) from error
         return tuple(
-            published.acknowledged(place, one.complete) for place, one in zip(places, taken, strict=True)
+            outcomes.acknowledged(place, one.complete) for place, one in zip(places, prepared, strict=True)
         )
 
     async def _frames(self, context_id: str, after_version: int) -> list[StoredFrame]:
@@ -239,22 +251,23 @@ class Client:
         )
 
     async def _listen(self, *, within: float) -> None:
-        """Have notifications listened to, and wait until they are, or cannot be for now: waiting works without too."""
+        """Start to receive notifications. Returns when they are received, or cannot be for now: polling replaces
+        them. Raises `SettingsError` if no database is set."""
         self._check_open()
         if self._listening is None or self._listening.done():
-            # Raises SettingsError here, where the caller is.
+            # The task could not raise it to the caller.
             access.database_address(self._settings)
-            self._listening = asyncio.create_task(self._projected.listen())
+            self._listening = asyncio.create_task(self._notifications.listen())
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                await self._projected.started()
+                await self._notifications.started()
 
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("This client is closed.")
 
-    def _warn(self, context_id: str, taken: Sequence[Taken]) -> None:
-        for one in taken:
+    def _warn(self, context_id: str, prepared: Sequence[PreparedFrame]) -> None:
+        for one in prepared:
             warn_of_misspelled(one.frame)
             if was_published(one.frame, context_id):
                 warnings.warn(

@@ -1,4 +1,4 @@
-"""What the tables say about a conversation: its context at a version, and its frames. One statement each."""
+"""Queries on a conversation: its context at a version, its frames. One statement each."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from psycopg.rows import class_row
 
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId, Version
+from frameledger.partition import partition_for
 from frameledger.record import decode
 from frameledger_services.store.contexts import (
     NoSuchContextError,
@@ -38,12 +39,12 @@ Connection = AsyncConnection[Any]
 
 @dataclass(frozen=True, slots=True)
 class StoredFrame:
-    """A frame as it is stored, with what became of it when it was stored."""
+    """A stored frame, with its outcome when it was stored."""
 
     context_id: ContextId
     version: Version
     frame_id: UUID
-    """The frame's id, or a uuid5 of one that is no uuid."""
+    """The frame's id; a uuid5 of it if it is no UUID."""
 
     type: str
     outcome: str
@@ -61,37 +62,37 @@ class StoredFrame:
 
     @property
     def frame(self) -> AnyFrame:
-        """The frame that the payload is, decoded each time that this is asked for."""
+        """The payload as a frame, decoded at each access."""
         return decode(self.payload)
 
 
 async def frames_after(
     connection: Connection, context_id: str, version: int, *, limit: int
 ) -> list[StoredFrame]:
-    """The next frames of a conversation after that version, in order, `limit` at most."""
+    """Returns the frames of a conversation after a version, in order, `limit` at most."""
     async with connection.cursor(row_factory=class_row(StoredFrame)) as cursor:
         await cursor.execute(_FRAMES, {"id": context_id, "version": version, "limit": limit})
         return await cursor.fetchall()
 
 
 async def newest_version(connection: Connection, context_id: str) -> int:
-    """How many frames of the conversation are stored; 0 for one that is not there."""
+    """Returns how many frames of the conversation are stored; 0 for one that does not exist."""
     cursor = await connection.execute("SELECT version FROM contexts WHERE context_id = %s", (context_id,))
     row = await cursor.fetchone()
     return 0 if row is None else int(row[0])
 
 
-async def partition_of(connection: Connection, context_id: str) -> int | None:
-    """The partition of a conversation's newest frame; None for one that is not there."""
+async def partition_of(connection: Connection, topic: str, context_id: str) -> int | None:
+    """Returns the partition that a conversation's frames are read from; None before a projector has seen the topic."""
     cursor = await connection.execute(
-        "SELECT partition FROM frames WHERE context_id = %s ORDER BY version DESC LIMIT 1", (context_id,)
+        "SELECT partitions FROM topics WHERE topic = %s ORDER BY generation DESC LIMIT 1", (topic,)
     )
     row = await cursor.fetchone()
-    return None if row is None else int(row[0])
+    return None if row is None else partition_for(context_id.encode(), int(row[0]))
 
 
 async def next_offset(connection: Connection, topic: str, partition: int) -> int | None:
-    """Up to which offset a partition is in the tables; None if no projector has ever had it."""
+    """Returns the next offset of a partition; None if no projector has ever read it."""
     cursor = await connection.execute(
         "SELECT next_offset FROM projections WHERE projection = %s AND topic = %s AND sealed_at IS NULL "
         "AND partition = %s",

@@ -12,32 +12,33 @@ from typing import Any, Self, TypeVar
 from frameledger.context import LLMContext
 from frameledger.tools import Tools
 from frameledger_services.client.client import SOURCE, WITHIN, Client
-from frameledger_services.client.given import Given
-from frameledger_services.client.published import Published
+from frameledger_services.client.frame_inputs import FrameInput
+from frameledger_services.client.outcomes import PublishedFrame
 from frameledger_services.client.reading import StoredContext, StoredFrame
 from frameledger_services.settings import Settings
 
 _T = TypeVar("_T")
 
 END_SECONDS = 20.0
-"""A client that ends sends what it was given for publishing, for some seconds at most."""
+"""A client that is closed sends what is being published, for some seconds at most."""
 
 
 class SyncClient:
-    """A `Client` on an event loop in a thread of its own: the same names, promises and errors.
+    """A `Client` on an event loop in a thread of its own: the same methods, promises and errors.
 
-    A context manager, or closed with `close`. Threads may share one. It also works where a loop runs already, as in
-    a notebook.
+    A context manager; or close it with `close`. Threads may share one. It also works where an event loop runs already,
+    as in a notebook.
     """
 
-    def __init__(self, settings: Settings, *, source: str = SOURCE) -> None:
+    def __init__(self, settings: Settings | None = None, *, source: str = SOURCE) -> None:
+        """See `Client`."""
         self._client = Client(settings, source=source)
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
         self._lock = threading.Lock()
         self._waiting: set[futures.Future[Any]] = set()
         self._ended = RuntimeError("This client is closed.")
-        """What is said once the thread has ended, and why it has if nobody wanted that."""
+        """Raised by every call once the thread has ended; `_cause` is why, if it was not closed."""
         self._cause: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="frameledger-client", daemon=True)
         self._thread.start()
@@ -49,8 +50,7 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        """End it; what was published is sent to its end. Calls that still wait, in other threads, raise RuntimeError.
-        Closing twice does nothing."""
+        """See `Client.close`. Calls of other threads that still wait raise RuntimeError."""
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
@@ -58,12 +58,12 @@ class SyncClient:
     def publish(
         self,
         context_id: str,
-        *frames: Given,
+        *frames: FrameInput,
         source: str | None = None,
         traceparent: str | None = None,
         wait: bool = False,
         within: float = WITHIN,
-    ) -> tuple[Published, ...]:
+    ) -> tuple[PublishedFrame, ...]:
         """See `Client.publish`."""
         return self._do(
             self._client.publish(
@@ -73,7 +73,7 @@ class SyncClient:
 
     def set_tools(
         self, context_id: str, tools: Tools | None, *, wait: bool = False, within: float = WITHIN
-    ) -> tuple[Published, ...]:
+    ) -> tuple[PublishedFrame, ...]:
         """See `Client.set_tools`."""
         return self._do(self._client.set_tools(context_id, tools, wait=wait, within=within))
 
@@ -105,7 +105,7 @@ class SyncClient:
         return self._do(self._client.newest_version(context_id))
 
     def _run(self) -> None:
-        """What the thread does. However it ends, nobody is left waiting."""
+        """The thread's work. However it ends, no call is left waiting."""
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
                 runner.run(self._live())
@@ -133,12 +133,12 @@ class SyncClient:
         except RuntimeError:
             # The loop is closed.
             work.close()
-            raise self._as_told() from self._cause
+            raise self._end_reason() from self._cause
         try:
             return future.result()
         except futures.CancelledError:
             # The thread cancels what is left when it ends.
-            raise self._as_told() from self._cause
+            raise self._end_reason() from self._cause
         except BaseException:
             # Ctrl-C reaches this thread and not the loop's.
             future.cancel()
@@ -147,8 +147,8 @@ class SyncClient:
             with self._lock:
                 self._waiting.discard(future)
 
-    def _as_told(self) -> RuntimeError:
-        """Why nothing can be done any more, for each caller an error of its own."""
+    def _end_reason(self) -> RuntimeError:
+        """Returns why the thread has ended, as a new error for each caller."""
         self._thread.join(END_SECONDS)
         return RuntimeError(*self._ended.args)
 

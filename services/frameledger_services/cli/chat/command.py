@@ -21,8 +21,8 @@ from frameledger_services.cli.chat import render
 from frameledger_services.cli.chat.session import CtrlC, Event, Line, Session
 from frameledger_services.cli.terminal import backend, output, stdin
 from frameledger_services.client import Client
-from frameledger_services.client.connections import Connections
 from frameledger_services.settings import Settings
+from frameledger_services.store.connections import Connections
 from frameledger_services.store.offers import tools_on_offer
 
 SOURCE = "frameledger/chat"

@@ -21,7 +21,7 @@ from frameledger.frames import (
 )
 from frameledger_services.cli.chat.render import Screen
 from frameledger_services.client import Client, StoredFrame
-from frameledger_services.client.connections import Connections
+from frameledger_services.store.connections import Connections
 
 NOBODY_SECONDS = 6.0
 """How long nobody may begin to answer before that is said."""

@@ -26,7 +26,6 @@ from frameledger_services.cli.terminal import backend, output
 from frameledger_services.cli.up.command import SERVICES as SERVICES_OF_UP
 from frameledger_services.cli.up.command import SETUP, DataDir
 from frameledger_services.client import Client
-from frameledger_services.client.connections import connect
 from frameledger_services.demo import playing, proof, recording
 from frameledger_services.demo.harbour import FILE, Harbour
 from frameledger_services.demo.playing import Played
@@ -34,6 +33,7 @@ from frameledger_services.demo.recording import Stage
 from frameledger_services.demo.talk import NotSeenError
 from frameledger_services.demo.times import Times
 from frameledger_services.settings import PREFIX, Settings
+from frameledger_services.store.connections import connect
 from frameledger_services.store.offers import tools_on_offer
 
 # The embedded servers are for Linux and macOS and imported inside the command: the command line is for all.

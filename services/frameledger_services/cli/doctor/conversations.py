@@ -8,7 +8,7 @@ from psycopg import AsyncConnection
 
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.cli.terminal.format_frame import line
-from frameledger_services.client.misspelled import meant_type
+from frameledger_services.client.spelling import meant_type
 from frameledger_services.store import queries
 
 Connection = AsyncConnection[Any]

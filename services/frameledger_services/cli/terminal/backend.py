@@ -16,12 +16,12 @@ from frameledger_services.client import (
     NotPublishedError,
     NotVisibleError,
 )
-from frameledger_services.client.connections import Connections
 from frameledger_services.database import PoolerError
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.projector.log_check import LogChangedError
 from frameledger_services.projector.topic_identity import TopicChangedError
 from frameledger_services.settings import Settings, SettingsError
+from frameledger_services.store.connections import Connections
 from frameledger_services.store.schema import SchemaError
 
 _P = ParamSpec("_P")

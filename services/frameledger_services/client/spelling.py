@@ -1,6 +1,6 @@
-"""A type or a field that nobody knows and that is one edit from one that is known: a slip, most likely.
+"""Types and fields of frames that are not known and one edit from one that is: typing errors, most likely.
 
-It is warned of and published all the same: what this release does not know, another one may.
+They cause a warning and are published all the same: what this release does not know, another one may.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from frameledger.frames import FRAME_TYPES, AnyFrame, UnknownFrame
 
 
 class MisspelledWarning(UserWarning):
-    """A frame has a type or a field that is not known, and one letter makes it one that is."""
+    """A frame has a type or a field that is not known, and one edit away from one that is."""
 
 
 def warn_of_misspelled(frame: AnyFrame) -> None:
     """Warn, by Python's `warnings`, of what in the frame is probably misspelled."""
-    # Of nearly every frame this is all that is asked. `model_extra` would cost more.
+    # Nearly every frame ends here. `model_extra` would cost more.
     if isinstance(frame, UnknownFrame) or frame.__pydantic_extra__:
-        for said in misspelled(frame):
-            warnings.warn(said, MisspelledWarning, stacklevel=2)
+        for sentence in misspelled(frame):
+            warnings.warn(sentence, MisspelledWarning, stacklevel=2)
 
 
 def misspelled(frame: AnyFrame) -> Iterator[str]:
-    """A sentence for each type and field of the frame that is probably misspelled."""
+    """Yields a sentence for each type and field of the frame that is probably misspelled."""
     if isinstance(frame, UnknownFrame):
-        # A newer version of a type that we know is no slip.
+        # A newer version of a type that we know is no typing error.
         if (meant := meant_type(frame.type)) is not None:
             yield f"{frame.type} is no type of frame that this release knows: did you mean {meant}?"
         return
@@ -37,7 +37,7 @@ def misspelled(frame: AnyFrame) -> Iterator[str]:
 
 
 def meant_type(name: str) -> str | None:
-    """The type of frame that is one edit from this name; None if it is one itself, or there is none."""
+    """Returns the type of frame that is one edit from this name; None if it is one itself, or there is none."""
     return None if name in FRAME_TYPES else _meant(name, FRAME_TYPES)
 
 
@@ -46,7 +46,8 @@ def _meant(name: str, known: Iterable[str]) -> str | None:
 
 
 def is_one_edit(one: str, other: str) -> bool:
-    """Whether two words differ by one letter too many, too few or wrong, by two that changed places, or by capitals."""
+    """Returns whether two words differ by one letter inserted, deleted or replaced, by two adjacent letters swapped
+    (Damerau-Levenshtein distance 1), or by capitals only."""
     if one.lower() == other.lower():
         return one != other
     at = next(

@@ -1,4 +1,4 @@
-"""What became of frames that were published: where each lies, and what the tables made of it."""
+"""The outcomes of published frames: where each lies on the log, and what the projector made of it."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ Connection = AsyncConnection[Any]
 
 
 @value
-class Published(Place):
-    """A frame that was published: where it lies on the log, and, if that was waited for, what became of it."""
+class PublishedFrame(Place):
+    """A frame that was published: where it lies on the log, and, with `wait`, its outcome."""
 
     frame_id: str = ""
-    """Its id, which was made for it if it came without one."""
+    """Its id; a random one if it was published without."""
 
     type: str = ""
 
     version: int | None = None
-    """The version of the context that it made. None if it was not waited for, and for one that was rejected."""
+    """The version of the context that it made. None without `wait`, and for one that was rejected."""
 
     outcome: str | None = None
     """`applied`, `ignored`, `unknown` (its type is not known to this release), `parked`, or `rejected`: it is in
-    `rejected_frames`, and no frame of the conversation. None if it was not waited for."""
+    `rejected_frames`, and no frame of the conversation. None without `wait`."""
 
     reason: str | None = None
-    """Why it was ignored or rejected, as a word."""
+    """Why it was ignored or rejected: a reason of `events/rules.md`, or the code in `rejected_frames`."""
 
     repeated: bool = False
-    """It had been published before. It counts once: version and outcome are those of the first time."""
+    """The same frame had been published before. It counts once: version and outcome are those of the first time."""
 
 
 @value
 class _Stored:
-    """A row of `frames`, as far as it is asked for here."""
+    """What is read of a row of `frames`."""
 
     partition: int
     offset: int
@@ -52,21 +52,23 @@ class _Stored:
 
 
 Stored = Mapping[UUID, _Stored]
-"""By the id under which a frame is stored."""
+"""Rows by the id under which a frame is stored."""
 
 
-def acknowledged(place: Place, frame: AnyFrame) -> Published:
-    """A frame that lies on the log; nothing more is known of it."""
-    return Published(place.topic, place.partition, place.offset, place.generation, frame.id or "", frame.type)
+def acknowledged(place: Place, frame: AnyFrame) -> PublishedFrame:
+    """Returns a frame that the broker acknowledged, without an outcome."""
+    return PublishedFrame(
+        place.topic, place.partition, place.offset, place.generation, frame.id or "", frame.type
+    )
 
 
 async def reached(
-    connection: Connection, context_id: str, published: Sequence[Published]
+    connection: Connection, context_id: str, published: Sequence[PublishedFrame]
 ) -> tuple[int | None, Stored]:
-    """Up to which offset the partition is in the tables, None if no projector has ever had it; and, if all of these
-    are behind that, the frames that are stored under their ids. All are of one conversation, and so of one partition.
+    """Returns the partition's next offset, None if no projector has ever read it; and, if that is past all of these
+    frames, the rows that are stored under their ids. All are of one conversation, and so of one partition.
 
-    One statement: what it says is of one moment.
+    One statement, so that both are of one moment.
     """
     last = max(published, key=lambda one: one.offset)
     cursor = await connection.execute(
@@ -86,9 +88,9 @@ async def reached(
 
 
 async def outcomes(
-    connection: Connection, published: Sequence[Published], stored: Stored
-) -> tuple[Published, ...]:
-    """What became of these, `stored` being what is stored under their ids."""
+    connection: Connection, published: Sequence[PublishedFrame], stored: Stored
+) -> tuple[PublishedFrame, ...]:
+    """Returns the frames with their outcomes. `stored` are the rows under their ids."""
     elsewhere = [one for one in published if not _is_itself(one, stored.get(frame_uuid(one.frame_id)))]
     rejected = await _rejected(connection, elsewhere) if elsewhere else {}
     return tuple(
@@ -97,24 +99,24 @@ async def outcomes(
     )
 
 
-def _is_itself(published: Published, stored: _Stored | None) -> bool:
+def _is_itself(published: PublishedFrame, stored: _Stored | None) -> bool:
     return stored is not None and (stored.partition, stored.offset) == (published.partition, published.offset)
 
 
-def _with_outcome(published: Published, stored: _Stored | None, rejected: str | None) -> Published:
+def _with_outcome(published: PublishedFrame, stored: _Stored | None, rejected: str | None) -> PublishedFrame:
     known = (published.topic, published.partition, published.offset, published.generation)
     frame = (published.frame_id, published.type)
     if rejected is not None:
-        return Published(*known, *frame, None, "rejected", rejected)
+        return PublishedFrame(*known, *frame, None, "rejected", rejected)
     if stored is None:
         # A copy of it may be on its way to another partition, if some were added to the topic.
         return published
     repeated = not _is_itself(published, stored)
-    return Published(*known, *frame, stored.version, stored.outcome, stored.reason, repeated)
+    return PublishedFrame(*known, *frame, stored.version, stored.outcome, stored.reason, repeated)
 
 
 async def _rejected(connection: Connection, places: Sequence[Place]) -> dict[tuple[int, int], str]:
-    """Why records were rejected, by partition and offset, in the newest generation of the topic."""
+    """Returns the codes of rejected records, by partition and offset, in the newest generation of the topic."""
     cursor = await connection.execute(
         """
         SELECT DISTINCT ON (partition, "offset") partition, "offset", code

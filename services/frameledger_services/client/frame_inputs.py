@@ -1,0 +1,124 @@
+"""What `publish` takes as frames: frame objects, mappings, JSON texts, and lists of these."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from frameledger.frames import AnyFrame, Frame
+from frameledger.frames.base import wire_form
+from frameledger.record import DecodeError, decode
+from frameledger.values import value
+from frameledger_services.event_log.frame_defaults import with_defaults
+
+FrameLike = AnyFrame | Mapping[str, Any] | str | bytes
+"""One frame: a frame object, its JSON as a mapping, or as text."""
+
+FrameInput = FrameLike | Sequence[FrameLike]
+
+MOST_REMEMBERED = 1_000
+
+
+@value
+class PreparedFrame:
+    """One frame to be published: the caller's object, the frame that it is, and that frame with an id and a time."""
+
+    original: object
+    frame: AnyFrame
+    complete: AnyFrame
+
+
+class FramePreparation:
+    """Makes frames of what one client's `publish` is called with, so that publishing again after an error repeats none.
+
+    A frame object gets its id and time once, for as long as it lives. Mappings and texts cannot: a literal in a program
+    is the same object each time its line runs. So only those are remembered that may not have been published: the same
+    object with the same content, passed again, is the same frame.
+    """
+
+    def __init__(self) -> None:
+        # By conversation and object, which is kept alive here: its number is still its own.
+        self._unconfirmed: OrderedDict[tuple[str, int], list[PreparedFrame]] = OrderedDict()
+
+    def prepare(self, context_id: str, inputs: Iterable[FrameInput]) -> list[PreparedFrame]:
+        """Returns the frames in their order. Raises TypeError for what is no frame by its type, and ValueError for what
+        is none by its content."""
+        before = {key: list(frames) for key, frames in self._unconfirmed.items()}
+        return [_prepared(one, before.get((context_id, id(one)), [])) for one in _flat(inputs)]
+
+    def note_unconfirmed(self, context_id: str, frames: Sequence[PreparedFrame]) -> None:
+        """These may not have been published. The newest `MOST_REMEMBERED` objects are remembered."""
+        self.note_published(context_id, frames)
+        for one in frames:
+            if not isinstance(one.original, Frame):
+                self._unconfirmed.setdefault((context_id, id(one.original)), []).append(one)
+        while len(self._unconfirmed) > MOST_REMEMBERED:
+            self._unconfirmed.popitem(last=False)
+
+    def note_published(self, context_id: str, frames: Sequence[PreparedFrame]) -> None:
+        """These are published: passed again, a mapping or text is another frame."""
+        for one in frames:
+            self._unconfirmed.pop((context_id, id(one.original)), None)
+
+
+def _prepared(original: object, before: list[PreparedFrame]) -> PreparedFrame:
+    """`before`: what was made of this object when it may not have been published, once for each time it was passed."""
+    if isinstance(original, Frame):
+        frame: Any = original
+        return PreparedFrame(original, frame, with_defaults(frame))
+    frame = _decoded(original)
+    # A mapping may have been changed since.
+    if before and before[0].frame == frame:
+        return before.pop(0)
+    return PreparedFrame(original, frame, with_defaults(frame))
+
+
+def _flat(inputs: Iterable[FrameInput]) -> Iterator[object]:
+    for one in inputs:
+        if isinstance(one, Sequence) and not isinstance(one, str | bytes):
+            yield from one
+        else:
+            yield one
+
+
+def _decoded(original: object) -> AnyFrame:
+    try:
+        match original:
+            case bytes():
+                return decode(original)
+            case str():
+                return decode(original.encode("utf-8", "surrogatepass"))
+            case Mapping():
+                return decode(_as_json(original))
+    except DecodeError as error:
+        raise ValueError(f"{error.detail} ({error.reason})") from None
+    raise TypeError(_no_frame(original))
+
+
+def _as_json(original: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(original, allow_nan=False, default=_plain).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"The mapping of a frame cannot be written as JSON: {error}.") from error
+
+
+def _plain(inside: Any) -> Any:
+    plain = wire_form(inside)
+    if plain is inside:
+        if not isinstance(inside, Mapping):
+            raise TypeError(f"{type(inside).__name__} is not JSON")
+        plain = dict(inside)
+    return plain
+
+
+def _no_frame(original: object) -> str:
+    if isinstance(original, type) and issubclass(original, Frame):
+        name = original.__name__
+        return f"publish() was given the class {name} and not a frame of it: {name}(...)."
+    kind = "None" if original is None else f"an object of type {type(original).__name__}"
+    return (
+        f"publish() takes frames, mappings, JSON texts and lists of these, and was given {kind}: write "
+        'LLMRunFrame(), {"type": "LLMRunFrame"} or \'{"type": "LLMRunFrame"}\'.'
+    )

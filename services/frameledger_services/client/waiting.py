@@ -1,0 +1,74 @@
+"""Waiting until published frames are in the tables, also through an outage of the database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from frameledger.frames import AnyFrame
+from frameledger_services.client import outcomes
+from frameledger_services.client.errors import NotVisibleError
+from frameledger_services.client.notifications import POLL_SECONDS, Notifications
+from frameledger_services.client.outcomes import PublishedFrame
+from frameledger_services.store.connections import Connections, DatabaseError, DatabaseUnavailableError
+from frameledger_services.store.schema import SchemaError
+
+
+async def until_stored(
+    connections: Connections,
+    notifications: Notifications,
+    context_id: str,
+    published: Sequence[PublishedFrame],
+    frames: Sequence[AnyFrame],
+    *,
+    deadline: float,
+) -> tuple[PublishedFrame, ...]:
+    """Returns the frames with their outcomes, once the tables have all of them. They are of one conversation;
+    `deadline` is in the event loop's time.
+
+    Raises `NotVisibleError` at the deadline, and at once for an error of the database that is not transient.
+    """
+    last = max(published, key=lambda one: one.offset)
+    progress = "the database has not answered yet."
+    bound = asyncio.timeout_at(deadline)
+    try:
+        async with bound:
+            # The first query waits for it: earlier it would compete with the projector for the database.
+            await notifications.passed(last, within=deadline - asyncio.get_running_loop().time())
+            while True:
+                mark = notifications.mark(last.topic, last.partition)
+                try:
+                    reached, stored = await connections.read(outcomes.reached, context_id, published)
+                    if reached is not None and reached > last.offset:
+                        return await connections.read(outcomes.outcomes, published, stored)
+                except DatabaseUnavailableError as error:
+                    progress = f"the database does not answer: {error}"
+                    await asyncio.sleep(POLL_SECONDS)
+                else:
+                    progress = _progress(reached, last)
+                    await notifications.moved(last.topic, last.partition, mark, often=True)
+    except TimeoutError as error:
+        if not bound.expired():
+            raise
+        raise NotVisibleError(_not_visible(last, "in time", progress), published, frames) from error
+    except (DatabaseError, SchemaError) as error:
+        raise NotVisibleError(
+            _not_visible(last, "as far as we see", str(error)), published, frames
+        ) from error
+
+
+def _progress(reached: int | None, last: PublishedFrame) -> str:
+    if reached is None:
+        return "no projector has ever read that partition. Is one running (`frameledger status`)?"
+    return (
+        f"the projector has come to offset {reached}, {last.offset + 1 - reached} records before. Is it running "
+        "(`frameledger status`)?"
+    )
+
+
+def _not_visible(last: PublishedFrame, how: str, why: str) -> str:
+    return (
+        f"Published, but not in the tables {how}: the last frame lies at offset {last.offset} of {last.topic}, "
+        f"partition {last.partition}, and {why} What is published gets there, or is rejected; to publish it again is "
+        "needless and harmless, if it is with `frames` of this error."
+    )

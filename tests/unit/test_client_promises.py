@@ -1,0 +1,66 @@
+"""What the client's docstrings promise can be caught and built by its callers."""
+
+import builtins
+import inspect
+import json
+import re
+
+import pytest
+
+from frameledger_services import client
+from frameledger_services.client import Client, FrameledgerError, SettingsError, SyncClient
+from frameledger_services.settings_sources import running_file
+
+NAME = re.compile(r"\b\w+(?:Error|Warning)\b")
+CLIENTS = [Client, SyncClient]
+
+
+def documented(kind):
+    texts = [inspect.getdoc(client), inspect.getdoc(kind)]
+    texts += [
+        inspect.getdoc(member)
+        for name, member in inspect.getmembers(kind, inspect.isfunction)
+        if name == "__init__" or not name.startswith("_")
+    ]
+    return {name for text in texts for name in NAME.findall(text)}
+
+
+def test_the_docstrings_name_errors():
+    assert {"BrokerError", "SchemaError", "ProviderError", "SettingsError"} <= documented(Client)
+
+
+@pytest.mark.parametrize("name", sorted(documented(Client) | documented(SyncClient)))
+def test_an_error_that_a_docstring_names_is_exported(name):
+    if hasattr(builtins, name):
+        return
+    assert name in client.__all__
+    kind = getattr(client, name)
+    assert issubclass(kind, FrameledgerError | Warning)
+
+
+def test_everything_that_is_exported_is_there():
+    assert [name for name in client.__all__ if not hasattr(client, name)] == []
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_without_settings_a_client_reads_the_environment(kind, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", "mine.")
+    made = kind()
+    assert getattr(made, "_client", made)._settings.topic_prefix == "mine."
+    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFX", "mine.")
+    with pytest.raises(SettingsError, match="Did you mean FRAMELEDGER_TOPIC_PREFIX"):
+        kind()
+
+
+def test_without_settings_a_client_finds_a_stack_that_runs_in_a_folder_above(monkeypatch, tmp_path):
+    running = running_file(tmp_path / ".frameledger")
+    running.parent.mkdir(parents=True)
+    addresses = {"kafka_bootstrap_servers": "127.0.0.1:1", "database_url": "dbname=embedded"}
+    running.write_text(json.dumps(addresses), encoding="utf-8")
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    settings = Client()._settings
+    assert settings.kafka_bootstrap_servers == "127.0.0.1:1"
+    assert settings.database_url.get_secret_value() == "dbname=embedded"
