@@ -1,4 +1,4 @@
-"""What the site lists from the code itself: settings, commands, and what is in the database.
+"""What the site lists from the code itself: settings, commands, log events, and what is in the database.
 
 A page says where with a line `<!-- settings -->`. Nothing of it is written down, so nothing of it can be out of date;
 `frameledger config`, `--help` and psql's `\\d+` say the same.
@@ -12,6 +12,7 @@ import typer
 from pydantic_core import PydanticUndefined
 
 from frameledger_services.cli import COMMANDS, application
+from frameledger_services.log_events import EVENTS
 from frameledger_services.settings import PREFIX, Settings
 from frameledger_services.store.tables import metadata
 
@@ -22,7 +23,9 @@ COMMENT = re.compile(r"COMMENT ON (VIEW|FUNCTION) (.+?) IS\s+((?:'(?:[^']|'')*'\
 
 def filled(markdown: str) -> str:
     """A page with its lists in their places."""
-    return re.sub(r"^<!-- (settings|commands|tables|views|functions) -->$", _listed, markdown, flags=re.M)
+    return re.sub(
+        r"^<!-- (settings|commands|log_events|tables|views|functions) -->$", _listed, markdown, flags=re.M
+    )
 
 
 def _listed(found: re.Match[str]) -> str:
@@ -70,6 +73,14 @@ def _command(command, path) -> Iterator[str]:
     yield ""
 
 
+def log_events() -> Iterator[str]:
+    """Each event that the services log."""
+    yield "| event | level | meaning | what to do |"
+    yield "| --- | --- | --- | --- |"
+    for name, event in EVENTS.items():
+        yield f"| `{name}` | {event.level} | {_cell(event.meaning)} | {_cell(event.remedy)} |"
+
+
 def tables() -> Iterator[str]:
     """Each table with its columns."""
     for table in metadata.sorted_tables:
@@ -114,6 +125,7 @@ def _cell(text: str | None) -> str:
 LISTS = {
     "settings": settings,
     "commands": commands,
+    "log_events": log_events,
     "tables": tables,
     "views": views,
     "functions": functions,

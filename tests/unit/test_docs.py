@@ -8,6 +8,7 @@ import pytest
 from tests.unit.test_repository import ROOT, texts
 
 from frameledger_services.cli import COMMANDS
+from frameledger_services.log_events import EVENTS
 from frameledger_services.settings import Settings
 from frameledger_services.store.tables import metadata
 
@@ -91,6 +92,7 @@ def test_every_page_is_reached_from_the_readme():
     [
         ("settings.md", [f"`FRAMELEDGER_{name.upper()}`" for name in Settings.model_fields]),
         ("commands.md", [f"`frameledger {name} " for name in COMMANDS]),
+        ("logs.md", [f"`{name}`" for name in EVENTS]),
         (
             "sql.md",
             [*(f"### {name}\n" for name in metadata.tables), "`transcript`", "`context_at(text, bigint)`"],

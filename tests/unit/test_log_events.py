@@ -1,0 +1,50 @@
+"""What the services log is listed, with its level; what is listed is logged."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+from frameledger_services.log_events import EVENTS
+
+SERVICES = Path(__file__).resolve().parents[2] / "services" / "frameledger_services"
+LEVELS = {"info": "info", "warning": "warning", "error": "error", "exception": "error", "debug": "debug"}
+LOGGERS = {"log", "_log"}
+
+
+def logged():
+    """Each call of a logger, with its file and line, its level and the names of its event."""
+    for path in SERVICES.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method), args=[event]) if (
+                    name in LOGGERS and method in LEVELS
+                ):
+                    names = {part.value for part in ast.walk(event) if isinstance(part, ast.Constant)}
+                    yield (
+                        f"{path.name}:{node.lineno}",
+                        LEVELS[method],
+                        {one for one in names if "." in str(one)},
+                    )
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if (
+                    name in LOGGERS and method in LEVELS
+                ):
+                    yield f"{path.name}:{node.lineno}", LEVELS[method], set()
+
+
+def test_every_event_is_a_constant_that_the_list_has_with_its_level():
+    found = defaultdict(set)
+    for where, level, names in logged():
+        assert names, where
+        for name in names:
+            found[name].add(level)
+    assert found == {name: {event.level} for name, event in EVENTS.items()}
+
+
+def test_no_other_module_makes_loggers_of_its_own():
+    makers = {
+        path.name
+        for path in SERVICES.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Import | ast.ImportFrom) and "structlog" in ast.unparse(node)
+    }
+    assert makers == {"logs.py"}
