@@ -27,7 +27,7 @@ from frameledger.frames import (
 )
 from frameledger_services.client import Client
 from frameledger_services.demo import proof
-from frameledger_services.demo.harbour import Harbour
+from frameledger_services.demo.harbour import FILE, Harbour
 from frameledger_services.event_log import reader
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import connect
@@ -49,7 +49,7 @@ def test_it_shows_what_the_readme_says_leaves_nothing_running_and_works_again_at
     shown = [folder.run(*QUICKLY) for _ in range(2)]
     for one in shown:
         assert one.returncode == 0, one.stdout + one.stderr
-        assert "Right. At each of" in one.stdout
+        assert "Verified: at all" in one.stdout
         assert "\x1b" not in one.stdout
         assert folder.living() == []
     first, second = (re.search(r"demo-[0-9a-f]{6}", one.stdout)[0] for one in shown)
@@ -81,12 +81,20 @@ def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_
                 "SELECT split_part(worker, '/', 1) FROM tool_calls WHERE worker IS NOT NULL"
             ).fetchall()
             attempts = connection.execute("SELECT max(attempt) FROM runs").fetchone()[0]
+            [(call, settled_as, resolved)] = connection.execute(
+                "SELECT tool_call_id, status, resolved_version IS NOT NULL FROM tool_calls "
+                "WHERE function_name = 'order_breakfast'"
+            ).fetchall()
             alive = connection.execute(
                 "SELECT service FROM live_workers() WHERE kind <> 'timekeeper'"
             ).fetchall()
         assert set(workers) == {(f"{context_id}.inference",), (f"{context_id}.functions",)}
         assert kinds == {*FRAME_TYPES, "VendorTunnelAheadFrame"}
         assert attempts == 2
+        # Its worker was killed in the middle: it was begun once, and a person said what became of it.
+        assert "kill -9" in shown.stdout
+        assert (settled_as, resolved) == ("ambiguous", True)
+        assert len(Harbour(tmp_path / ".frameledger" / FILE).bookings([call])) == 1
         assert alive == [("inference-scripted",)]
     finally:
         folder.run("down")
@@ -101,8 +109,10 @@ def test_a_real_model_says_what_it_likes_and_the_proof_is_the_same(tmp_path):
     assert "a-model answers, with real functions" in shown.stdout
     assert "The passenger cuts in" in shown.stdout
     assert "A cough" not in shown.stdout
-    assert "Right. At each of" in shown.stdout
-    assert "0 calls came to an end" in " ".join(shown.stdout.split())
+    assert "kill -9" not in shown.stdout
+    assert "no worker was killed" in " ".join(shown.stdout.split())
+    assert "Verified: at all" in shown.stdout
+    assert "and 0 calls are settled" in " ".join(shown.stdout.split())
     assert folder.living() == []
 
 
@@ -206,7 +216,7 @@ async def find_differences(settings):
             "The run ... is open.",
             "No run was answered. The last error: none",
         ]
-        harbour = Harbour(settings.data_dir / "demo.sqlite")
+        harbour = Harbour(settings.data_dir / FILE)
         harbour.prepare()
         wrong = []
         for _ in range(3):

@@ -12,6 +12,9 @@ from typing import Any
 FILE = "demo.sqlite"
 """In the data directory."""
 
+BOOKING = "order_breakfast"
+"""The function that writes bookings."""
+
 BUSY_SECONDS = 10.0
 
 _FERRIES = [

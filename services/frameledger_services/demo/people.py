@@ -1,5 +1,6 @@
 """Who takes part in the demo's conversation: the passenger and the client as they are recorded, the voice that speaks
-the answers, and the kitchen, which confirms orders. Each is a task that waits for what it answers to.
+the answers, the purser, who confirms a seat, and the kitchen, which knows its orders; and an accident. Each is a task
+that waits for what it answers to.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from frameledger.frames import (
     FunctionCallResultFrame,
 )
 from frameledger_services.demo import recording
+from frameledger_services.demo.harbour import BOOKING, Harbour
 from frameledger_services.demo.recording import Line, Stage
 from frameledger_services.demo.talk import Talk
 
@@ -26,9 +28,12 @@ WORD_SECONDS = 0.09
 """How long the voice takes for a word. It is in a hurry."""
 
 LOOK_UP_SECONDS = 1.0
-"""How long the kitchen takes."""
+"""How long the purser and the kitchen take."""
+
+LOOK_AGAIN_SECONDS = 0.05
 
 VOICE = "frameledger/demo/voice"
+PURSER = "frameledger/demo/purser"
 KITCHEN = "frameledger/demo/kitchen"
 
 
@@ -86,7 +91,32 @@ async def confirm(talk: Talk, publish: Publish, *, speed: float) -> None:
             result = FunctionCallResultFrame(
                 function_name=call.function_name,
                 tool_call_id=call.tool_call_id,
-                result={"confirmed_by": "the kitchen", "dish": "porridge"},
+                result={"seat": "by the window", "deck": "upper"},
                 opened_version=call.requested_version,
             )
-            await publish(result, KITCHEN, "The kitchen confirms what waited for it.")
+            await publish(result, PURSER, "The purser confirms what waited for him.")
+
+
+async def find_out(talk: Talk, harbour: Harbour, publish: Publish, *, speed: float) -> None:
+    """Say what became of each ambiguous call, as `frameledger calls resolve` does, once nobody speaks; for ever."""
+    while True:
+        await talk.until("a call is ambiguous", lambda: talk.silent and bool(talk.unknown()), within=None)
+        await asyncio.sleep(LOOK_UP_SECONDS / speed)
+        for lost in talk.unknown():
+            result = FunctionCallResultFrame(
+                function_name=lost.function_name,
+                tool_call_id=lost.tool_call_id,
+                result={"orders_in_the_book": len(harbour.bookings([lost.tool_call_id]))},
+                settled_as="resolved",
+            )
+            await publish(result, KITCHEN, "The kitchen looks into its book, and says what happened.")
+
+
+async def have_an_accident(talk: Talk, harbour: Harbour, kill: Callable[[], None]) -> None:
+    """Kill the worker, once, in the middle of a call of `BOOKING`: it has written its order, and is not over."""
+    await talk.until(f"{BOOKING} runs", lambda: talk.alone(BOOKING) is not None, within=None)
+    call = talk.alone(BOOKING)
+    assert call is not None
+    while not harbour.bookings([call]):
+        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+    kill()

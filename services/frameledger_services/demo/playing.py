@@ -19,6 +19,7 @@ from frameledger.record import Place, Record
 from frameledger_services.client import Client, StoredFrame, with_defaults
 from frameledger_services.client.reading import newest_version, next_offset
 from frameledger_services.demo import people
+from frameledger_services.demo.harbour import Harbour
 from frameledger_services.demo.recording import Line, Stage
 from frameledger_services.demo.talk import NotSeenError, Talk
 from frameledger_services.event_log import reader
@@ -70,15 +71,17 @@ async def play(
     context_id: ContextId,
     lines: Sequence[Line],
     stage: Stage,
+    harbour: Harbour,
     *,
     speed: float,
     show: Callable[[Seen], None],
+    kill: Callable[[], None],
 ) -> Played:
     """Have the recorded conversation with whoever answers; returns when all of it is visible and nobody works for it.
 
     `speed`: how many times as fast as recorded the people are. `show` is called with each frame as soon as it is
-    visible, in order. `connection` is one for reading. Raises `NotSeenError`, alone or in a group, and what `client`
-    raises.
+    visible, in order; `kill` at most once, in the middle of an order. `connection` is one for reading. Raises
+    `NotSeenError`, alone or in a group, and what `client` raises.
     """
     talk = Talk(context_id)
     stand = _Stand(client, talk)
@@ -96,6 +99,8 @@ async def play(
             tasks.create_task(watch()),
             tasks.create_task(people.speak(talk, stand.publish, speed=speed)),
             tasks.create_task(people.confirm(talk, stand.publish, speed=speed)),
+            tasks.create_task(people.find_out(talk, harbour, stand.publish, speed=speed)),
+            tasks.create_task(people.have_an_accident(talk, harbour, kill)),
         ]
         left_out = await people.follow_the_recording(talk, lines, stage, stand.publish, speed=speed)
         await talk.until("it has ended", lambda: talk.ended)

@@ -16,7 +16,7 @@ from frameledger.fold import Conversation, Folding
 from frameledger.ids import ContextId
 from frameledger.record import Record, read
 from frameledger_services.client import StoredFrame
-from frameledger_services.demo.harbour import Harbour
+from frameledger_services.demo.harbour import BOOKING, Harbour
 from frameledger_services.demo.playing import Played
 
 
@@ -169,9 +169,6 @@ _CONTEXTS = """
     SELECT context_at(%(id)s, version) FROM generate_series(0, %(beyond)s) AS version ORDER BY version
 """
 
-BOOKING = "order_breakfast"
-"""The function that writes bookings."""
-
 _OPEN = """
     SELECT 'The run ' || run_id || ' is ' || status || '.' FROM runs
     WHERE context_id = %(id)s AND status IN ('requested', 'open')
@@ -180,7 +177,8 @@ _OPEN = """
     WHERE context_id = %(id)s AND status = 'ended' AND finish_reason IS NULL
     UNION ALL
     SELECT 'The call ' || tool_call_id || ' of ' || function_name || ' is ' || status || '.' FROM tool_calls
-    WHERE context_id = %(id)s AND status IN ('announced', 'dispatched', 'running', 'waiting', 'ambiguous')
+    WHERE context_id = %(id)s AND resolved_version IS NULL
+        AND status IN ('announced', 'dispatched', 'running', 'waiting', 'ambiguous')
     UNION ALL
     SELECT 'The worker ' || worker_id || ' still has ' || effect_id || '.' FROM claims
     WHERE context_id = %(id)s AND finished_at IS NULL

@@ -5,6 +5,8 @@ answers in it, always its own.
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -84,9 +86,10 @@ async def answering(
     commands: Mapping[str, Sequence[str]],
     connection: AsyncConnection[Any],
     on_change: Callable[[Sequence[Process]], None],
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Callable[[str], int]]:
     """Workers, each in a process of its own: the command of each service's name. They have registered when the block
-    begins, and are gone when it has ended.
+    begins, and are gone when it has ended. The block gets a function that kills the worker of a service with SIGKILL
+    and returns its pid; the worker is started again.
 
     Raises `EmbeddedError`, alone or in a group.
     """
@@ -106,12 +109,19 @@ async def answering(
         )
         for service, words in commands.items()
     }
+
+    def kill(service: str) -> int:
+        [pid] = [one.pid for one in supervisor.processes if one.name == programs[service].name]
+        assert pid is not None, "it runs, so it has one"
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
     async with asyncio.TaskGroup() as tasks:
         supervisor = Supervisor(tasks, on_change)
         try:
             await supervisor.keep(*programs.values())
             await _until_they_registered(connection, programs)
-            yield
+            yield kill
         finally:
             await supervisor.stop_all()
 

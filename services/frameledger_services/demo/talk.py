@@ -39,6 +39,7 @@ class Talk:
         self._folding = Folding(Conversation.new(context_id))
         self._text = ""
         self._reported: set[str] = set()
+        self._unknown: list[FunctionCallResultFrame] = []
         self._unseen: set[UUID] = set()
         self._changed = asyncio.Condition()
 
@@ -60,6 +61,8 @@ class Talk:
                     self._text += frame.text
                 case FunctionCallResultFrame() if frame.properties and not frame.properties.is_final:
                     self._reported.add(frame.function_name)
+                case FunctionCallResultFrame(settled_as="ambiguous"):
+                    self._unknown.append(frame)
         await self.changed()
 
     async def changed(self) -> None:
@@ -116,14 +119,19 @@ class Talk:
         return turn is not None and turn.holds_floor
 
     @property
-    def quiet(self) -> bool:
-        """Nobody says anything or is about to, unless a call that goes on in the background reports."""
-        state = self._folding.state
-        runs = state.runs
+    def silent(self) -> bool:
+        """Nobody says anything or is about to, unless a call ends or reports."""
+        runs = self._folding.state.runs
         asked = runs.open is not None or runs.wanted is not None or runs.owed_to_turn or runs.owed_to_bot
         speaking = self.bot_speaks or self.spoken < self.utterances or self.cut_in
-        calls = any(call.running is None or call.running.synchronous for call in self._calls())
-        return not (self._unseen or asked or speaking or calls)
+        return not (self._unseen or asked or speaking)
+
+    @property
+    def quiet(self) -> bool:
+        """The same, and only calls in the background go on: no result and nobody's decision is waited for."""
+        return (
+            self.silent and not any(self._is_awaited(call) for call in self._calls()) and not self.unknown()
+        )
 
     @property
     def resting(self) -> bool:
@@ -162,6 +170,18 @@ class Talk:
         """The calls that wait for a person."""
         return [one for one in self._calls() if one.running is not None and one.running.waiting]
 
+    def unknown(self) -> list[FunctionCallResultFrame]:
+        """The results of calls that are ambiguous: nobody knows yet whether they happened."""
+        ambiguous = {one.tool_call_id for one in self._folding.state.calls.ambiguous}
+        return [one for one in self._unknown if one.tool_call_id in ambiguous]
+
+    def alone(self, function_name: str) -> str | None:
+        """The id of a call of this function that runs while no other call is awaited; None if there is none."""
+        awaited = [call for call in self._calls() if self._is_awaited(call)]
+        if len(awaited) != 1 or awaited[0].running is None or awaited[0].function_name != function_name:
+            return None
+        return awaited[0].tool_call_id
+
     def ready(self, when: When) -> bool:
         """Whether a line of the recording has its turn: what it waits for has happened, or will not."""
         return self.met(when) or (self.quiet if when.reported is None else self.resting)
@@ -182,6 +202,10 @@ class Talk:
         run = "a run is open" if state.runs.open is not None else "no run is open"
         run += ", the bot speaks" if self.bot_speaks else ""
         return f"{run}, {calls}" if calls else f"{run}, no call is"
+
+    @staticmethod
+    def _is_awaited(call: Call) -> bool:
+        return call.running is None or call.running.synchronous
 
     def _calls(self) -> list[Call]:
         return list(self._folding.state.calls.open.values())

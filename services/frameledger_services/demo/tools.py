@@ -2,7 +2,8 @@
 frameledger_services.demo.tools`.
 
 The first three only look something up, so they may be run again. `hold_ferry` goes on while people talk, reports in
-between, and can be cancelled. `order_breakfast` writes an order and waits for a person. `set_alarm` always fails.
+between, and can be cancelled. `order_breakfast` must not run twice: it writes an order, and takes so long afterwards
+that its worker can be killed meanwhile. `keep_seat` waits for a person. `set_alarm` always fails.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from frameledger_services.settings import Settings
 FIRST_ANSWER_SECONDS = 1.0
 LAST_ANSWER_SECONDS = 25.0
 """Of a captain who is asked to wait: longer than the passenger of the demo has patience."""
+
+PRINTER_SECONDS = 120.0
+"""How long the kitchen's printer takes for an order: longer than the demo needs to kill the worker meanwhile."""
 
 registry = FunctionRegistry()
 
@@ -75,15 +79,26 @@ async def hold_ferry(leaves: str, params: FunctionCallParams) -> dict[str, Any]:
 
 
 @registry.register_direct_function
-def order_breakfast(berth: int, at: str, params: FunctionCallParams) -> None:
-    """Orders breakfast, which the kitchen confirms.
+async def order_breakfast(berth: int, at: str, params: FunctionCallParams) -> dict[str, Any]:
+    """Orders breakfast.
 
     Args:
         berth: For whom.
         at: When, such as 07:00.
     """
     harbour().book(params.tool_call_id, params.call_attempt, "breakfast", berth, at)
-    params.wait(for_="the kitchen", deadline=timedelta(minutes=10))
+    await asyncio.sleep(PRINTER_SECONDS)
+    return {"status": "ordered", "at": at}
+
+
+@registry.register_direct_function
+def keep_seat(berth: int, params: FunctionCallParams) -> None:
+    """Keeps a seat on the ferry's deck, which the purser confirms.
+
+    Args:
+        berth: For whom.
+    """
+    params.wait(for_="the purser", deadline=timedelta(minutes=10))
 
 
 @registry.register_direct_function

@@ -44,10 +44,9 @@ def print_verdict(console: Console, played: Played, found: Proof) -> None:
         return
     console.print(
         Text.assemble(
-            ("Right. ", "bold green"),
-            f"At each of {len(played.seen) + 1} versions context_at() gives what Kafka's frames fold to; "
-            f"{found.runs} runs and {found.calls} calls came to an end, and breakfast was ordered "
-            f"{_times(found.effects)}.",
+            ("Verified: ", "bold green"),
+            f"at all {len(played.seen) + 1} versions context_at() equals the fold of Kafka's frames; {found.runs} runs "
+            f"and {found.calls} calls are settled; breakfast was ordered {_times(found.effects)}.",
         )
     )
     delays = [1000 * one.delay for one in played.seen]
@@ -56,6 +55,27 @@ def print_verdict(console: Console, played: Played, found: Proof) -> None:
         f"SQL a frame took {statistics.median(delays):.0f} ms in the median, and 19 of 20 took "
         f"{statistics.quantiles(delays, n=20)[-1]:.0f} ms at most.",
         style="dim",
+    )
+    console.print()
+    for sentence in _lessons(found):
+        console.print(sentence)
+
+
+def _lessons(found: Proof) -> Iterator[str]:
+    """What was seen, in three sentences."""
+    yield (
+        "What a model was told is in SQL as it was after each frame, also what was cut off, corrected or replaced."
+    )
+    if found.effects:
+        yield (
+            "A worker died in the middle of an order, and nobody ordered twice: a table of jobs would have begun it "
+            "again, or forgotten it; here the call was ambiguous until the kitchen said what had happened."
+        )
+    else:
+        yield "The model ordered nothing, so no worker was killed; the scripted one shows what happens then."
+    yield (
+        "All of it comes from the frames in Kafka, which were folded once more just now: the tables can be lost, and "
+        "are made again from them."
     )
 
 
@@ -86,14 +106,15 @@ def _questions(context_id: ContextId, played: Played) -> Iterator[tuple[str, str
     where = f"WHERE context_id = '{context_id}'"
     yield (
         "Who answered: each run, how often it was tried, and the tokens that it took",
-        "SELECT requested_version AS version, split_part(worker, '/', 1) AS worker, attempt AS try, status,\n"
+        "SELECT requested_version AS version, substring(worker FROM '[.](\\w+)/') AS worker, attempt AS try, status,\n"
         "    finish_reason AS because, input_tokens AS input, output_tokens AS output\n"
         f"  FROM runs {where} ORDER BY 1;",
     )
     yield (
         "Who did what they called for",
-        "SELECT function_name AS function, split_part(worker, '/', 1) AS worker, attempt AS try, status,\n"
-        f"    left(result::text, 38) AS result\n  FROM tool_calls {where} ORDER BY requested_version, ordinal;",
+        "SELECT function_name AS function, substring(worker FROM '[.](\\w+)/') AS worker, attempt AS try,\n"
+        "    status, resolved_version AS resolved, left(result::text, 38) AS result\n"
+        f"  FROM tool_calls {where} ORDER BY requested_version, ordinal;",
     )
     cut = next((one for one in played.seen if one.frame.type == "InterruptionFrame" and one.written), None)
     if cut is not None:

@@ -7,7 +7,7 @@ import os
 import secrets
 import shlex
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,7 +106,8 @@ def demo(
     """Have a conversation on real servers, and show in SQL what becomes of it.
 
     Starts Kafka, PostgreSQL and the services, or uses those of a running `frameledger up`, and in any case a model
-    and functions of its own, which answer a recorded user. Ends with exit code 0 only if `context_at` gives, at every
+    and functions of its own, which answer a recorded user. The worker of the functions is killed with SIGKILL in the
+    middle of a call that must not be done twice. Ends with exit code 0 only if `context_at` gives, at every
     version, what the frames on Kafka fold to, nothing is left open, and what was ordered was ordered once. What it
     started is stopped at the end; the data stays.
 
@@ -176,8 +177,8 @@ async def _demo(this: _Demo, console: Console, times: Times) -> bool:
             harbour = Harbour(used.settings.data_dir.resolve() / FILE)
             harbour.prepare()
             connection = await running.enter_async_context(await connect(used.settings))
-            await running.enter_async_context(answering(used, this.workers, connection, show))
-        played, right = await _shown(this, used, connection, harbour, console, times)
+            kill = await running.enter_async_context(answering(used, this.workers, connection, show))
+        played, right = await _shown(this, used, connection, harbour, kill, console, times)
         with console.status("Stopping the servers ..."), times.of("stopping"):
             await running.aclose()
     _print_next(console, this, used, played)
@@ -189,6 +190,7 @@ async def _shown(
     used: Servers,
     connection: AsyncConnection[Any],
     harbour: Harbour,
+    kill: Callable[[str], int],
     console: Console,
     times: Times,
 ) -> tuple[Played, bool]:
@@ -201,12 +203,22 @@ async def _shown(
             "A phone call. ", who, ", with real functions. What SQL has of ", (this.context_id, "bold"), ":"
         )
     )
+    console.print(render.LEGEND, style="dim")
     console.print()
     functions = next(service for service in this.workers if service.endswith(".functions"))
     stage = Stage(this.model, await tools_on_offer(connection, [functions]))
     async with Client(used.settings) as client:
         lines = recording.lines()
         with times.of("conversation"), render.Conversation(console, len(lines)) as page:
+
+            def have_an_accident() -> None:
+                lease = f"{used.settings.work_lease_secs:g} s"
+                page.note(f"kill -9 {kill(functions)}")
+                page.note(
+                    "The worker dies in the middle of order_breakfast, just after it wrote the order. After "
+                    f"{lease} without a heartbeat another one takes over."
+                )
+
             played = await playing.play(
                 used.settings,
                 client,
@@ -214,8 +226,10 @@ async def _shown(
                 this.context_id,
                 lines,
                 stage,
+                harbour,
                 speed=this.speed,
                 show=page.show,
+                kill=have_an_accident,
             )
     await closing.look_back(console, connection, this.context_id, played)
     with times.of("proof"):

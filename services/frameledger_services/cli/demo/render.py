@@ -44,8 +44,13 @@ SAYING = {
 RECORDED = "frameledger/demo/"
 """The beginning of the sources of those who are not services."""
 
-INDENT = 17
+INDENT = 20
 """Columns before what is said: the version, and who says it."""
+
+LEGEND = (
+    "Each frame that is published makes a version of the context: version 70 is what a model would have got after "
+    "70 frames. Shown is each version that wrote a message."
+)
 
 
 class Conversation:
@@ -65,10 +70,15 @@ class Conversation:
     def __enter__(self) -> Conversation:
         if self._console.is_terminal and not self._console.is_dumb_terminal:
             self._live.start()
+        self._print(Text("version  who        ", "dim"), Text("message", "dim"))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+
+    def note(self, text: str) -> None:
+        """Print a line of ours."""
+        self._print(Text(f"{'──':>12} "), Text(text, "italic dim"))
 
     def show(self, seen: Seen) -> None:
         """Show a frame that SQL has, and what it wrote."""
@@ -76,7 +86,7 @@ class Conversation:
         if isinstance(frame, FunctionCallInProgressFrame):
             self._calls[frame.tool_call_id] = frame.function_name
         for note in filter(None, (seen.note, _remark(frame))):
-            self._print(Text(f"{'──':>9} "), Text(note, "italic dim"))
+            self.note(note)
         if isinstance(frame, ErrorFrame):
             self._row(stored.version, "error", Text(format_frame.error(frame)), "red")
         if stored.outcome != "applied":
@@ -108,7 +118,7 @@ class Conversation:
         if who not in ("user", "assistant", "thought"):
             # Much of it is JSON: the beginning will do.
             said.truncate(max(20, self._console.width - INDENT), overflow="ellipsis")
-        self._print(Text.assemble((f"{version:>4}  ", "dim"), (f"{who:<11}", style)), said)
+        self._print(Text.assemble((f"{version:>7}  ", "dim"), (f"{who:<11}", style)), said)
 
     def _print(self, head: Text, said: Text) -> None:
         """Print it with all its lines beside the head, and nothing at their ends."""
@@ -167,14 +177,19 @@ def addresses(record: Record) -> str:
 
 
 def answer(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> RenderableType:
-    """What SQL answered: a single JSON object entry by entry, anything else as a table. What is too long ends in …"""
+    """What SQL answered: a single JSON object entry by entry, anything else as a
+    table. What is too long ends in …"""
     if len(rows) == 1 and isinstance(rows[0][0], dict):
         return Text("\n").join(_cut(line, width) for line in _lines(rows[0][0]))
+    cells = [["" if value is None else format_frame.line(str(value)) for value in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(names, *cells, strict=True)]
+    # Only the last column is cut, however narrow the terminal.
+    widths[-1] = max(1, min(widths[-1], width - sum(widths[:-1]) - 2 * len(widths)))
     table = Table(box=None, padding=(0, 0, 0, 2))
-    for name in names:
-        table.add_column(name, no_wrap=True, overflow="ellipsis", header_style="dim")
-    for row in rows:
-        table.add_row(*(Text("" if value is None else format_frame.line(str(value))) for value in row))
+    for name, room in zip(names, widths, strict=True):
+        table.add_column(name, width=room, no_wrap=True, overflow="ellipsis", header_style="dim")
+    for row in cells:
+        table.add_row(*map(Text, row))
     return table
 
 
@@ -199,6 +214,11 @@ def _remark(frame: AnyFrame) -> str:
             return "Two functions at once." if len(calls) == 2 else f"{len(calls)} functions at once."
         case FunctionCallInProgressFrame(waiting=Waiting(for_=whom)):
             return f"{frame.function_name} waits for a person: {whom}. No process needs to live for that."
+        case FunctionCallResultFrame(settled_as="ambiguous"):
+            return (
+                f"A new worker finds {frame.function_name} begun and not safe to repeat: it does not run it again. "
+                "Whether it happened is not known: the call is ambiguous."
+            )
         case FunctionCallResultFrame(settled_as="failed"):
             return (
                 f"{frame.function_name} failed. The model is told only that; an ErrorFrame has the details."
