@@ -8,7 +8,7 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
-PIP := $(PY) -m pip --disable-pip-version-check --no-input --quiet
+PIP := $(PY) -m pip --disable-pip-version-check --no-input
 # The next two files only say when something was done. The first: .venv holds exactly the lock.
 LOCKED := $(VENV)/.locked
 # The second: our own two packages are installed in it, from this folder.
@@ -72,11 +72,20 @@ $(LOCKED): requirements.lock $(shell $(PY) -c '' 2>/dev/null || echo FORCE)
 	fi; \
 	echo "Making $(VENV) with $$found ($$("$$found" -V)) from requirements.lock"; \
 	rm -rf $(VENV) && "$$found" -m venv $(VENV)
-	@$(PIP) install --require-hashes --no-deps -r requirements.lock
+	@end='\n'; [ ! -t 1 ] || end='\r'; \
+	{ $(PIP) install --progress-bar off --require-hashes --no-deps -r requirements.lock; echo "ended $$?"; } | { \
+	    n=0; total=$$(grep -c '^[a-zA-Z0-9]' requirements.lock); \
+	    while read -r word rest; do case "$$word" in \
+	        Ignoring) total=$$((total - 1)) ;; \
+	        Collecting) n=$$((n + 1)); printf "  fetching %3d of %d: %-50s$$end" $$n $$total "$${rest%% *}" ;; \
+	        Installing) printf '  %-70s\n' 'installing all of them' ;; \
+	        ended) code=$$rest ;; \
+	    esac; done; exit $$code; }
 	@touch $@
 
 $(READY): $(LOCKED) pyproject.toml
-	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@echo 'Installing frameledger itself, from this folder'
+	@$(PIP) --quiet install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 FORCE:
