@@ -1,19 +1,19 @@
-"""Who serves a call: its service, nobody, an application's own tool; and what is told where it is run."""
+"""Which handler serves a call, in which service, or none; tool lists, hooks and options."""
 
 import asyncio
 from typing import Any
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, called, play, serving, stage
+from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, Gate, called, play, returning, serving, stage
 
 from frameledger.frames import FunctionCallResultProperties, LLMSetToolsFrame
 from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, FunctionSchema, ToolsSchema
-from frameledger_services.functions import FunctionCallParams, FunctionRegistry
+from frameledger_services.functions import FunctionCallParams, FunctionRegistry, tool_options
 
 pytestmark = CONNECTIONS_LEFT_OPEN
 
-STARTED = "FunctionCallInProgressFrame"
+STARTED, RESULT = "FunctionCallInProgressFrame", "FunctionCallResultFrame"
 
 
 @pytest.fixture(scope="module", name="settings")
@@ -276,5 +276,139 @@ def test_on_context_updated_is_called_for_a_result_in_between_once_it_is_folded(
         assert await talk.settled(call.tool_call_id) == ["done"]
         results = await talk.payloads("FunctionCallResultFrame")
         assert [one["result"] for one in results] == ["so far", "in the end"]
+
+    play(settings, registry, scenario)
+
+
+def test_the_catch_all_serves_what_nobody_lists(settings):
+    registry = FunctionRegistry()
+
+    async def anything(params):
+        await params.result_callback(params.function_name)
+
+    registry.register_function(None, anything)
+
+    async def scenario(_, talk):
+        call = called("whatever")
+        await talk.call(call)
+        assert await talk.settled(call.tool_call_id) == ["done"]
+        assert await talk.told(call.tool_call_id) == "whatever"
+
+    play(settings, registry, scenario)
+
+
+def test_two_services_never_answer_for_each_other(settings):
+    ours, theirs = FunctionRegistry(), FunctionRegistry()
+    ours.register_direct_function(returning("left"))
+    theirs.register_direct_function(returning("right"))
+
+    async def scenario(_, talk):
+        left, right = called("left"), called("right")
+        await talk.call(left, right)
+        assert await talk.settled(left.tool_call_id, right.tool_call_id) == ["done", "done"]
+        left_row, right_row = (
+            await talk.call_row(left.tool_call_id),
+            await talk.call_row(right.tool_call_id),
+        )
+        assert left_row["worker"] != right_row["worker"]
+        assert await talk.told(right.tool_call_id) == "right"
+
+    play(settings, [ours, theirs], scenario)
+
+
+def test_who_serves_is_looked_up_when_the_call_starts(settings):
+    registry, gate = FunctionRegistry(), Gate()
+
+    async def first(params):
+        await gate()
+        await params.result_callback("first")
+
+    async def old(params):
+        await params.result_callback("old")
+
+    async def new(params):
+        await params.result_callback("new")
+
+    registry.register_function("first", first)
+    registry.register_function("second", old)
+
+    async def scenario(service, talk):
+        one, two = called("first"), called("second")
+        await talk.call(one, two, run_in_parallel=False)
+        await talk.until_running(one.tool_call_id)
+        assert (await talk.call_row(two.tool_call_id))["status"] == "announced"
+        service.register_function("second", new)
+        gate.open.set()
+        await talk.settled(one.tool_call_id, two.tool_call_id)
+        assert await talk.told(two.tool_call_id) == "new"
+        kinds = [kind for kind, *_ in await talk.log() if kind in (STARTED, RESULT)]
+        assert kinds == [STARTED, RESULT, STARTED, RESULT]
+
+    play(settings, registry, scenario)
+
+
+def test_parallel_calls_start_in_the_order_of_the_batch_and_run_the_model_once(settings):
+    registry, gate = FunctionRegistry(), Gate()
+
+    async def handle(params):
+        await gate()
+        await params.result_callback(params.tool_call_id)
+
+    registry.register_function("handle", handle)
+
+    async def scenario(_, talk):
+        calls = [called("handle", {"number": number}) for number in range(5)]
+        ids = [call.tool_call_id for call in calls]
+        await talk.call(*calls)
+        await talk.until_running(*ids)
+        started = await talk.payloads(STARTED)
+        assert [one["tool_call_id"] for one in started] == ids
+        gate.open.set()
+        await talk.settled(*ids)
+        assert gate.entered == 5
+        assert len(await talk.open_runs()) == 1
+
+    play(settings, registry, scenario)
+
+
+def test_tools_that_are_set_are_advertised_and_leave_when_they_are_omitted(settings):
+    registry = FunctionRegistry()
+
+    @tool_options(timeout_secs=7, cancel_on_interruption=False)
+    async def search(text: str):
+        """Searches.
+
+        Args:
+            text: For what.
+        """
+        return f"found {text}"
+
+    async def by_hand(params):
+        await params.result_callback("by hand")
+
+    async def scenario(service, talk):
+        await service.set_tools(talk.context_id, [search])
+        assert service.has_function("search")
+        [[functions]] = await talk.rows(
+            "SELECT offers -> 'functions' FROM workers WHERE worker_id <> %s AND 'search' = ANY (serves) "
+            "AND stopped_at IS NULL"
+        )
+        assert functions[0]["schema"]["function"]["parameters"]["required"] == ["text"]
+        assert functions[0]["options"]["timeout_secs"] == 7
+        call = called("search", {"text": "cats"})
+        await talk.call(call)
+        await talk.settled(call.tool_call_id)
+        row = await talk.call_row(call.tool_call_id)
+        assert (row["result"], row["synchronous"], row["timeout_secs"]) == ("found cats", False, 7)
+        service.register_function("search", by_hand)
+        await talk.publish(LLMSetToolsFrame(tools=()))
+
+        async def left():
+            return True if not registry.advertising() else None
+
+        await talk.until(left)
+        assert service.has_function("search")
+        service.unregister_function("search")
+        assert not service.has_function("search")
 
     play(settings, registry, scenario)

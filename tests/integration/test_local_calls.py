@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, called, play, stage
+from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, Gate, called, play, returning, stage
 
 from frameledger.frames import InterruptionFrame
 from frameledger_services.functions import FunctionRegistry
@@ -227,5 +227,69 @@ def test_ones_own_model_cancels_what_it_started_by_the_name_of_the_tool_alone(se
             ("cancelled", [booking.tool_call_id]),
         ]
         assert len(await talk.open_runs()) == 1
+
+    play(settings, registry, scenario)
+
+
+def test_calls_of_ones_own_model_are_announced_and_run(settings):
+    registry, started = FunctionRegistry(), []
+    registry.register_direct_function(returning("left"))
+
+    async def scenario(service, talk):
+        service.add_event_handler("on_function_calls_started", lambda _, calls: started.append(calls))
+        await service.run_function_calls(talk.context_id, [])
+        assert await talk.log() == []
+        left, nobody = called("left"), called("nobody_has_this")
+        await service.run_function_calls(talk.context_id, [left, nobody])
+        assert await talk.settled(left.tool_call_id, nobody.tool_call_id) == ["done", "failed"]
+        assert (
+            await talk.told(nobody.tool_call_id)
+            == "The function `nobody_has_this` is not currently available."
+        )
+        assert [[call.tool_call_id for call in calls] for calls in started] == [
+            [left.tool_call_id, nobody.tool_call_id]
+        ]
+        assert [kind for kind, *_ in await talk.log()][:2] == ["FunctionCallsStartedFrame", STARTED]
+
+    play(settings, registry, scenario)
+
+
+def test_an_interruption_stops_calls_of_ones_own_model_too(settings):
+    registry, gate = FunctionRegistry(), Gate()
+
+    async def handle(params):
+        await gate()
+
+    registry.register_function("handle", handle)
+
+    async def scenario(service, talk):
+        call = called("handle")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(service.run_function_calls(talk.context_id, [call]))
+            await gate.until_entered()
+            await talk.publish(InterruptionFrame())
+        assert await talk.settled(call.tool_call_id) == ["cancelled"]
+        assert gate.cancelled == 1
+
+    play(settings, registry, scenario)
+
+
+def test_calls_of_ones_own_model_are_finished_before_the_service_leaves(settings):
+    registry, gate = FunctionRegistry(), Gate()
+
+    async def handle(params):
+        await gate()
+        await params.result_callback("in time")
+
+    registry.register_function("handle", handle)
+
+    async def scenario(service, talk):
+        call = called("handle")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(service.run_function_calls(talk.context_id, [call]))
+            await gate.until_entered()
+            tasks.create_task(service.stop())
+            gate.open.set()
+        assert await talk.settled(call.tool_call_id) == ["done"]
 
     play(settings, registry, scenario)

@@ -227,3 +227,41 @@ async def talking(settings: Settings, **_: Any) -> AsyncIterator[Conversation]:
     """A conversation of its own."""
     async with Client(settings) as client:
         yield Conversation(client, settings)
+
+
+class Gate:
+    """Holds handlers until the test opens it, and counts them."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self._entries: asyncio.Queue[None] = asyncio.Queue()
+        self.inside = 0
+        self.entered = 0
+        self.cancelled = 0
+
+    async def until_entered(self, times: int = 1) -> None:
+        async with asyncio.timeout(ON_SERVERS):
+            for _ in range(times):
+                await self._entries.get()
+
+    async def __call__(self) -> None:
+        self.entered += 1
+        self.inside += 1
+        self._entries.put_nowait(None)
+        try:
+            await self.open.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.inside -= 1
+
+
+def returning(name: str) -> Any:
+    """A function of that name, which returns its name."""
+
+    def function() -> str:
+        return name
+
+    function.__name__ = name
+    return function
