@@ -14,7 +14,7 @@ from frameledger.errors import FrameledgerError, TransientError
 class EventLogError(FrameledgerError):
     """The broker did not take a record, or did not do what it was asked for.
 
-    Remedy: It is one of the errors below it, which say what to do.
+    Remedy: The classes derived from it say what to do.
     """
 
 

@@ -12,10 +12,8 @@ from psycopg import AsyncConnection
 
 from frameledger.context import LLMContext
 from frameledger_services.cli.terminal import backend, moment
-from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.out_of_band import OutOfBand
-from frameledger_services.providers.plugins import MissingKeyError, NoSuchProviderError, require_key
-from frameledger_services.providers.script import ScriptError
+from frameledger_services.providers.plugins import require_key
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.settings import Settings
 from frameledger_services.store import contexts
@@ -64,7 +62,7 @@ def infer(
     if context is None and at is not None:
         raise typer.BadParameter("it needs a conversation (--context)", param_hint="--at")
     given = None if context is not None else LLMContext() if text is not None else _read(sys.stdin.read())
-    with backend.exit_on_error(ProviderError, NoSuchProviderError, MissingKeyError, ScriptError):
+    with backend.exit_on_error():
         settings = Settings.from_env()
         if named := provider or settings.inference_provider:
             require_key(named, settings)

@@ -35,9 +35,8 @@ def request(
     """
     from frameledger_services.inference import recorded_request
     from frameledger_services.providers import plugins
-    from frameledger_services.providers.errors import ProviderError
 
-    with backend.exit_on_error(recorded_request.NoRequestError, plugins.NoSuchProviderError, ProviderError):
+    with backend.exit_on_error():
         settings = Settings.from_env()
         asked = asyncio.run(backend.query(settings, recorded_request.asked, context, run, attempt))
         made = recorded_request.rendered(

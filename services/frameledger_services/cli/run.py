@@ -83,8 +83,6 @@ def inference(
     """
     from frameledger_services.inference.service import InferenceService
     from frameledger_services.providers import plugins
-    from frameledger_services.providers.errors import ProviderError
-    from frameledger_services.providers.script import ScriptError
 
     given = {
         "inference_provider": provider,
@@ -93,9 +91,7 @@ def inference(
         "inference_service": service,
         "inference_script": script,
     }
-    with backend.exit_on_error(
-        plugins.NoSuchProviderError, plugins.MissingKeyError, ProviderError, ScriptError
-    ):
+    with backend.exit_on_error():
         settings = _begin()
         settings = settings.model_copy(
             update={name: word for name, word in given.items() if word is not None}
@@ -139,11 +135,10 @@ def functions(
     Example: `frameledger run functions --module my_tools`
     """
     from frameledger_services.functions import FunctionService
-    from frameledger_services.functions.app_module import ModuleError, load
+    from frameledger_services.functions.app_module import load
     from frameledger_services.providers import plugins
-    from frameledger_services.providers.errors import ProviderError
 
-    with backend.exit_on_error(ModuleError, plugins.NoSuchProviderError, ProviderError):
+    with backend.exit_on_error():
         settings = _begin()
         found = load(module)
         provider = settings.inference_provider

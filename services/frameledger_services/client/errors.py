@@ -14,7 +14,7 @@ class NotPublishedError(FrameledgerError):
 
     They may still arrive. To publish them again is safe: a frame that comes twice counts once.
 
-    Remedy: It is one of the two errors below it, which say what to do.
+    Remedy: `FramesUnacknowledgedError`: publish them again. `FramesRefusedError`: mend them.
     """
 
     def __init__(self, sentence: str, frames: Sequence[AnyFrame]) -> None:

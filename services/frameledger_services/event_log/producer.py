@@ -47,7 +47,7 @@ class PublishError(EventLogError):
     These may still arrive. What has an id can be published again without harm: a frame that comes twice counts
     once.
 
-    Remedy: It is one of the errors below it, which say what to do.
+    Remedy: `UnacknowledgedError`: publish them again. `RecordRefusedError`: mend them.
     """
 
     def __init__(self, sentence: str, places: Sequence[Place | None]) -> None:

@@ -13,7 +13,7 @@ from frameledger import errors
 class ProviderError(errors.FrameledgerError):
     """The provider did not answer a request. `code` is for programs, the message for people; both may be published.
 
-    Remedy: It is one of the errors below it, which say what to do.
+    Remedy: The classes derived from it say what to do.
     """
 
     code = "provider_error"

@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 class DatabaseError(FrameledgerError):
     """The database does not answer, or not what it was asked. The message says which one, and what it said.
 
-    Remedy: It is one of the two errors below it, which say what to do.
+    Remedy: `DatabaseUnavailableError`: try again. `DatabaseRefusedError`: see there.
     """
 
 

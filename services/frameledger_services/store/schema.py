@@ -22,7 +22,7 @@ FOUND = "SELECT version_num FROM frameledger_schema"
 class SchemaError(ConfigurationError):
     """The database is not in the shape that this release works with. `found` is None for one without our tables.
 
-    Remedy: It is one of the two errors below it, which say what to do.
+    Remedy: `TooOldError`: migrate the database. `TooNewError`: upgrade this installation.
     """
 
     def __init__(self, found: str | None, sentence: str) -> None:

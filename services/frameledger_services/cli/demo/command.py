@@ -19,6 +19,7 @@ from psycopg import AsyncConnection
 from rich.console import Console
 from rich.text import Text
 
+from frameledger.errors import FrameledgerError
 from frameledger.ids import ContextId
 from frameledger_services import process
 from frameledger_services.cli.demo import closing, render
@@ -30,7 +31,6 @@ from frameledger_services.demo import playing, proof, recording
 from frameledger_services.demo.harbour import FILE, Harbour
 from frameledger_services.demo.playing import Played
 from frameledger_services.demo.recording import Stage
-from frameledger_services.demo.talk import NotSeenError
 from frameledger_services.demo.times import Times
 from frameledger_services.settings import PREFIX, Settings
 from frameledger_services.store.connections import connect
@@ -113,10 +113,8 @@ def demo(
 
     Example: `frameledger demo --provider anthropic`
     """
-    from frameledger_services.embedded.program import EmbeddedError
-
     times, console = Times(), output.console()
-    expected = (*backend.EXPECTED, EmbeddedError, NotSeenError, psycopg.Error)
+    expected = (FrameledgerError, psycopg.Error)
     with backend.exit_on_error():
         settings = Settings.from_env(look_for_running=False)
     if data_dir is not None:
@@ -139,11 +137,11 @@ def demo(
 def _check_key(settings: Settings, provider: str) -> None:
     from frameledger_services.providers import plugins
 
-    try:
-        with backend.exit_on_error(plugins.NoSuchProviderError):
+    with backend.exit_on_error():
+        try:
             plugins.require_key(provider, settings)
-    except plugins.MissingKeyError as error:
-        output.fail(error.problem, "Set it, or leave --provider out: then a script of ours answers.")
+        except plugins.MissingKeyError as error:
+            output.fail(error.problem, "Set it, or leave --provider out: then a script of ours answers.")
 
 
 def _default_model(settings: Settings, provider: str) -> str:

@@ -17,10 +17,10 @@ from rich.console import Console
 from frameledger_services import database
 from frameledger_services.cli.repair import render_recovery
 from frameledger_services.cli.terminal import backend, output
-from frameledger_services.event_log.producer import Producer, PublishError
+from frameledger_services.event_log.producer import Producer
 from frameledger_services.recovery import recover as recovering
 from frameledger_services.recovery import republish
-from frameledger_services.recovery.recover import Examination, MovedError
+from frameledger_services.recovery.recover import Examination
 from frameledger_services.recovery.republish import Republished
 from frameledger_services.settings import Settings
 from frameledger_services.store import schema
@@ -48,7 +48,7 @@ def recover(
     """
     if yes and not apply:
         raise typer.BadParameter("it only looks without --apply", param_hint="--yes")
-    with backend.exit_on_error(MovedError, PublishError, TimeoutError):
+    with backend.exit_on_error(TimeoutError):
         try:
             _recover(Settings.from_env(), apply=apply, yes=yes, as_json=as_json)
         except psycopg.Error as error:

@@ -9,37 +9,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import typer
 from psycopg import AsyncConnection
 
-from frameledger_services.client import (
-    DatabaseError,
-    NoSuchContextError,
-    NoSuchVersionError,
-    NotPublishedError,
-    NotVisibleError,
-)
-from frameledger_services.database import PoolerError
-from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.projector.log_check import LogChangedError
-from frameledger_services.projector.topic_identity import TopicChangedError
-from frameledger_services.settings import Settings, SettingsError
+from frameledger.errors import FrameledgerError
+from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections
-from frameledger_services.store.schema import SchemaError
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-
-EXPECTED = (
-    BrokerError,
-    DatabaseError,
-    LogChangedError,
-    NoSuchContextError,
-    NoSuchVersionError,
-    NotPublishedError,
-    NotVisibleError,
-    PoolerError,
-    SchemaError,
-    SettingsError,
-    TopicChangedError,
-)
 
 
 @contextmanager
@@ -47,9 +22,9 @@ def exit_on_error(*more: type[Exception]) -> Iterator[None]:
     """End the command with exit code 1, and the error's message on standard error, for an error that is no bug. Of an
     exception group of them it is the first one.
 
-    `more` are errors that only this command expects.
+    Expected is every `FrameledgerError`, and `more`.
     """
-    expected: tuple[type[Exception], ...] = (*EXPECTED, *more)
+    expected: tuple[type[Exception], ...] = (FrameledgerError, *more)
     caught: tuple[type[Exception], ...] = (*expected, ExceptionGroup)
     try:
         yield

@@ -144,7 +144,7 @@ def status(
 def _require_key(provider: str, settings: Settings) -> None:
     from frameledger_services.providers import plugins
 
-    with backend.exit_on_error(plugins.NoSuchProviderError, plugins.MissingKeyError):
+    with backend.exit_on_error():
         plugins.require_key(provider, settings)
 
 

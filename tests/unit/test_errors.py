@@ -1,0 +1,90 @@
+"""Every error has one name, one root, one kind that says what its caller does, and a remedy on `services/errors.md`."""
+
+import re
+import runpy
+from collections import Counter
+
+import pytest
+from tests.unit.test_repository import ROOT
+
+from frameledger import errors
+from frameledger_services import functions
+from frameledger_services.cli import COMMANDS
+from frameledger_services.functions import FunctionSchemaError
+from frameledger_services.providers import errors as provider_errors
+from frameledger_services.settings import PREFIX, Settings
+
+PAGE = runpy.run_path(str(ROOT / "infra" / "docs" / "errors.py"))
+KINDS, TOP, ancestors = PAGE["KINDS"], PAGE["TOP"], PAGE["ancestors"]
+EXCEPTIONS = PAGE["exceptions"]()
+LISTED = PAGE["listed"]()
+
+
+def test_the_page_says_what_the_classes_say():
+    assert PAGE["PAGE"].read_text(encoding="utf-8") == PAGE["page"](), "run: python infra/docs/errors.py"
+
+
+def test_every_public_error_derives_from_the_root_and_is_on_the_page():
+    public = {one.name for one in EXCEPTIONS if not one.name.startswith("_")}
+    assert {one.name for one in LISTED} == public - {TOP, *KINDS}
+    page = PAGE["page"]()
+    assert [one.name for one in LISTED if f"`{one.name}`" not in page] == []
+
+
+def test_an_error_has_one_name_and_a_name_one_error():
+    names = Counter(one.name for one in EXCEPTIONS if not one.name.startswith("_"))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("error", LISTED, ids=lambda error: error.name)
+def test_an_error_says_when_it_happens_and_what_to_do_and_is_of_one_kind(error):
+    assert error.cause.endswith(".")
+    assert error.remedy.endswith(".")
+    kinds = ancestors(error) & KINDS.keys()
+    if not kinds:
+        # A family: then all of its members are.
+        members = [one for one in LISTED if error.name in ancestors(one)]
+        leaves = [one for one in members if not any(one.name in ancestors(other) for other in members)]
+        assert leaves
+        assert all(ancestors(one) & KINDS.keys() for one in leaves)
+    assert len(kinds) <= 1
+
+
+def test_remedies_name_settings_and_commands_that_there_are():
+    page = PAGE["page"]()
+    settings = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    assert set(re.findall(rf"{PREFIX}\w+", page)) <= settings
+    assert set(re.findall(r"`frameledger (\w+)", page)) <= set(COMMANDS)
+
+
+def test_check_fails_for_a_page_that_is_out_of_date(monkeypatch, tmp_path, capsys):
+    values = PAGE["main"].__globals__
+    monkeypatch.setitem(values, "ROOT", tmp_path)
+    monkeypatch.setitem(values, "PAGE", tmp_path / "errors.md")
+    monkeypatch.setitem(values, "page", lambda: "new")
+    assert PAGE["main"](["--check"]) == 1
+    assert "out of date: errors.md" in capsys.readouterr().err
+    assert PAGE["main"]([]) == 0
+    assert PAGE["main"](["--check"]) == 0
+
+
+def test_each_kind_is_the_root_s_and_what_is_not_found_is_a_lookup_error():
+    for kind in KINDS:
+        assert issubclass(getattr(errors, kind), errors.FrameledgerError)
+    assert issubclass(errors.NotFoundError, LookupError)
+
+
+@pytest.mark.filterwarnings("always::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        (functions, "SchemaError", FunctionSchemaError),
+        (provider_errors, "TransientError", provider_errors.ProviderUnavailableError),
+        (provider_errors, "RefusedError", provider_errors.ProviderRefusedError),
+    ],
+)
+def test_an_old_name_still_works_and_warns(module, old, new):
+    with pytest.warns(DeprecationWarning, match=new.__name__):
+        assert getattr(module, old) is new
+    with pytest.raises(AttributeError, match="no attribute 'other'"):
+        module.other  # noqa: B018
