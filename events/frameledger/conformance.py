@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from frameledger.evolve.changes import RunRequested
-from frameledger.evolve.state import Terms
+from frameledger.evolve.state import RequestParameters
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
@@ -57,7 +57,7 @@ def _play_one(scenario: Mapping[str, Any], frames: list[dict[str, Any]], label: 
 def _initial(scenario: Mapping[str, Any], label: str | None) -> Conversation:
     """The context before the first frame: it announces nothing and asks for nothing."""
     initial, config = scenario.get("initial") or {}, scenario.get("config") or {}
-    terms = Terms(
+    terms = RequestParameters(
         tools=tuple(initial.get("tools") or ()),
         tool_choice=initial.get("tool_choice"),
         settings={**(initial.get("settings") or {}), **config},

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from frameledger.context import LLMContext
 from frameledger.evolve import State, Step, evolve
 from frameledger.evolve.changes import Message
-from frameledger.evolve.state import Place, Terms
+from frameledger.evolve.state import Place, RequestParameters
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId, Position
 from frameledger.messages import Messages
@@ -32,7 +32,9 @@ class Conversation:
         return cls(State(ContextId(context_id)))
 
     @classmethod
-    def starting(cls, context_id: ContextId, terms: Terms, messages: Iterable[Message]) -> Conversation:
+    def starting(
+        cls, context_id: ContextId, terms: RequestParameters, messages: Iterable[Message]
+    ) -> Conversation:
         """A conversation that starts with these terms and messages, as if they had always been there."""
         rows = tuple((Position(place), message) for place, message in enumerate(messages, start=1))
         return cls(State(context_id, place=Place(next_position=Position(len(rows) + 1)), terms=terms), rows)

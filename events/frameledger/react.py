@@ -20,7 +20,8 @@ from frameledger.frames import (
 def react(before: State, frame: AnyFrame, after: State) -> tuple[Effect, ...]:
     """The effects of the frame that led from `before` to `after`: inference to run, functions to call, work to stop.
 
-    Their ids follow from the frame's place, so publishing them twice asks once. A recording has no effects (R4.5).
+    Their ids follow from the frame's place, so publishing them twice has the effect of once. A recording has no
+    effects (R4.5).
     """
     if before.runs is after.runs and before.calls is after.calls:
         return ()

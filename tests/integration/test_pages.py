@@ -13,6 +13,7 @@ from tests.support.pages import ROOT, Reader, blocks
 from tests.support.wheel import build_wheel
 
 BEGIN = ROOT / "infra" / "docs" / "begin.md"
+HOW_TO = ROOT / "infra" / "docs" / "how-to"
 README = ROOT / "README.md"
 
 
@@ -61,10 +62,15 @@ def test_begin_ends_with_a_function_that_the_model_called_and_a_query_that_shows
     page = blocks(BEGIN)
     assert {block.language for block in page} == {"sh", "json", "console", "python"}
     reader.follow(page)
+    # From where it ends, with another script.
+    reader.follow(blocks(HOW_TO / "resolve-a-call.md"))
 
 
-def test_what_the_readme_shows_above_the_way_of_a_frame_is_what_happens(reader):
+def test_what_the_readme_shows_above_the_way_of_a_frame_happens_and_the_pages_go_on_from_there(reader):
     shown = [block for block in blocks(README) if block.heading == "Frameledger"]
     assert [block.language for block in shown] == ["console", "python", "text", "sql", "text"]
-    venv = [block for block in blocks(BEGIN) if block.heading == "1. Install"]
-    reader.follow([*venv, *shown])
+    install = [block for block in blocks(BEGIN) if block.heading == "1. Install"]
+    reader.environment["FRAMELEDGER_INFERENCE_PROVIDER"] = "scripted"
+    reader.follow([*install, *shown])
+    for page in ("publish", "functions", "provider", "unpark"):
+        reader.follow(blocks(HOW_TO / f"{page}.md"))

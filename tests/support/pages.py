@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -18,9 +19,12 @@ from tests.bounds import PROGRAM
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.M | re.S)
 LEFT_OUT = "..."
-"""A line of printed output that stands for any lines, or none."""
+"""In printed output: a line of it stands for any lines, or none; within a line, for the rest of that line or a part."""
 
 SECOND_TERMINAL = "second terminal"
+NEEDS = "needs "
+"""Commands titled so are typed where that program is installed."""
+
 ASKS = ("frameledger sql", "frameledger calls list", "frameledger parked")
 """Commands that change nothing: they are repeated until they print what the page says, for services take their time."""
 
@@ -65,7 +69,9 @@ def commands(block: Block) -> Iterator[tuple[str, str]]:
 def fits(printed: str, promised: str) -> bool:
     """Whether output is what a page promises, but for spaces at the ends of lines and for lines that are left out."""
     pattern = "".join(
-        r"(?:.*\n)*?" if line.strip() == LEFT_OUT else re.escape(line.rstrip()) + r"\n"
+        r"(?:.*\n)*?"
+        if line.strip() == LEFT_OUT
+        else re.escape(line.rstrip()).replace(re.escape(LEFT_OUT), ".*") + r"\n"
         for line in promised.strip("\n").splitlines()
     )
     lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
@@ -77,7 +83,7 @@ class Reader:
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder = folder
-        self._environment = environment | {"PGTZ": "UTC", "PGCLIENTENCODING": "UTF8", "LC_ALL": "C.UTF-8"}
+        self.environment = environment | {"PGTZ": "UTC", "PGCLIENTENCODING": "UTF8", "LC_ALL": "C.UTF-8"}
         self._terminals: list[subprocess.Popen[bytes]] = []
 
     def follow(self, found: Iterable[Block]) -> None:
@@ -93,6 +99,9 @@ class Reader:
                         self._type(command, printed.strip("\n") or LEFT_OUT)
                 case "sh" if block.title == SECOND_TERMINAL:
                     self._open_terminal(block.text)
+                case "sh" if (block.title or "").startswith(NEEDS):
+                    if shutil.which(block.title.removeprefix(NEEDS)):
+                        self._type(block.text, LEFT_OUT)
                 case "sh":
                     self._type(block.text, LEFT_OUT)
                 case "sql":
@@ -137,7 +146,7 @@ class Reader:
             subprocess.Popen(
                 ["bash", "-e", "-c", script],
                 cwd=self.folder,
-                env=self._environment | {"VARIABLES": str(variables)},
+                env=self.environment | {"VARIABLES": str(variables)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -167,7 +176,7 @@ class Reader:
                 subprocess.Popen(
                     ["bash", "-e", "-c", script],
                     cwd=self.folder,
-                    env=self._environment,
+                    env=self.environment,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

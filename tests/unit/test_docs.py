@@ -1,12 +1,15 @@
 """The pages: each stands in the menu, links lead to pages and headings that are there, and lists come from the code."""
 
+import json
 import re
 import runpy
 from pathlib import Path
 
 import pytest
+from sqlalchemy import CheckConstraint
 from tests.unit.test_repository import ROOT, texts
 
+from frameledger.frames import FRAME_TYPES, parse_frame
 from frameledger_services.cli import COMMANDS
 from frameledger_services.log_events import EVENTS
 from frameledger_services.settings import Settings
@@ -104,3 +107,49 @@ def test_a_list_on_the_site_has_everything_that_the_code_has(page, listed):
     filled = reference["filled"](texts()[f"infra/docs/{page}"])
     assert "<!--" not in filled
     assert [one for one in listed if one not in filled] == []
+
+
+def test_every_setting_that_a_page_names_is_one():
+    known = {f"FRAMELEDGER_{name.upper()}" for name in Settings.model_fields}
+    known |= {f"{name}_FILE" for name in known}
+    # What a command makes of it stands in the wheel, or in a page about a typo.
+    named = re.compile(r"\bFRAMELEDGER_[A-Z_]+\b(?!\.\.\.)")
+    found = {(page, name) for page, text in pages().items() for name in named.findall(text)}
+    assert sorted((page, name) for page, name in found if name not in known and not name.endswith("_")) == []
+
+
+def test_every_command_that_a_page_names_is_one():
+    named = re.compile(r"(?:^\$ |^|`)(?:\.venv/bin/)?frameledger ([a-z]+)", re.M)
+    blocks_and_words = re.compile(r"^```(?:sh|console|text).*?^```$|`[^`\n]+`", re.M | re.S)
+    found = {
+        (page, name)
+        for page, text in pages().items()
+        for said in blocks_and_words.findall(text)
+        for name in named.findall(said)
+    }
+    assert len(found) > 20
+    assert sorted((page, name) for page, name in found if name not in COMMANDS) == []
+
+
+def test_the_glossary_has_every_state_that_sql_shows():
+    glossary = texts()["infra/docs/glossary.md"]
+    checks = {
+        str(check.sqltext)
+        for table in (metadata.tables["frames"], metadata.tables["runs"], metadata.tables["tool_calls"])
+        for check in table.constraints
+        if isinstance(check, CheckConstraint)
+        and check.name in ("frames_outcome_check", "runs_status_check", "tool_calls_status_check")
+    }
+    words = {word for check in checks for word in re.findall(r"'([a-z_]+)'", check)}
+    assert len(words) > 15
+    assert sorted(word for word in words if f"`{word}`" not in glossary) == []
+
+
+def test_every_frame_on_the_page_for_other_languages_is_one_with_known_fields():
+    page = texts()["infra/docs/how-to/publish.md"]
+    shown = [json.loads(found) for found in re.findall(r"\{\"type\": .*\}(?=')", page)]
+    assert len(shown) >= 2
+    for wire in shown:
+        frame_type = FRAME_TYPES[wire["type"]]
+        parse_frame(json.dumps(wire).encode())
+        assert wire.keys() - {"type"} <= frame_type.model_fields.keys()

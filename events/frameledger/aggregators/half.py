@@ -7,7 +7,7 @@ from typing import Literal, cast
 
 from frameledger.context import HasWire
 from frameledger.evolve.changes import Message, MessageAppended, MessageReplaced, RunRequested
-from frameledger.evolve.state import Terms
+from frameledger.evolve.state import RequestParameters
 from frameledger.evolve.text import trimmed
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import (
@@ -64,7 +64,7 @@ class Held:
 
     def __init__(self, context: HasWire) -> None:
         wire = context.to_wire()
-        terms = Terms(tuple(wire["tools"]), wire["tool_choice"], wire["settings"])
+        terms = RequestParameters(tuple(wire["tools"]), wire["tool_choice"], wire["settings"])
         self.folding = Folding(Conversation.starting(ContextId("in memory"), terms, wire["messages"]))
         self.asked = False
         self.said = ""

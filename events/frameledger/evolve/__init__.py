@@ -45,7 +45,7 @@ def evolve(state: State, frame: AnyFrame) -> Step:
         calls.dispatch_next(draft)
         groups.without_empty(draft)
     if draft.runs.wanted is not None:
-        runs.open_wanted(draft)
+        runs.open_pending(draft)
     return Step(draft.frozen(), "applied" if reason is None else "ignored", reason, tuple(draft.changes))
 
 
@@ -98,7 +98,7 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
             history.opened(draft, frame)
         case "LLMRunFrame":
             history.reopen(draft)
-            runs.ask(draft)
+            runs.request(draft)
         case "LLMAssistantPushAggregationFrame":
             return responses.pushed(draft, frame)
         case "ErrorFrame":

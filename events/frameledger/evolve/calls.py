@@ -110,7 +110,7 @@ def in_progress(draft: Draft, frame: FunctionCallInProgressFrame) -> Reason | No
 
 
 def interrupted(draft: Draft) -> set[str]:
-    """Forget what has not started; what runs and can be cancelled is owed a cancel by its worker (R5.7).
+    """Forget what has not started; what runs and can be cancelled is to be cancelled by its worker (R5.7).
 
     Returns the groups that lost a call by it.
     """

@@ -77,7 +77,7 @@ class RunOpened:
 
 @value
 class RunStarted:
-    """An attempt of the run began to answer; attempt 0 is a response that names no run and adopted this one."""
+    """An attempt of the run began to answer; attempt 0 is a response that names no run and answers this one."""
 
     run_id: RunId
     attempt: Attempt
@@ -155,7 +155,7 @@ class CallWaiting:
 
 @value
 class CallInterrupted:
-    """The running call is owed a cancel by its worker, which may still answer with what it has done."""
+    """The worker of the running call is to cancel it, and may still answer with what it has done."""
 
     key: CallKey
     tool_call_id: ToolCallId

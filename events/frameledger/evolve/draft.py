@@ -56,7 +56,7 @@ class Draft:
     def rewrite(self, position: Position, message: Message) -> None:
         self.changes.append(MessageReplaced(position, message))
 
-    def take_back(self, position: Position) -> None:
+    def retract(self, position: Position) -> None:
         self.changes.append(MessageEnded(position))
 
     def begin_era(self) -> None:

@@ -1,4 +1,4 @@
-"""Groups of calls: which results ask for one run together, and which of them still wait (R3.6, R3.7)."""
+"""Groups of calls: which results request one run together, and which of them still wait (R3.6, R3.7)."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ def any_pending(draft: Draft, key: str, besides: ToolCallId | None = None) -> bo
     return any(True for _ in _members(draft, key, besides))
 
 
-def answered(draft: Draft, call: Call, *, word: bool | None, has_result: bool, synchronous: bool) -> None:
+def answered(draft: Draft, call: Call, *, run_llm: bool | None, has_result: bool, synchronous: bool) -> None:
     """A result of `call`, or a deadline that counts as one, decides about the run that answers it (R3.7).
 
-    `call` has left the open calls if this settled it. An explicit word is honoured at once. Without one, the run is
-    asked for when nothing that the result waits for is pending; otherwise it is owed to the group.
+    `call` has left the open calls if this settled it. An explicit `run_llm` is honoured at once. Without one, the run
+    is requested when nothing that the result waits for is pending; otherwise the group waits.
     """
     group = draft.calls.groups[call.group]
-    if word is not None:
-        if word:
-            _ask(draft, call.group)
+    if run_llm is not None:
+        if run_llm:
+            _request(draft, call.group)
     elif has_result or group.answered or group.waits:
         if synchronous:
             pending = synchronous_pending(draft, call.group, besides=call.tool_call_id)
         else:
             pending = any_pending(draft, call.group, besides=call.tool_call_id)
         if not pending:
-            _ask(draft, call.group)
+            _request(draft, call.group)
         elif synchronous:
             _put(draft, call.group, replace(group, waits_for_synchronous=True))
         else:
@@ -80,34 +80,34 @@ def had_result(draft: Draft, call: Call) -> None:
 
 
 def released(draft: Draft, call: Call) -> None:
-    """`call` was cancelled before it started, and asks only for an earlier result of its group (R3.4)."""
+    """`call` was cancelled before it started: request a run only for an earlier result of its group (R3.4)."""
     group = draft.calls.groups[call.group]
     answered_before = group.answered and not group.waits
     if _is_due(draft, call.group) or (answered_before and not synchronous_pending(draft, call.group)):
-        _ask(draft, call.group)
+        _request(draft, call.group)
 
 
-def asks_only_for_who_waited(draft: Draft, call: Call) -> None:
-    """The late result of an interrupted call asks for no run of its own (R3.7)."""
+def request_only_for_waiting(draft: Draft, call: Call) -> None:
+    """The late result of an interrupted call requests no run of its own (R3.7)."""
     wait_no_longer(draft, (call.group,))
 
 
 def wait_no_longer(draft: Draft, keys: Iterable[str]) -> None:
-    """Calls of these groups went without a result: ask for earlier results that waited for nothing else."""
+    """Calls of these groups went without a result: request the run of earlier results that waited for nothing else."""
     for key in keys:
         if _is_due(draft, key):
-            _ask(draft, key)
+            _request(draft, key)
 
 
 def turned_out_asynchronous(draft: Draft, call: Call) -> None:
     """The call starts, and is asynchronous: synchronous results no longer wait for it (R3.7)."""
     group = draft.calls.groups[call.group]
     if group.waits_for_synchronous and not synchronous_pending(draft, call.group):
-        _ask(draft, call.group)
+        _request(draft, call.group)
 
 
 def stop_waiting(draft: Draft, keys: Iterable[str]) -> bool:
-    """No result of these groups waits any longer; whether one did."""
+    """Clear the waits of these groups. Returns whether there was one."""
     waited = False
     for key in keys:
         group = draft.calls.groups[key]
@@ -134,9 +134,9 @@ def _is_due(draft: Draft, key: str) -> bool:
     return group.waits_for_synchronous and not synchronous_pending(draft, key)
 
 
-def _ask(draft: Draft, key: str) -> None:
+def _request(draft: Draft, key: str) -> None:
     stop_waiting(draft, (key,))
-    runs.ask_for_result(draft)
+    runs.request_for_result(draft)
 
 
 def _members(draft: Draft, key: str, besides: ToolCallId | None) -> Iterable[Call]:

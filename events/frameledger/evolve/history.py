@@ -29,7 +29,7 @@ def appended(draft: Draft, frame: LLMMessagesAppendFrame) -> None:
     reopen(draft)
     _write(draft, frame.messages)
     if frame.run_llm:
-        runs.ask(draft)
+        runs.request(draft)
 
 
 def updated(draft: Draft, frame: LLMMessagesUpdateFrame) -> None:
@@ -37,7 +37,7 @@ def updated(draft: Draft, frame: LLMMessagesUpdateFrame) -> None:
     reopen(draft)
     _replace_history(draft, frame.messages)
     if frame.run_llm:
-        runs.ask(draft)
+        runs.request(draft)
 
 
 def opened(draft: Draft, frame: LLMContextFrame) -> None:
@@ -50,9 +50,9 @@ def opened(draft: Draft, frame: LLMContextFrame) -> None:
     _set(draft, "settings", context.settings)
     _set(draft, "recording", not frame.react)
     if not frame.react:
-        runs.drop_all(draft)
+        runs.drop_pending(draft)
     if frame.run_llm:
-        runs.ask(draft)
+        runs.request(draft)
 
 
 def tools_set(draft: Draft, frame: LLMSetToolsFrame) -> None:

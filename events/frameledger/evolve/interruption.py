@@ -12,19 +12,19 @@ from frameledger.values import replace
 def interrupted(draft: Draft, frame: InterruptionFrame) -> None:
     """The assistant stops: its words so far are kept, its run is closed, what waits for it is dropped (R2.6, R4.1).
 
-    The user's words are left alone, and the user's turn will ask. A cough asks for nothing, though: so whatever run
-    an interruption inside an open turn takes away is owed to the end of that turn.
+    The user's words are left alone, and the user's turn will request a run. A cough has no words, though: so whatever
+    run an interruption inside an open turn takes away is deferred to the end of that turn.
     """
     responses.interrupted(draft, frame.heard_text)
     before = draft.runs
     runs.close(draft, "interrupted")
     touched = calls.interrupted(draft)
-    owed = (
+    deferred = (
         before.owed_to_bot or before.wanted is not None or (before.open is not None and before.open.untouched)
     )
     owed_to_turn = before.owed_to_turn
     if draft.turn is not None:
-        owed_to_turn |= groups.stop_waiting(draft, touched) or owed
+        owed_to_turn |= groups.stop_waiting(draft, touched) or deferred
     draft.runs = replace(draft.runs, wanted=None, owed_to_bot=False, owed_to_turn=owed_to_turn)
 
 
@@ -36,7 +36,7 @@ def ended(draft: Draft) -> Reason | None:
     turns.end(draft)
     calls.end(draft)
     runs.close(draft, "context_ended")
-    runs.drop_all(draft)
+    runs.drop_pending(draft)
     history.end(draft)
     return None
 

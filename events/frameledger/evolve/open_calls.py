@@ -1,4 +1,5 @@
-"""The open calls of a context: putting one in, taking one out, and which ids may not start (RA5.barred)."""
+"""The open calls of a context: putting one in, taking one out, and the tombstones of ids that may not start
+(RA5.barred)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from frameledger.evolve.state import Ambiguous, Call, Calls
 from frameledger.ids import ToolCallId
 from frameledger.values import replace
 
-BARRED_REMEMBERED = 256
+TOMBSTONES_KEPT = 256
 """A call forgotten or cancelled before it started may not start: the newest of these ids are remembered."""
 
 SETTLED_REMEMBERED = 32
@@ -49,12 +50,12 @@ def settle(draft: Draft, call: Call, end: CallEnd, value: Any = None) -> None:
 
 def forget(draft: Draft, call: Call) -> None:
     """Close a call that has not started, and will not."""
-    bar(draft, call)
+    tombstone(draft, call)
     settle(draft, call, "forgotten")
 
 
-def bar(draft: Draft, call: Call) -> None:
-    barred = (*draft.calls.barred, call.tool_call_id)[-BARRED_REMEMBERED:]
+def tombstone(draft: Draft, call: Call) -> None:
+    barred = (*draft.calls.barred, call.tool_call_id)[-TOMBSTONES_KEPT:]
     draft.calls = replace(draft.calls, barred=barred)
 
 

@@ -36,7 +36,7 @@ def started(draft: Draft, frame: LLMFullResponseStartFrame) -> Reason | None:
             return "run_response_open"
         _finish(draft, response)
         runs.close_if_open(draft, response.run_id, "replaced")
-        runs.open_wanted(draft)
+        runs.open_pending(draft)
     run = draft.runs.open
     if run is not None and run.untouched:
         draft.runs = replace(draft.runs, open=replace(run, adopted=True))
@@ -57,7 +57,7 @@ def _attempt_started(draft: Draft, frame: LLMFullResponseStartFrame) -> Reason |
     response = draft.speech.response
     if response is not None and response.run_id != run.run_id:
         _finish(draft, response)
-    _take_back_earlier_attempts(draft, run, response)
+    _retract_earlier_attempts(draft, run, response)
     draft.runs = replace(
         draft.runs,
         open=Run(run.run_id, run.asked_version, run.opened_version, attempt, run.adopted, claim=frame.claim),
@@ -75,18 +75,18 @@ def _is_next(run: Run, attempt: Attempt, claim: str | None) -> bool:
     return attempt > run.attempt
 
 
-def _take_back_earlier_attempts(draft: Draft, run: Run, response: Response | None) -> None:
+def _retract_earlier_attempts(draft: Draft, run: Run, response: Response | None) -> None:
     """The next attempt says it anew: messages, open text and thought of the earlier ones go, and their calls."""
     for position in run.positions:
-        draft.take_back(position)
+        draft.retract(position)
     thought = draft.speech.thought
     if thought is not None and (response is not None or thought.run_id is not None):
         draft.speech = replace(draft.speech, thought=None)
-    adopted = response.opened_version if response is not None and response.run_id == run.run_id else None
+    unnamed = response.opened_version if response is not None and response.run_id == run.run_id else None
     calls.forget_announced(
         draft,
         lambda announced: (
-            announced.run_id == run.run_id or (adopted is not None and announced.response == adopted)
+            announced.run_id == run.run_id or (unnamed is not None and announced.response == unnamed)
         ),
     )
 
@@ -221,7 +221,7 @@ def _correct(draft: Draft, positions: tuple[Position, ...], response: Response |
     elif heard and response is not None:
         kept = (draft.append(message, response.run_id),)
     for position in positions[len(kept) :]:
-        draft.take_back(position)
+        draft.retract(position)
     draft.speech = replace(draft.speech, said=kept)
 
 

@@ -1,4 +1,5 @@
-"""How calls end: results, in between or final, and cancels; what they write and whether they ask (R3.4, R3.5, R3.7).
+"""How calls end: results, in between or final, and cancels; what they write and whether they request a run (R3.4,
+R3.5, R3.7).
 
 An ambiguous call has a second end: a person says what became of it (R3.8).
 """
@@ -17,7 +18,7 @@ from frameledger.values import replace
 
 
 def result(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
-    """A result, final or in between, goes where its call was made (R3.4, R3.5); R3.7 says whether it asks."""
+    """A result, final or in between, goes where its call was made (R3.4, R3.5); R3.7 says whether it requests a run."""
     if frame.settled_as == "resolved":
         return _resolve(draft, frame)
     found = _running(draft, frame)
@@ -34,11 +35,11 @@ def result(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
     else:
         draft.append(call_messages.later_result(call.tool_call_id, frame.result))
     if running.interrupted and frame.call_attempt is not None:
-        groups.asks_only_for_who_waited(draft, call)
+        groups.request_only_for_waiting(draft, call)
     else:
         has_result = frame.result is not None
         groups.answered(
-            draft, call, word=_word(frame), has_result=has_result, synchronous=running.synchronous
+            draft, call, run_llm=_run_llm(frame), has_result=has_result, synchronous=running.synchronous
         )
     if frame.result is not None:
         groups.had_result(draft, call)
@@ -51,7 +52,7 @@ def cancel(draft: Draft, frame: FunctionCallCancelFrame) -> Reason | None:
     if isinstance(call, str):
         return call
     if call.running is None:
-        open_calls.bar(draft, call)
+        open_calls.tombstone(draft, call)
         open_calls.settle(draft, call, "cancelled")
         if frame.run_llm:
             groups.released(draft, call)
@@ -63,7 +64,7 @@ def cancel(draft: Draft, frame: FunctionCallCancelFrame) -> Reason | None:
     if running.synchronous and running.era != draft.place.era:
         return "place_replaced"
     if frame.run_llm:
-        groups.answered(draft, call, word=None, has_result=True, synchronous=running.synchronous)
+        groups.answered(draft, call, run_llm=None, has_result=True, synchronous=running.synchronous)
         groups.had_result(draft, call)
     return None
 
@@ -91,9 +92,9 @@ def _resolve(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
     draft.append(call_messages.later_result(tool_call_id, frame.result))
     key = CallKey(one.requested_version, one.ordinal)
     draft.changes.append(CallResolved(key, tool_call_id, frame.result))
-    word = _word(frame)
-    if word or (word is None and frame.result is not None):
-        runs.ask_for_result(draft)
+    run_llm = _run_llm(frame)
+    if run_llm or (run_llm is None and frame.result is not None):
+        runs.request_for_result(draft)
     return None
 
 
@@ -107,14 +108,15 @@ def _newest_ambiguous(draft: Draft, tool_call_id: ToolCallId, opened_version: in
 def _intermediate(
     draft: Draft, call: Call, running: Running, frame: FunctionCallResultFrame
 ) -> Reason | None:
-    """A result in between: asynchronous calls only; it settles nothing and asks like a final one (R3.4, R3.6)."""
+    """A result in between: asynchronous calls only; it settles nothing and requests a run as a final one does (R3.4,
+    R3.6)."""
     if running.synchronous:
         return "intermediate_of_synchronous"
     if frame.result is None:
         return "nothing_said"
     draft.append(call_messages.intermediate_result(call.tool_call_id, frame.result))
     draft.changes.append(CallProgressed(open_calls.key(call), call.tool_call_id, frame.result))
-    groups.answered(draft, call, word=_word(frame), has_result=True, synchronous=False)
+    groups.answered(draft, call, run_llm=_run_llm(frame), has_result=True, synchronous=False)
     return None
 
 
@@ -122,8 +124,8 @@ def _end(frame: FunctionCallResultFrame) -> CallEnd:
     return frame.settled_as if frame.settled_as in ("failed", "ambiguous") else "done"
 
 
-def _word(frame: FunctionCallResultFrame) -> bool | None:
-    """What the frame says about a run, if anything: its properties outrank it."""
+def _run_llm(frame: FunctionCallResultFrame) -> bool | None:
+    """The explicit `run_llm`, if there is one: that of the properties outranks the frame's."""
     if frame.properties is not None and frame.properties.run_llm is not None:
         return frame.properties.run_llm
     return frame.run_llm

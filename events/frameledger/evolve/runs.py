@@ -1,7 +1,8 @@
-"""Runs: who may ask the model, when, and at which version of the context (R4, RA5.runs).
+"""Runs: when the model is asked, and at which version of the context (R4, RA5.request).
 
-One run is open per context. A run asked for meanwhile is remembered once and opens as soon as no run is open and no
-committed call is still to start: a model that cannot see its call would make it again.
+One run is open per context. One that is requested meanwhile is pending, once, and opens as soon as no run is open and
+no committed call is still to start: a model that cannot see its call would make it again. A run that a result requests
+while somebody speaks is deferred to the end of that (`owed_to_turn`, `owed_to_bot`).
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 from frameledger import derived
 from frameledger.evolve.changes import RunClosed, RunEnd, RunOpened, RunRequested
 from frameledger.evolve.draft import Draft
-from frameledger.evolve.state import Run, Runs, Wanted
+from frameledger.evolve.state import PendingRun, Run, Runs
 from frameledger.ids import Position, RunId
 from frameledger.values import replace
 
 
-def ask(draft: Draft) -> None:
-    """The frame asks for a run now: appends, updates, `LLMRunFrame`, a user's turn, a debt that is paid.
+def request(draft: Draft) -> None:
+    """Request a run now: for an append, an update, `LLMRunFrame`, a user's turn, or a deferred run that is due.
 
     In a recording it is noted, as if it had been answered, and nothing happens (R4.5).
     """
@@ -26,16 +27,17 @@ def ask(draft: Draft) -> None:
         first = runs.wanted.asked_version == draft.version
         draft.changes.append(RunRequested(runs.wanted.run_id, first))
         return
-    wanted = Wanted(derived.run_id(draft.context_id, draft.version), draft.version)
-    draft.changes.append(RunRequested(wanted.run_id))
+    pending = PendingRun(derived.run_id(draft.context_id, draft.version), draft.version)
+    draft.changes.append(RunRequested(pending.run_id))
     if draft.terms.recording:
-        drop_all(draft)
+        drop_pending(draft)
     else:
-        draft.runs = Runs(runs.open, wanted, runs.owed_to_turn, runs.owed_to_bot)
+        draft.runs = Runs(runs.open, pending, runs.owed_to_turn, runs.owed_to_bot)
 
 
-def ask_for_result(draft: Draft) -> None:
-    """A result or a cancel asks: owed while the user has the floor, then while the bot speaks, else at once (R4.1)."""
+def request_for_result(draft: Draft) -> None:
+    """Request the run for a result or a cancel: deferred while the user has the floor, then while the bot speaks
+    (R4.1)."""
     if draft.terms.ended:
         return
     if draft.turn is not None and draft.turn.holds_floor:
@@ -43,23 +45,24 @@ def ask_for_result(draft: Draft) -> None:
     elif draft.speech.bot_since is not None:
         draft.runs = replace(draft.runs, owed_to_bot=True)
     else:
-        ask(draft)
+        request(draft)
 
 
 def bot_stopped(draft: Draft) -> None:
-    """Pay what is owed to the bot's stop; if the user speaks by now, the debt moves to the user's turn (R4.1)."""
+    """Request the run that was deferred to the bot's stop; if the user speaks by now, it is deferred to the turn
+    (R4.1)."""
     if draft.runs.owed_to_bot:
         draft.runs = replace(draft.runs, owed_to_bot=False)
-        ask_for_result(draft)
+        request_for_result(draft)
 
 
-def open_wanted(draft: Draft) -> None:
-    """Open the remembered run if nothing stands in its way; every older debt is paid by it (R4.2, R4.3)."""
-    wanted = draft.runs.wanted
-    if wanted is None or draft.runs.open is not None or _a_committed_call_has_not_started(draft):
+def open_pending(draft: Draft) -> None:
+    """Open the pending run if nothing stands in its way; it stands for every deferred one too (R4.2, R4.3)."""
+    pending = draft.runs.wanted
+    if pending is None or draft.runs.open is not None or _a_committed_call_has_not_started(draft):
         return
-    draft.runs = Runs(open=Run(wanted.run_id, wanted.asked_version, draft.version))
-    draft.changes.append(RunOpened(wanted.run_id))
+    draft.runs = Runs(open=Run(pending.run_id, pending.asked_version, draft.version))
+    draft.changes.append(RunOpened(pending.run_id))
 
 
 def close(draft: Draft, end: RunEnd) -> None:
@@ -76,13 +79,13 @@ def close_if_open(draft: Draft, run_id: RunId | None, end: RunEnd) -> None:
         close(draft, end)
 
 
-def drop_all(draft: Draft) -> None:
-    """Forget what was remembered and owed (R1.6, R4.5)."""
+def drop_pending(draft: Draft) -> None:
+    """Drop the pending run and the deferred ones (R1.6, R4.5)."""
     draft.runs = Runs(open=draft.runs.open)
 
 
 def remember_position(draft: Draft, run_id: RunId | None, position: Position) -> None:
-    """Note a message of the open run, so that its next attempt can take it back."""
+    """Note a message of the open run, so that its next attempt can retract it."""
     run = draft.runs.open
     if run is not None and run.run_id == run_id:
         positions = (*run.positions, position)

@@ -3,6 +3,8 @@
 The messages are not here. A store keeps them as rows and writes what the changes say (`changes`); the state only
 remembers the positions of messages that may still change. Everything is frozen and nested by theme, so that a token
 replaces a few small values, whatever the length of the conversation.
+
+Names of fields are stored (`frameledger.stored`) and never change; names of classes may.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ class Place:
 
 
 @value
-class Terms:
-    """What a request to the model takes along beside the messages, and in which life the context is."""
+class RequestParameters:
+    """Parameters of a request to the model, beside the messages; and whether the context is a recording, or has
+    ended."""
 
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
@@ -60,7 +63,8 @@ class Turn:
 class Response:
     """A response being received. `run_id` is the run it answers, if any.
 
-    `fenced` says that its frames name their run and attempt; the frames of an adopted or a plain response name none.
+    `fenced` says that its frames name their run and attempt; those of a plain response name none, also when it
+    answers the open run implicitly (RA5.adopt).
     """
 
     opened_version: Version
@@ -86,8 +90,8 @@ class Thought:
 class Speech:
     """What the assistant is saying, and where its last words stand.
 
-    `said` holds the positions of the last response's text as long as `heard_text` may still correct it (semantics of
-    R6.7); None once the user has spoken or the history was replaced since.
+    `said` holds the positions of the last response's text as long as `heard_text` may still correct it (R6.7); None
+    once the user has spoken or the history was replaced since.
     """
 
     response: Response | None = None
@@ -144,10 +148,10 @@ class Call:
 
 @value
 class Group:
-    """Calls whose results ask for one run together (R3.6).
+    """Calls whose results request one run together (R3.6).
 
     `answered`: a call of it that has settled had a result. The two waits: a result came whose run is still to be
-    asked for, when no synchronous call, or no other call at all, of the group is open any more.
+    requested, when no synchronous call, or no other call at all, of the group is open any more.
     """
 
     names: tuple[GroupId, ...] = ()
@@ -162,7 +166,7 @@ class Group:
 
 @value
 class Ambiguous:
-    """A call that was settled without anybody knowing whether it happened: a person may still say."""
+    """A call of which it is not known whether it happened, and which a person may still resolve."""
 
     tool_call_id: ToolCallId
     requested_version: Version
@@ -171,8 +175,8 @@ class Ambiguous:
 
 @value
 class Calls:
-    """All open calls and their groups; the newest ids that may not start (`barred`) or lately settled; the newest
-    calls that were settled as ambiguous and not resolved since."""
+    """All open calls and their groups. `barred` are tombstones: the newest ids that may not start (RA5.barred).
+    `settled` are the newest that settled, `ambiguous` the newest that settled so and were not resolved since."""
 
     open: Mapping[ToolCallId, Call] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
@@ -184,7 +188,8 @@ class Calls:
 @value
 class Run:
     """The open run. `attempt` is 0 until a start frame that names the run was folded; `positions` are the messages
-    that its attempts appended in this era, which the next attempt takes back; `claim` is that of the latest start."""
+    that its attempts appended in this era, which the next attempt retracts; `adopted`: a response that names no run
+    answers it (RA5.adopt); `claim` is that of the latest start."""
 
     run_id: RunId
     asked_version: Version
@@ -201,8 +206,8 @@ class Run:
 
 
 @value
-class Wanted:
-    """A run asked for that has not started: remembered once (R4.3), under the id of who asked first."""
+class PendingRun:
+    """A run that was requested and has not started (R4.3). Its id is that of the first request."""
 
     run_id: RunId
     asked_version: Version
@@ -210,11 +215,11 @@ class Wanted:
 
 @value
 class Runs:
-    """The open run, the one remembered, and the debts: runs owed to the end of the user's turn or of the bot's
-    speech (R4.1)."""
+    """The open run, the pending one (`wanted`), and whether one is deferred to the end of the user's turn or of the
+    bot's speech (R4.1)."""
 
     open: Run | None = None
-    wanted: Wanted | None = None
+    wanted: PendingRun | None = None
     owed_to_turn: bool = False
     owed_to_bot: bool = False
 
@@ -226,7 +231,7 @@ class State:
     context_id: ContextId
     version: Version = Version(0)
     place: Place = Place()
-    terms: Terms = field(default_factory=Terms)
+    terms: RequestParameters = field(default_factory=RequestParameters)
     turn: Turn | None = None
     speech: Speech = Speech()
     calls: Calls = field(default_factory=Calls)

@@ -51,7 +51,7 @@ def transcribed(draft: Draft, frame: TranscriptionFrame) -> Reason | None:
     turn = draft.turn
     if turn is None:
         _write(draft, plus(None, frame.text, frame.includes_inter_frame_spaces))
-        runs.ask(draft)
+        runs.request(draft)
         return None
     words = plus(turn.words, frame.text, frame.includes_inter_frame_spaces)
     heard = Turn(
@@ -86,20 +86,20 @@ def end(draft: Draft) -> None:
 
 
 def _close(draft: Draft, turn: Turn) -> None:
-    """Write the turn's words and ask for the run that answers them, which pays the turn's debt. Without words there
-    is nothing to write, and a debt stays owed."""
+    """Write the turn's words and request the run that answers them, the deferred one with it. Without words there is
+    nothing to write, and a deferred run stays so."""
     draft.turn = None
     if _write(draft, turn.words):
         if draft.runs.owed_to_turn:
             draft.runs = replace(draft.runs, owed_to_turn=False)
-        runs.ask(draft)
+        runs.request(draft)
 
 
 def _pay_turn_debt(draft: Draft) -> None:
-    """No word was heard and none is pending: the stop itself asks for the run that is owed (R4.1)."""
+    """No word was heard and none is pending: the stop itself requests the deferred run (R4.1)."""
     if draft.runs.owed_to_turn:
         draft.runs = replace(draft.runs, owed_to_turn=False)
-        runs.ask(draft)
+        runs.request(draft)
 
 
 def _write(draft: Draft, words: Text | None) -> bool:

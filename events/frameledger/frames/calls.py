@@ -74,7 +74,7 @@ class FunctionCallsStartedFrame(SystemFrame, OfRun):
     person."""
 
     group_parallel_tools: bool = True
-    """False makes each call a group of its own, so that each result asks for a run."""
+    """False makes each call a group of its own, so that each result requests a run."""
 
 
 class Waiting(Value):
@@ -164,9 +164,9 @@ class FunctionCallResultFrame(DataFrame, UninterruptibleFrame):
     Says: this is what the function returned.
     Published by: function-call services, or any program that ran the call.
     Effect: settles the call: a synchronous result takes the place of the call's tool message, an
-    asynchronous one is appended as a developer message. Asks for a run when nothing of its group is
+    asynchronous one is appended as a developer message. Requests a run when nothing of its group is
     pending, or as `run_llm` says. One that resolves an ambiguous call is appended as a developer message
-    and asks at once.
+    and requests a run at once.
     """
 
     said_by = "function"
@@ -201,7 +201,7 @@ class FunctionCallResultFrame(DataFrame, UninterruptibleFrame):
 
     settled_as: Literal["done", "failed", "ambiguous", "resolved"] | None = None
     """How the call ended; null is `done`. `failed`: the function did not do what was asked, and the result
-    says so. `ambiguous`: it began, and nobody knows whether it happened. `resolved`: a person's word about a
+    says so. `ambiguous`: it began, and nobody knows whether it happened. `resolved`: a person's decision about a
     call that was settled as ambiguous; it is accepted once."""
 
     opened_version: VersionNumber | None = None
@@ -230,7 +230,7 @@ class FunctionCallCancelFrame(SystemFrame):
     """The call."""
 
     run_llm: bool = False
-    """True asks for a run like a result, once nothing that it waits for is pending."""
+    """True requests a run as a result does, once nothing that it waits for is pending."""
 
     call_attempt: AttemptNumber | None = None
     """The attempt of the call that this comes from. Without one it counts for the latest."""

@@ -37,7 +37,7 @@ class LLMMessagesAppendFrame(DataFrame):
 
     Says: these messages were said, in this order.
     Published by: clients, for a user's words, a system message or anything a program wants the model to know.
-    Effect: appends the messages as they are, repeats included; an empty list changes nothing; asks for a
+    Effect: appends the messages as they are, repeats included; an empty list changes nothing; requests a
     run at once if `run_llm` is true.
     """
 
@@ -50,7 +50,7 @@ class LLMMessagesAppendFrame(DataFrame):
     reads."""
 
     run_llm: bool | None = None
-    """True asks for a run at once; null and false do not."""
+    """True requests a run at once; null and false do not."""
 
 
 class LLMMessagesUpdateFrame(DataFrame):
@@ -71,7 +71,7 @@ class LLMMessagesUpdateFrame(DataFrame):
     """The new history; an empty list clears it. Messages look as in `LLMMessagesAppendFrame`."""
 
     run_llm: bool | None = None
-    """True asks for a run at once; null and false do not."""
+    """True requests a run at once; null and false do not."""
 
 
 class LLMSetToolsFrame(DataFrame):
@@ -79,7 +79,7 @@ class LLMSetToolsFrame(DataFrame):
 
     Says: these are the tools now.
     Published by: clients.
-    Effect: replaces the list of tools and leaves the tool choice; asks for no run. A developer message
+    Effect: replaces the list of tools and leaves the tool choice; requests no run. A developer message
     names the difference only if the setting `add_tool_change_messages` is on.
     """
 
@@ -96,7 +96,7 @@ class LLMSetToolChoiceFrame(DataFrame):
 
     Says: from here on, use tools in this way.
     Published by: clients.
-    Effect: stores the choice as given; asks for no run.
+    Effect: stores the choice as given; requests no run.
     """
 
     said_by = None
@@ -113,7 +113,7 @@ class LLMUpdateSettingsFrame(ControlFrame):
     Says: from here on, these settings hold for this conversation.
     Published by: clients.
     Effect: merged by key into the settings; a key that is null is removed, so that the service's own default
-    counts again; asks for no run.
+    counts again; requests no run.
     """
 
     said_by = None
@@ -129,7 +129,7 @@ class LLMEnablePromptCachingFrame(DataFrame):
 
     Says: whether the provider should cache the part of the prompt that does not change.
     Published by: clients.
-    Effect: stored in the state; a provider without caching takes no notice; asks for no run.
+    Effect: stored in the state; a provider without caching takes no notice; requests no run.
     """
 
     said_by = None
@@ -147,7 +147,7 @@ class LLMConfigureOutputFrame(DataFrame):
     Says: whether the answers from here on shall skip speech.
     Published by: clients.
     Effect: stored in the state; the inference service marks the frames of its answers with it; the text
-    reaches the context either way; asks for no run.
+    reaches the context either way; requests no run.
     """
 
     said_by = None
@@ -164,7 +164,7 @@ class LLMRunFrame(DataFrame):
 
     Says: run with the context as it stands.
     Published by: clients.
-    Effect: asks for one run at once; while another run is open, the wish is remembered once.
+    Effect: requests one run at once; while another run is open, it is pending, once.
     """
 
     said_by = None
@@ -263,7 +263,7 @@ class LLMContextFrame(Frame):
 
     Says: this is the context now: messages, tools, tool choice and settings together.
     Published by: clients, at the start of a conversation, to bring one from elsewhere, or to mirror one.
-    Effect: begins a new era and replaces tools, tool choice and settings too; asks for a run at once if
+    Effect: begins a new era and replaces tools, tool choice and settings too; requests a run at once if
     `run_llm` is true; with `react` false the context becomes a recording.
     """
 
@@ -276,7 +276,7 @@ class LLMContextFrame(Frame):
     """The context. In memory, an `LLMContext` may be given."""
 
     run_llm: bool | None = None
-    """True asks for a run at once; null and false do not."""
+    """True requests a run at once; null and false do not."""
 
     react: bool = True
     """False makes the context a recording: everything is folded and nothing is run or called, until a later

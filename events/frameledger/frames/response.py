@@ -76,7 +76,7 @@ class LLMFullResponseEndFrame(ControlFrame, OfRun):
     Says: the answer is complete, why it ended and what it used.
     Published by: inference services, or whoever answers.
     Effect: writes the text as one assistant message (none if there was only whitespace), dispatches the
-    calls that its attempt announced, and closes the run; a run that was remembered may start.
+    calls that its attempt announced, and closes the run; the pending run may start.
     """
 
     type: Literal["LLMFullResponseEndFrame"] = "LLMFullResponseEndFrame"

@@ -127,7 +127,7 @@ class BotStartedSpeakingFrame(SystemFrame):
 
     Says: speech of an answer begins.
     Published by: whoever speaks the answers.
-    Effect: a run that a result asks for from now on is owed to the bot's stop.
+    Effect: a run that a result requests from now on is deferred to the bot's stop.
     """
 
     said_by = "voice"
@@ -141,7 +141,7 @@ class BotStoppedSpeakingFrame(SystemFrame):
 
     Says: speech of an answer is over.
     Published by: whoever speaks the answers, and the timekeeper when the stop never comes.
-    Effect: a run that was owed is asked for, once; if the user is speaking, it moves to the end of that turn.
+    Effect: a run that was deferred is requested, once; if the user is speaking, at the end of that turn.
     """
 
     said_by = "voice"

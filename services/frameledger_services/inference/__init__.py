@@ -1,7 +1,7 @@
 """The inference service: consumes the runs that are asked for, calls a model, and publishes what it says.
 
 Start with `service`; the life of one run is `answering`. What applications write providers with is `providers`, and
-the reference's names of it are here too. A program of one's own, with hooks, is in `infra/examples/model.py`.
+Pipecat's names of it are here too. A program of one's own, with hooks, is in `infra/examples/model.py`.
 """
 
 from frameledger_services.inference.service import InferenceService

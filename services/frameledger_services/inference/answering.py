@@ -45,7 +45,7 @@ from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService
 
 MOST_ATTEMPTS = 3
-"""Of a run; then a fatal error closes it (R6.4)."""
+"""Of a run; then a fatal error closes it (R4.4)."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 8.0
 """Seconds between two tries; each about twice as long as the one before."""
@@ -162,8 +162,8 @@ class _Attempt:
         return None
 
     async def _streamed(self, request: Request) -> ProviderUnavailableError | None:
-        """Take in the whole answer; the error, if it broke off in the middle and may be said anew (R6.4). Raises other
-        errors."""
+        """Take in the whole answer; the error, if it broke off in the middle and may be said anew (RA5.attempts).
+        Raises other errors."""
         for tried in count():
             self._spoke = False
             try:
@@ -259,7 +259,7 @@ class _Attempt:
         )
 
     def _failure(self, code: str, message: str) -> Sequence[AnyFrame]:
-        """How an attempt fails: the run is over, what was said stays, and nothing is called (R6.4)."""
+        """How an attempt fails: the run is over, what was said stays, and nothing is called (R4.4)."""
         message = self._world.shown(message)
         _log.warning(
             "run.failed", context_id=self._run.context_id, run_id=self._run.run_id, code=code, reason=message

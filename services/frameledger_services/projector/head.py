@@ -9,7 +9,7 @@ from hashlib import sha256
 from uuid import UUID
 
 from frameledger import stored
-from frameledger.evolve.state import State, Terms
+from frameledger.evolve.state import RequestParameters, State
 from frameledger.ids import ContextId
 
 REMEMBERED_IDS = 256
@@ -70,7 +70,7 @@ class Head:
     terms_bytes: int = 0
     """How long the stored form of `weighed_terms` is."""
 
-    weighed_terms: Terms | None = None
+    weighed_terms: RequestParameters | None = None
 
     recent: OrderedDict[UUID, int] = field(default_factory=OrderedDict)
     """The newest frame ids with Python's hash of their values, which is another one in the next process."""

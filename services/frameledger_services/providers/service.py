@@ -63,7 +63,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
     """The name on start frames, in settings and in the entry point."""
 
     adapter_class: ClassVar[type[LLMAdapter]] = OpenAILLMAdapter
-    """Writes the requests. The seed's default, since most APIs speak as OpenAI's does."""
+    """Writes the requests. Pipecat's default, since most APIs speak as OpenAI's does."""
 
     default_model: ClassVar[str | None] = None
     """The model, if neither the context nor the service names one. Null: then there must be one."""
@@ -112,7 +112,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
         """Returns what no published message may hold, such as a key, even if the provider repeats it."""
         return ()
 
-    # Life of the process, not of a context: the frames are those of the seed and may be left out.
+    # Life of the process, not of a context: the frames are Pipecat's and may be left out.
 
     async def start(self, frame: StartFrame | None = None) -> None:
         """Open what requests need. Requests may be answered without it: then the first one opens it."""
@@ -335,7 +335,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
     async def push_frame(self, frame: AnyFrame, direction: object = None) -> None:
         """Publish a frame of the run that this task answers, with the context's key, its run id and its attempt.
 
-        `direction` is the seed's; a log has one, so it says nothing.
+        `direction` is Pipecat's; a log has one, so it says nothing.
         Raises RuntimeError outside of a run: an answer out of band publishes nothing.
         """
         push = _push.get(None)
