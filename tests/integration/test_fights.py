@@ -15,7 +15,7 @@ from tests.support.turns import turns
 from frameledger_services.embedded import kafka as embedded_kafka
 from frameledger_services.embedded import postgres as embedded_postgres
 from frameledger_services.embedded.ports import choose
-from frameledger_services.projector import service
+from frameledger_services.projector import group_member
 from frameledger_services.projector.instance_id import Instance
 from frameledger_services.projector.notifier import Notifier
 from frameledger_services.projector.relay import Relay
@@ -156,7 +156,7 @@ def test_a_database_and_a_broker_that_start_again_are_waited_for(tmp_path):
 
 def test_a_fence_in_the_first_of_several_batches_takes_no_record_of_the_others_with_it(database, monkeypatch):
     """One look at the log brings more than a batch holds, and somebody else takes the first partition meanwhile."""
-    monkeypatch.setattr(service, "MAX_BATCH_BYTES", 1)
+    monkeypatch.setattr(group_member, "MAX_BATCH_BYTES", 1)
     log = Log()
     for number in range(3 * PARTITIONS):
         log.add(f"ctx-{number}", b'{"type":"LLMRunFrame"}')
@@ -244,27 +244,27 @@ async def project_in_memory(database, log, failpoint, *, looks):
     ):
         binary_copy.prepare(connection)
         group, feed = Group(TOPIC, PARTITIONS), Feed(log.records)
-        relay, announcer = Relay(relaying, send, failpoint), Notifier(relaying, TOPIC, failpoint)
-        projector = service._Projector(
+        relay, notifier = Relay(relaying, send, failpoint), Notifier(relaying, TOPIC, failpoint)
+        projector = group_member.GroupMember(
             group,
             feed,
             connection,
             relay,
-            announcer,
+            notifier,
             Looked(log.records),
             TOPICS,
             failpoint,
             Instance("here"),
         )
         await projector.on_partitions_assigned(group.assignment())
-        await projector._take_over()
+        await projector._take_over_assigned()
         for _ in range(looks):
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(projector._ahead.receive(feed.answer()))
+                tasks.create_task(projector._prefetch.receive(feed.answer()))
                 await turns(1)
-                look = projector._ahead.take(service.MAX_RECORDS)
+                look = projector._prefetch.read(group_member.MAX_RECORDS)
             await projector._store(look)
-            await projector._take_over()
+            await projector._take_over_assigned()
 
 
 class Looked:

@@ -54,16 +54,16 @@ def test_a_full_queue_of_notifications_stops_nobody_who_announces(small_queue):
             async with deaf.transaction():
                 await deaf.execute("SELECT 1")
                 await fill(filling)
-                announcer = Notifier(announcing, TOPIC, nothing)
-                running = asyncio.create_task(announcer.run())
-                announcer.announce({0: 1})
-                await announcer.finished()
+                notifier = Notifier(announcing, TOPIC, nothing)
+                running = asyncio.create_task(notifier.run())
+                notifier.notify({0: 1})
+                await notifier.drained()
                 assert not running.done()
             await listening.execute(f"LISTEN {CHANNEL}")
             # Who was deaf reads what is there; then this makes room.
             while await usage(filling) > 0.5:
                 await deaf.execute("SELECT 1")
-            announcer.announce({0: 2})
+            notifier.notify({0: 2})
             async for told in listening.notifies(timeout=ON_SERVERS, stop_after=1):
                 assert told.payload == f"{TOPIC} 0:2"
                 break

@@ -27,7 +27,7 @@ from frameledger import record as record_module
 from frameledger.evolve import evolve
 from frameledger_services import database
 from frameledger_services.event_log.consumer import consumer
-from frameledger_services.projector import batch_fold, batches, instance_id, service, watchdog
+from frameledger_services.projector import batch_fold, batches, decoded, instance_id, service, watchdog
 from frameledger_services.settings import Settings
 from frameledger_services.store import single_statement
 
@@ -269,7 +269,7 @@ def _wrap(points: _Points, plan: Plan) -> None:
 
     vars(instance_id)["WAIT_SECONDS"] = plan.session_ms / 1000
     vars(batch_fold)["evolve"] = evolve_or_die
-    vars(batch_fold)["read"] = read_or_die
+    vars(decoded)["read"] = read_or_die
     vars(single_statement)["AsyncRawCursor"] = RawCursor
     if plan.hanging:
         vars(watchdog)["SECONDS"] = 0.2

@@ -7,7 +7,7 @@ from tests.support.log_in_memory import Feed, Group
 
 from frameledger.record import Record
 from frameledger_services import failpoints
-from frameledger_services.projector import service
+from frameledger_services.projector import group_member
 from frameledger_services.projector.batches import OwnedPartition, ProjectorFencedError, ProjectorTopics
 from frameledger_services.projector.instance_id import Instance
 
@@ -34,32 +34,32 @@ class FencedBatches:
 
 
 def test_a_fence_in_the_first_batch_of_a_fetch_takes_the_others_back_too(monkeypatch):
-    feed, relay = Feed(RECORDS), SimpleNamespace(hand_over=None)
-    projector = service._Projector(
+    feed, relay = Feed(RECORDS), SimpleNamespace(enqueue=None)
+    projector = group_member.GroupMember(
         Group(TOPIC, 2), feed, None, relay, None, None, TOPICS, failpoints.none, Instance("here")
     )
     monkeypatch.setattr(projector, "_isolation", FencedBatches())
     for number in (0, 1):
         projector._owned[number] = OwnedPartition(number, epoch=1, next_offset=0)
         feed.follow(number, 0)
-    monkeypatch.setattr(service, "MAX_BATCH_BYTES", 1)  # each record is a batch
+    monkeypatch.setattr(group_member, "MAX_BATCH_BYTES", 1)  # each record is a batch
 
     async def fenced_while_more_waits():
         async with asyncio.TaskGroup() as tasks:
-            receiving = tasks.create_task(projector._ahead.receive(feed.answer()))
-            await projector._ahead.some()
-            look = projector._ahead.take(1)
+            receiving = tasks.create_task(projector._prefetch.receive(feed.answer()))
+            await projector._prefetch.until_ready()
+            look = projector._prefetch.read(1)
             # What comes by now is of no use either.
             feed.follow(0, 0)
-            again = tasks.create_task(projector._ahead.receive(feed.answer()))
-            await projector._ahead.some()
+            again = tasks.create_task(projector._prefetch.receive(feed.answer()))
+            await projector._prefetch.until_ready()
             await projector._store(look)
-            assert projector._ahead.take(100).found == []
+            assert projector._prefetch.read(100).records == []
             await asyncio.wait([receiving, again])
 
     asyncio.run(fenced_while_more_waits())
 
     # What was read of both is dropped, so both are read again from where the database says.
     assert projector._owned == {}
-    assert projector._to_take == {0, 1}
+    assert projector._to_take_over == {0, 1}
     assert feed.answer() == []

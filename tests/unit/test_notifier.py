@@ -22,7 +22,7 @@ class Connection:
 
 
 @asynccontextmanager
-async def announcer():
+async def running_notifier():
     connection = Connection()
     made = Notifier(connection, "frames", failpoints.none)
     task = asyncio.create_task(made.run())
@@ -32,9 +32,9 @@ async def announcer():
 
 def test_a_batch_is_announced_at_once():
     async def run():
-        async with announcer() as (one, said):
+        async with running_notifier() as (one, said):
             for offset in (1, 2, 3):
-                one.announce({0: offset}, soon=False)
+                one.notify({0: offset}, soon=False)
                 await turns(3)
             assert said == [f"frames 0:{offset}" for offset in (1, 2, 3)]
 
@@ -45,12 +45,12 @@ def test_of_batches_that_are_to_be_announced_soon_the_first_is_at_once_and_the_o
     monkeypatch.setattr(notifier, "INTERVAL_SECONDS", 3600.0)
 
     async def run():
-        async with announcer() as (one, said):
+        async with running_notifier() as (one, said):
             for offset in range(1, 50):
-                one.announce({0: offset, offset % 3 + 1: offset}, soon=True)
+                one.notify({0: offset, offset % 3 + 1: offset}, soon=True)
                 await turns(3)
             assert said == ["frames 0:1 2:1"]
-            one.announce({0: 50}, soon=False)
+            one.notify({0: 50}, soon=False)
             await turns(3)
             assert said[1:] == ["frames 0:50 3:47 1:48 2:49"]
 
@@ -61,9 +61,9 @@ def test_those_that_come_seldom_are_announced_one_by_one(monkeypatch):
     monkeypatch.setattr(notifier, "INTERVAL_SECONDS", 0.0)
 
     async def run():
-        async with announcer() as (one, said):
+        async with running_notifier() as (one, said):
             for offset in (1, 2):
-                one.announce({0: offset}, soon=True)
+                one.notify({0: offset}, soon=True)
                 await turns(3)
             assert len(said) == 2
 
@@ -74,14 +74,14 @@ def test_it_is_not_finished_before_the_last_is_announced(monkeypatch):
     monkeypatch.setattr(notifier, "INTERVAL_SECONDS", 3600.0)
 
     async def run():
-        async with announcer() as (one, said):
-            await one.finished()
+        async with running_notifier() as (one, said):
+            await one.drained()
             for offset in (6, 7):
-                one.announce({0: offset}, soon=True)
+                one.notify({0: offset}, soon=True)
                 await turns(3)
             assert said == ["frames 0:6"]
             for _ in range(2):
-                await one.finished()
+                await one.drained()
                 assert said[1:] == ["frames 0:7"]
 
     asyncio.run(run())
@@ -91,9 +91,9 @@ def test_what_waits_for_others_does_not_wait_longer_than_a_moment(monkeypatch):
     monkeypatch.setattr(notifier, "INTERVAL_SECONDS", 0.002)
 
     async def run():
-        async with announcer() as (one, said):
+        async with running_notifier() as (one, said):
             for offset in (1, 2):
-                one.announce({0: offset}, soon=True)
+                one.notify({0: offset}, soon=True)
                 await turns(1)
             async with asyncio.timeout(IN_PROCESS):
                 await one._idle.wait()

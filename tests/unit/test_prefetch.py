@@ -43,7 +43,7 @@ class World:
         """In the order of the projector."""
         self.owned.pop(partition)
         self.feed.leave(partition)
-        self.ahead.forget(partition)
+        self.ahead.drop(partition)
 
     @asynccontextmanager
     async def receiving(self, *answers):
@@ -52,7 +52,7 @@ class World:
             received = [tasks.create_task(self.ahead.receive(one)) for one in answers or [self.feed.answer()]]
             yield received
             while not all(task.done() for task in received):
-                self.ahead.take(1)
+                self.ahead.read(1)
                 await turns()
 
     def positions(self):
@@ -72,7 +72,7 @@ class Marker:
 
 
 def places(look):
-    return [(record.partition, record.offset) for record, _ in look.found]
+    return [(record.partition, record.offset) for record, _ in look.records]
 
 
 def all_of(partition, count, start=0):
@@ -93,15 +93,15 @@ async def test_an_answer_is_read_in_looks_of_bounded_size_that_say_where_the_par
     async with world.receiving():
         taken = []
         for _ in range(3):
-            await world.ahead.some()
-            taken.append(world.ahead.take(1))
+            await world.ahead.until_ready()
+            taken.append(world.ahead.read(1))
             await turns()
     assert [places(look) for look in taken] == [
         all_of(0, CHUNK_RECORDS),
         all_of(0, 2 * CHUNK_RECORDS, CHUNK_RECORDS),
         all_of(0, 450, 2 * CHUNK_RECORDS) + all_of(1, 30),
     ]
-    assert [look.ends for look in taken] == [{0: 200}, {0: 400}, {0: 450, 1: 30}]
+    assert [look.next_offsets for look in taken] == [{0: 200}, {0: 400}, {0: 450, 1: 30}]
     assert [look.size for look in taken] == [200 * len(VALUE), 200 * len(VALUE), 80 * len(VALUE)]
     assert {one.end_offset for one in world.owned.values()} == {450, 30}
 
@@ -121,12 +121,12 @@ async def test_what_is_taken_ends_with_the_look_that_brings_it_to_as_many_as_are
     world = World(5 * CHUNK_RECORDS)
     async with world.receiving():
         await turns()
-        first, second = world.ahead.take(CHUNK_RECORDS + 1), world.ahead.take(10_000)
-        assert world.ahead.take(10_000).found == []
+        first, second = world.ahead.read(CHUNK_RECORDS + 1), world.ahead.read(10_000)
+        assert world.ahead.read(10_000).records == []
     assert places(first) == all_of(0, 2 * CHUNK_RECORDS)
-    assert first.ends == {0: 2 * CHUNK_RECORDS}
+    assert first.next_offsets == {0: 2 * CHUNK_RECORDS}
     assert places(second) == all_of(0, 5 * CHUNK_RECORDS, 2 * CHUNK_RECORDS)
-    assert second.ends == {0: 5 * CHUNK_RECORDS}
+    assert second.next_offsets == {0: 5 * CHUNK_RECORDS}
 
 
 @running
@@ -135,12 +135,12 @@ async def test_an_answer_is_received_when_a_batch_was_taken_since_its_last_look_
     async with world.receiving() as (task,):
         # The first look.
         await turns(1)
-        world.ahead.take(1)
+        world.ahead.read(1)
         # The others.
         await turns()
         assert world.positions() == {0: 3 * CHUNK_RECORDS + 1}
         assert not task.done()
-        world.ahead.take(1)
+        world.ahead.read(1)
         await turns()
         assert task.done()
 
@@ -158,7 +158,7 @@ async def test_nobody_waits_for_a_batch_that_was_taken_as_soon_as_it_was_there()
     world = World(1)
     async with world.receiving() as (task,):
         await turns(1)
-        assert places(world.ahead.take(1)) == all_of(0, 1)
+        assert places(world.ahead.read(1)) == all_of(0, 1)
         await turns(1)
         assert task.done()
 
@@ -186,12 +186,12 @@ def test_no_look_is_begun_while_so_much_waits(monkeypatch, limit, reached):
         async with world.receiving() as (task,):
             await turns()
             assert world.positions() == {0: 2 * CHUNK_RECORDS}
-            assert places(world.ahead.take(1)) == all_of(0, CHUNK_RECORDS)
+            assert places(world.ahead.read(1)) == all_of(0, CHUNK_RECORDS)
             await turns()
             assert world.positions() == {0: 3 * CHUNK_RECORDS}
-            assert places(world.ahead.take(10_000)) == all_of(0, 3 * CHUNK_RECORDS, CHUNK_RECORDS)
+            assert places(world.ahead.read(10_000)) == all_of(0, 3 * CHUNK_RECORDS, CHUNK_RECORDS)
             await turns()
-            assert places(world.ahead.take(10_000)) == all_of(0, 5 * CHUNK_RECORDS - 1, 3 * CHUNK_RECORDS)
+            assert places(world.ahead.read(10_000)) == all_of(0, 5 * CHUNK_RECORDS - 1, 3 * CHUNK_RECORDS)
             await turns()
             assert task.done()
 
@@ -207,12 +207,12 @@ def test_of_an_answer_that_is_half_read_nothing_is_left_of_a_partition_that_is_f
             await turns()
             assert world.positions()[0] == CHUNK_RECORDS
             world.let_go(0)
-            look = world.ahead.take(10_000)
-            assert (look.found, look.ends) == ([], {})
+            look = world.ahead.read(10_000)
+            assert (look.records, look.next_offsets) == ([], {})
             await turns()
-            look = world.ahead.take(10_000)
+            look = world.ahead.read(10_000)
             assert places(look) == all_of(1, 5)
-            assert look.ends == {1: 5}
+            assert look.next_offsets == {1: 5}
             await turns()
             assert task.done()
 
@@ -228,13 +228,13 @@ def test_nor_when_it_is_owned_again_meanwhile(monkeypatch):
             await turns()
             world.let_go(0)
             world.own(0, 7)
-            look = world.ahead.take(10_000)
-            assert (look.found, look.ends) == ([], {})
+            look = world.ahead.read(10_000)
+            assert (look.records, look.next_offsets) == ([], {})
             await turns()
             assert task.done()
         async with world.receiving():
             await turns()
-            assert places(world.ahead.take(1)) == all_of(0, 7 + CHUNK_RECORDS, 7)
+            assert places(world.ahead.read(1)) == all_of(0, 7 + CHUNK_RECORDS, 7)
 
     asyncio.run(run())
 
@@ -245,9 +245,9 @@ async def test_what_was_read_of_the_others_stays_when_a_partition_is_forgotten()
     async with world.receiving():
         await turns()
         world.let_go(0)
-        look = world.ahead.take(10_000)
+        look = world.ahead.read(10_000)
         assert places(look) == all_of(1, 4)
-        assert look.ends == {1: 4}
+        assert look.next_offsets == {1: 4}
         assert world.ahead._records == 0
 
 
@@ -258,7 +258,7 @@ async def test_an_answer_brings_nothing_of_a_partition_that_is_not_ours_by_now()
     world.let_go(0)
     async with world.receiving(answer):
         await turns()
-        assert places(world.ahead.take(10_000)) == all_of(1, 4)
+        assert places(world.ahead.read(10_000)) == all_of(1, 4)
 
 
 def test_two_brokers_answer_at_once_and_what_waits_is_bounded_for_both(monkeypatch):
@@ -276,9 +276,9 @@ def test_two_brokers_answer_at_once_and_what_waits_is_bounded_for_both(monkeypat
                 await turns()
                 # Each stops when there is so much, whoever it is of.
                 assert world.ahead._size <= 4 * CHUNK_RECORDS * len(VALUE)
-                look = world.ahead.take(1)
+                look = world.ahead.read(1)
                 found += places(look)
-                ends |= look.ends
+                ends |= look.next_offsets
             await turns()
             assert all(task.done() for task in received)
         assert [place for place in found if place[0] == 0] == all_of(0, counts[0])
@@ -295,7 +295,7 @@ async def test_what_may_not_be_decoded_ahead_is_not():
     world.undecoded.add(0)
     async with world.receiving():
         await turns()
-        (_, kept), (_, decoded) = world.ahead.take(10).found
+        (_, kept), (_, decoded) = world.ahead.read(10).records
     assert kept is None
     assert isinstance(decoded, LoggedFrame)
 
@@ -307,8 +307,8 @@ async def test_a_marker_moves_its_partition_until_that_is_stored():
     world.owned[1].next_offset = 9
     async with world.receiving([Marker(0, offset=5, end=5), Marker(1, offset=9, end=12)]):
         await turns()
-        look = world.ahead.take(10)
-    assert (look.found, look.ends) == ([], {0: 5})
+        look = world.ahead.read(10)
+    assert (look.records, look.next_offsets) == ([], {0: 5})
     assert [world.owned[0].end_offset, world.owned[1].end_offset] == [5, 12]
 
 
@@ -316,13 +316,13 @@ async def test_a_marker_moves_its_partition_until_that_is_stored():
 async def test_who_waits_is_woken_by_what_comes_or_by_somebody():
     world = World(1)
     async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
-        waiting = tasks.create_task(world.ahead.some())
+        waiting = tasks.create_task(world.ahead.until_ready())
         await turns()
         assert not waiting.done()
         world.ahead.wake()
         await waiting
         # That was for once.
-        waiting = tasks.create_task(world.ahead.some())
+        waiting = tasks.create_task(world.ahead.until_ready())
         await turns()
         assert not waiting.done()
         async with world.receiving():

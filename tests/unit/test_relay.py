@@ -51,15 +51,15 @@ def test_a_cancellation_is_sent_while_the_broker_has_not_acknowledged_what_was_s
         broker = Broker()
         relay = Relay(None, broker.send, nothing)
         running = [asyncio.create_task(relay.run())]
-        relay.hand_over([row(1, "runs")])
+        relay.enqueue([row(1, "runs")])
         await broker.until(1)
-        relay.hand_over([row(2, "cancellations"), row(3, "runs")])
+        relay.enqueue([row(2, "cancellations"), row(3, "runs")])
         await broker.until(2)
         assert broker.sent == [1, 2]
         broker.acknowledges["runs"].set()
         await broker.until(3)
         drained = asyncio.create_task(relay.drained())
-        relay.hand_over([row(4, "cancellations")])
+        relay.enqueue([row(4, "cancellations")])
         broker.acknowledges["cancellations"].set()
         await drained
         assert sorted(removed) == [1, 2, 3, 4]

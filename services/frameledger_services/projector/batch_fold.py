@@ -7,25 +7,29 @@ a partition that is not its conversation's; a repetition, which is counted; or s
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from uuid import UUID
 
-import orjson
-
 from frameledger.decoding import MAX_ID_BYTES
-from frameledger.effects import CallFunction, Cancel, Effect, RunInference, to_wire
 from frameledger.errors import RefusedError
 from frameledger.evolve import evolve
 from frameledger.frames import AnyFrame
 from frameledger.partition import partition_for
 from frameledger.react import react
-from frameledger.record import DecodeError, LoggedFrame, Place, Record, forward, place_of, read
-from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, TopicNames
+from frameledger.record import DecodeError, LoggedFrame, Record, place_of
+from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES
+from frameledger_services.projector.decoded import DecodedRecord, Unstorable
 from frameledger_services.projector.duplicates import is_duplicate
 from frameledger_services.projector.head import Head, chained
-from frameledger_services.projector.rows import DeadLetter, FrameRow, OutboxRow, Rows, at, clean, time_of
+from frameledger_services.projector.outbox_rows import (
+    dead_letter_row,
+    effect_row,
+    forward_row,
+    readable_key,
+    size_of,
+)
+from frameledger_services.projector.rows import DeadLetter, FrameRow, Rows, at, clean, time_of
 from frameledger_services.projector.step_rows import write_step
 from frameledger_services.store.frame_ids import frame_uuid
 
@@ -57,13 +61,13 @@ class BatchFold:
         self._stored_ids = None if stored_ids is None else dict(stored_ids)
         self._held = held
 
-    def fold(self, decoded: Iterable[DecodedRecord]) -> Rows:
+    def fold(self, batch: Iterable[DecodedRecord]) -> Rows:
         """Take in records in the order of their partition. Raises `UnfoldableError` for a frame that makes the fold
         raise, and `PossibleDuplicateError`; the heads are of no use then."""
-        for record, logged in decoded:
+        for record, logged in batch:
             try:
                 if isinstance(logged, DecodeError | Unstorable):
-                    self._set_aside(record, logged.reason, logged.detail)
+                    self._dead_letter(record, logged.reason, logged.detail)
                 elif is_at_home(record, self._partitions):
                     self._take(record, logged)
                 else:
@@ -159,7 +163,7 @@ class BatchFold:
             if head.version:
                 self.touched[head.context_id] = head
         else:
-            self._set_aside(
+            self._dead_letter(
                 logged.record,
                 "id_reused",
                 f"the id {logged.frame_id} belongs to another frame of this conversation; give each frame its own id",
@@ -169,30 +173,15 @@ class BatchFold:
 
     def _forward(self, record: Record, logged: LoggedFrame) -> None:
         """Copy a record to the partition that its conversation has: clients with another partitioner work too."""
-        copy = forward(record)
-        self.rows.outbox.append(
-            OutboxRow(
-                topic=record.topic,
-                partition=record.partition,
-                generation=record.generation,
-                offset=record.offset,
-                ordinal=0,
-                kind="forward",
-                to_topic=record.topic,
-                context_id=logged.context_id,
-                key=copy.key,
-                value=copy.value,
-                headers=tuple(copy.headers),
-            )
-        )
+        self.rows.outbox.append(forward_row(record, logged))
 
-    def _set_aside(self, record: Record, code: str, error: str, context_id: str | None = None) -> None:
+    def _dead_letter(self, record: Record, code: str, error: str, context_id: str | None = None) -> None:
         self.rows.rejections.append(
-            DeadLetter(record, code, clean(error), context_id or _readable_key(record))
+            DeadLetter(record, code, clean(error), context_id or readable_key(record))
         )
-        letter = _dead_letter(record, code, error, self._dead_letters)
+        letter = dead_letter_row(record, code, error, self._dead_letters)
         # Compressed it was small enough for the log. What no topic takes need not be tried: `rejected_frames` has it.
-        if _size(letter) <= MAX_DEAD_LETTER_BYTES:
+        if size_of(letter) <= MAX_DEAD_LETTER_BYTES:
             self.rows.outbox.append(letter)
 
 
@@ -216,94 +205,9 @@ class PossibleDuplicateError(RefusedError):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Unstorable:
-    """A record cannot be stored as a frame in any form, not even unfolded."""
-
-    reason: str
-    detail: str
-
-
-DecodedRecord = tuple[Record, LoggedFrame | DecodeError | Unstorable]
-
-
-FetchedRecord = tuple[Record, LoggedFrame | DecodeError | Unstorable | None]
-"""The same, or a record that was not looked at yet."""
-
-
-def decode_record(record: Record) -> DecodedRecord:
-    """A record with the frame that it carries, or with what is wrong with it."""
-    try:
-        return record, read(record)
-    except DecodeError as error:
-        return record, error
-    except Exception as error:
-        # A bug of ours, and no reason to read nothing of its partition any more.
-        return record, Unstorable("refused", f"it cannot be decoded: {type(error).__name__}: {error}")
-
-
 def is_at_home(record: Record, partitions: int) -> bool:
     """Whether a record lies in the partition of the conversation that its key names."""
     return _home(record.key or b"", partitions) == record.partition
-
-
-def effect_topics(names: TopicNames) -> dict[str, str]:
-    """Where each kind of effect is published."""
-    return {
-        RunInference.effect: names.inference,
-        CallFunction.effect: names.function_calls,
-        Cancel.effect: names.cancellations,
-    }
-
-
-def effect_row(effect: Effect, cause: Place, ordinal: int, to_topic: str) -> OutboxRow:
-    """An effect as it is published: in the place of the record that caused it, as the `ordinal`-th of its effects."""
-    return OutboxRow(
-        topic=cause.topic,
-        partition=cause.partition,
-        generation=cause.generation,
-        offset=cause.offset,
-        ordinal=ordinal,
-        kind="effect",
-        to_topic=to_topic,
-        context_id=effect.context_id,
-        key=effect.context_id.encode(),
-        value=orjson.dumps(to_wire(effect)),
-        headers=(("ce_id", effect.id.encode()), ("ce_type", effect.effect.encode())),
-    )
-
-
-def _dead_letter(record: Record, code: str, error: str, to_topic: str) -> OutboxRow:
-    """A record as it was received, and in headers where it lies and what is wrong with it."""
-    place = (
-        ("fl_topic", record.topic),
-        ("fl_generation", record.generation),
-        ("fl_partition", record.partition),
-        ("fl_offset", record.offset),
-    )
-    return OutboxRow(
-        topic=record.topic,
-        partition=record.partition,
-        generation=record.generation,
-        offset=record.offset,
-        ordinal=0,
-        kind="dead_letter",
-        to_topic=to_topic,
-        context_id=_readable_key(record),
-        key=record.key,
-        value=record.value,
-        headers=(
-            *record.headers,
-            *((name, str(part).encode()) for name, part in place),
-            ("fl_code", code.encode()),
-            ("fl_error", error.encode("utf-8", "replace")),
-        ),
-    )
-
-
-def _size(row: OutboxRow) -> int:
-    headers = sum(len(name.encode("utf-8", "replace")) + len(value or b"") for name, value in row.headers)
-    return len(row.key or b"") + len(row.value or b"") + headers
 
 
 _home = lru_cache(maxsize=8_192)(partition_for)
@@ -328,11 +232,3 @@ def _named(frame: AnyFrame, name: str) -> str | None:
 
 def _is_id(text: str) -> bool:
     return 0 < len(text.encode()) <= MAX_ID_BYTES and "\x00" not in text
-
-
-def _readable_key(record: Record) -> str | None:
-    try:
-        key = (record.key or b"").decode()
-    except UnicodeDecodeError:
-        return None
-    return key if key and "\x00" not in key else None

@@ -32,14 +32,11 @@ from frameledger_services import failpoints, transient
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.batch_fold import (
     BatchFold,
-    DecodedRecord,
-    FetchedRecord,
     PossibleDuplicateError,
     UnfoldableError,
-    Unstorable,
-    decode_record,
     is_at_home,
 )
+from frameledger_services.projector.decoded import DecodedRecord, FetchedRecord, Unstorable, decode_record
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.log_check import record_hash

@@ -47,8 +47,8 @@ from psycopg import AsyncConnection
 
 from frameledger.errors import RefusedError
 from frameledger_services import logs
-from frameledger_services.projector.batch_fold import FetchedRecord
 from frameledger_services.projector.batches import Batches, OwnedPartition
+from frameledger_services.projector.decoded import FetchedRecord
 from frameledger_services.projector.rows import OutboxRow
 from frameledger_services.store import projections
 

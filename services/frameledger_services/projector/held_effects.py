@@ -25,8 +25,8 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from frameledger.record import Place
-from frameledger_services.projector.batch_fold import effect_row
 from frameledger_services.projector.batches import OwnedPartition, ProjectorFencedError, ProjectorTopics
+from frameledger_services.projector.outbox_rows import effect_row
 from frameledger_services.projector.rows import OutboxRow, Rows
 from frameledger_services.projector.stale_work import MAX_AGE, closing_id, closing_row
 from frameledger_services.projector.writer import write

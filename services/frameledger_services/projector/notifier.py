@@ -42,7 +42,7 @@ class Notifier:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def announce(self, offsets: Mapping[int, int], *, soon: bool = False) -> None:
+    def notify(self, offsets: Mapping[int, int], *, soon: bool = False) -> None:
         """Partitions were read up to here. With `soon` this may wait a little, for what others there are by then."""
         self._offsets |= offsets
         self._idle.clear()
@@ -53,7 +53,7 @@ class Notifier:
         elif self._timer is None:
             self._timer = loop.call_later(left, self._wake.set)
 
-    async def finished(self) -> None:
+    async def drained(self) -> None:
         """Returns when everything is announced, also what waits for another batch."""
         if not self._idle.is_set():
             self._wake.set()

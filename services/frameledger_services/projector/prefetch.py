@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from frameledger.record import FIRST_GENERATION, Record
-from frameledger_services.projector.batch_fold import FetchedRecord, decode_record
 from frameledger_services.projector.batches import OwnedPartition
+from frameledger_services.projector.decoded import FetchedRecord, decode_record
 from frameledger_services.projector.watchdog import deadline
 
 CHUNK_RECORDS = 200
@@ -43,8 +43,8 @@ class FetchedPartition(Protocol):
 class Chunk:
     """What was found, and where the partitions stand after it, also behind a transaction's marker."""
 
-    found: list[FetchedRecord] = field(default_factory=list)
-    ends: dict[int, int] = field(default_factory=dict)
+    records: list[FetchedRecord] = field(default_factory=list)
+    next_offsets: dict[int, int] = field(default_factory=dict)
     size: int = 0
 
 
@@ -57,7 +57,7 @@ class Prefetch:
     def __init__(self, owned: Mapping[int, OwnedPartition], may_decode: Callable[[int], bool]) -> None:
         self._owned = owned
         self._may_decode = may_decode
-        self._looks: deque[Chunk] = deque()
+        self._chunks: deque[Chunk] = deque()
         self._records = 0
         self._size = 0
         self._arrived = asyncio.Event()
@@ -70,81 +70,81 @@ class Prefetch:
         Asking for more takes as long as the fold, and what comes in the meantime comes with the next answer. So the
         batch goes first, and the broker is asked while the database is busy.
         """
-        for look in self._read(fetched):
-            self._looks.append(look)
-            self._records += len(look.found)
-            self._size += look.size
+        for chunk in self._read(fetched):
+            self._chunks.append(chunk)
+            self._records += len(chunk.records)
+            self._size += chunk.size
             self._arrived.set()
             await asyncio.sleep(0)
             while self._records >= MAX_RECORDS or self._size >= MAX_BYTES:
                 await self._until_taken()
-        if self._looks and self._records < BACKLOG_RECORDS:
+        if self._chunks and self._records < BACKLOG_RECORDS:
             await self._until_taken()
 
-    async def some(self) -> None:
+    async def until_ready(self) -> None:
         """Return when there is something that was read, or when this is woken."""
-        if not self._looks:
+        if not self._chunks:
             self._arrived.clear()
             await self._arrived.wait()
 
-    def take(self, at_most: int) -> Chunk:
+    def read(self, at_most: int) -> Chunk:
         """All that was read by now, in order, ended by the look that brings it to `at_most` records."""
         taken = Chunk()
-        while self._looks and len(taken.found) < at_most:
-            look = self._looks.popleft()
-            taken.found += look.found
-            taken.ends |= look.ends
-            taken.size += look.size
-        self._records -= len(taken.found)
+        while self._chunks and len(taken.records) < at_most:
+            chunk = self._chunks.popleft()
+            taken.records += chunk.records
+            taken.next_offsets |= chunk.next_offsets
+            taken.size += chunk.size
+        self._records -= len(taken.records)
         self._size -= taken.size
         self._taken.set()
         return taken
 
     @property
-    def waits(self) -> bool:
+    def has_chunks(self) -> bool:
         """Whether there is something that was read and not taken yet."""
-        return bool(self._looks)
+        return bool(self._chunks)
 
     def wake(self) -> None:
         """Have who waits for a look go on: there is something else to be done."""
         self._arrived.set()
 
-    def forget(self, partition: int) -> None:
+    def drop(self, partition: int) -> None:
         """Drop what was read of a partition: somebody else owns it, or it is read anew."""
-        for look in self._looks:
-            before = len(look.found)
-            look.found = [one for one in look.found if one[0].partition != partition]
-            look.ends.pop(partition, None)
-            self._records -= before - len(look.found)
+        for chunk in self._chunks:
+            before = len(chunk.records)
+            chunk.records = [one for one in chunk.records if one[0].partition != partition]
+            chunk.next_offsets.pop(partition, None)
+            self._records -= before - len(chunk.records)
 
     def _read(self, fetched: Sequence[FetchedPartition]) -> Iterator[Chunk]:
         """An answer as looks of bounded size. What is not ours by now is left out."""
-        look = Chunk()
+        chunk = Chunk()
         for one in fetched:
             while (owned := self._owned.get(one.partition)) is not None:
-                room = CHUNK_RECORDS - len(look.found)
+                room = CHUNK_RECORDS - len(chunk.records)
                 records = one.some(room)
                 if records is None:
                     break
                 if owned.generation != FIRST_GENERATION:
                     records = [replace(record, generation=owned.generation) for record in records]
-                self._add(look, records)
+                self._add(chunk, records)
                 owned.end_offset = one.end
                 if one.offset > owned.next_offset:
-                    look.ends[one.partition] = one.offset
+                    chunk.next_offsets[one.partition] = one.offset
                 if len(records) < room:
                     break
-                yield look
-                look = Chunk()
-        if look.ends:
-            yield look
+                yield chunk
+                chunk = Chunk()
+        if chunk.next_offsets:
+            yield chunk
 
-    def _add(self, look: Chunk, records: Sequence[Record]) -> None:
+    def _add(self, chunk: Chunk, records: Sequence[Record]) -> None:
         with deadline():
-            look.found += [
+            chunk.records += [
                 decode_record(one) if self._may_decode(one.partition) else (one, None) for one in records
             ]
-        look.size += sum(len(one.value or b"") for one in records)
+        chunk.size += sum(len(one.value or b"") for one in records)
 
     async def _until_taken(self) -> None:
         self._taken.clear()

@@ -57,7 +57,7 @@ class Relay:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def hand_over(self, rows: Collection[OutboxRow]) -> None:
+    def enqueue(self, rows: Collection[OutboxRow]) -> None:
         """A batch was committed: publish what it left in the outbox. Never blocks."""
         if not rows:
             return

@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 from frameledger.effects import CallFunction, RunInference
 from frameledger.frames import ErrorFrame, FunctionCallCancelFrame
 from frameledger.record import Place, outgoing
-from frameledger_services.projector.batch_fold import effect_row
+from frameledger_services.projector.outbox_rows import effect_row
 from frameledger_services.projector.rows import OutboxRow
 
 MAX_AGE = timedelta(minutes=5)

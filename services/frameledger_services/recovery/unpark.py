@@ -27,9 +27,9 @@ from frameledger.react import react
 from frameledger.record import Place
 from frameledger_services import transient
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.projector.batch_fold import effect_row, effect_topics
 from frameledger_services.projector.destination import Send
 from frameledger_services.projector.head import Head
+from frameledger_services.projector.outbox_rows import effect_row, effect_topics
 from frameledger_services.projector.rows import OutboxRow, Rows, clean
 from frameledger_services.projector.stale_work import MAX_AGE, closing_row
 from frameledger_services.projector.step_rows import write_step

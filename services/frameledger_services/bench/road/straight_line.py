@@ -27,8 +27,8 @@ from frameledger.record import decode
 from frameledger_services import access
 from frameledger_services.event_log.consumer import consumer, to_record
 from frameledger_services.event_log.topics import TopicNames
+from frameledger_services.projector.group_member import MAX_RECORDS
 from frameledger_services.projector.rows import at
-from frameledger_services.projector.service import MAX_RECORDS
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, tables
 from frameledger_services.store.frame_ids import frame_uuid

@@ -1,0 +1,32 @@
+"""Records with the frames that they carry, or with the reason why they carry none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from frameledger.record import DecodeError, LoggedFrame, Record, read
+
+
+@dataclass(frozen=True, slots=True)
+class Unstorable:
+    """Why a record cannot be stored as a frame in any form, not even unfolded."""
+
+    reason: str
+    detail: str
+
+
+DecodedRecord = tuple[Record, LoggedFrame | DecodeError | Unstorable]
+
+FetchedRecord = tuple[Record, LoggedFrame | DecodeError | Unstorable | None]
+"""The same; None for a record that is not decoded yet."""
+
+
+def decode_record(record: Record) -> DecodedRecord:
+    """Returns the record with the frame that it carries, or with what is wrong with it."""
+    try:
+        return record, read(record)
+    except DecodeError as error:
+        return record, error
+    except Exception as error:
+        # A bug of ours must not stop the partition.
+        return record, Unstorable("refused", f"it cannot be decoded: {type(error).__name__}: {error}")

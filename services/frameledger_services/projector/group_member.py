@@ -1,0 +1,236 @@
+"""A projector as a member of its consumer group: takes partitions over, stores what is read of them, drops them.
+
+The group only assigns partitions. How far each was read stands in Postgres, moved in the transaction of each batch. The
+group's consumer fetches nothing: `Feed` reads a partition from the moment at which it was taken over (`takeover`), so
+no record is read before its place is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from random import random
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger_services import logs, supervision
+from frameledger_services.event_log import broker
+from frameledger_services.event_log.consumer import (
+    ConsumerRebalanceListener,
+    TopicPartition,
+)
+from frameledger_services.event_log.feed import Feed
+from frameledger_services.failpoints import Failpoint
+from frameledger_services.projector import held_effects, instance_id, takeover, topic_identity
+from frameledger_services.projector.batches import (
+    Batches,
+    OwnedPartition,
+    ProjectorFencedError,
+    ProjectorTopics,
+)
+from frameledger_services.projector.crashes import Isolation
+from frameledger_services.projector.decoded import FetchedRecord
+from frameledger_services.projector.head_cache import HeadCache
+from frameledger_services.projector.log_check import LogProbe
+from frameledger_services.projector.notifier import Notifier
+from frameledger_services.projector.prefetch import Chunk, Prefetch
+from frameledger_services.projector.relay import Relay, left_behind
+
+MAX_RECORDS = 2_000
+"""Of a batch. In a backlog a head is written once for all of its frames in it: with half as many a frame took
+a sixth longer."""
+
+MAX_BATCH_BYTES = 8 * 1024 * 1024
+"""A batch ends with the record that makes it larger than this; a single record may be as large as records get."""
+
+QUIET_MS = 500
+"""How long one poll of the group lasts."""
+
+MAX_FENCED_BACKOFF = 0.5
+"""Upper bound in seconds of the random back-off after fencing, so that the new owner makes progress."""
+
+_log = logs.get_logger("projector")
+
+
+class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
+    """Owns the partitions that the group assigns, stores what is read of them, and lets go of those that it revokes."""
+
+    def __init__(
+        self,
+        client: Any,
+        feed: Feed,
+        connection: AsyncConnection[Any],
+        relay: Relay,
+        notifier: Notifier,
+        log: LogProbe,
+        topics: ProjectorTopics,
+        failpoint: Failpoint,
+        instance: instance_id.Instance,
+    ) -> None:
+        self._client = client
+        self._feed = feed
+        self._connection = connection
+        self._relay = relay
+        self._notifier = notifier
+        self._log = log
+        self._topics = topics
+        self._cache = HeadCache()
+        self._batches = Batches(connection, topics, self._cache, failpoint)
+        self._instance = instance
+        self._isolation = Isolation(connection, topics.frames, self._batches)
+        self._owned: dict[int, OwnedPartition] = {}
+        self._prefetch = Prefetch(self._owned, self._isolation.may_decode)
+        self._to_take_over: set[int] = set()
+        self._was_fenced = False
+        self._batch_lock = asyncio.Lock()
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            beside = [
+                tasks.create_task(self._feed.run(self._prefetch.receive, self._revalidate)),
+                tasks.create_task(self._poll_group()),
+            ]
+            while not stopping.is_set():
+                if self._was_fenced:
+                    # Two who both believe that they own a partition would fence each other in step, for ever.
+                    await supervision.pause(stopping, random() * MAX_FENCED_BACKOFF)
+                    self._was_fenced = False
+                await self._take_over_assigned()
+                if self._to_take_over:
+                    continue  # assigned meanwhile; the waiting below would forget that it was to be ended
+                await self._prefetch.until_ready()
+                async with self._batch_lock:
+                    await self._store(self._prefetch.read(MAX_RECORDS))
+            for task in beside:
+                task.cancel()
+
+    async def _poll_group(self) -> None:
+        """Be a member of the group. A consumer says what its coordinator says, and believes that it is alive, while it
+        is asked for records. It has none: all is paused, and read by the feed."""
+        while True:
+            await self._client.getmany(timeout_ms=QUIET_MS)
+            if not self._client.partitions_for_topic(self._topics.frames):
+                # Deleted: the group gives us nothing, so nothing is read that would tell when there is a topic again,
+                # and aiokafka looks by itself only every five minutes.
+                self._client._client.force_metadata_update()
+            self._prefetch.wake()
+
+    async def _revalidate(self, offsets: Mapping[int, int]) -> None:
+        """The broker of these partitions was away: taken over anew, they show whether their log is still ours."""
+        async with self._batch_lock:
+            self._take_over_again(offsets)
+        self._prefetch.wake()
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """Called by the consumer before others get them: a batch under way is finished first."""
+        async with self._batch_lock:
+            for place in revoked:
+                self._drop(place.partition)
+            self._cache.clear()
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        if assigned:
+            self._client.pause(*assigned)
+            for place in assigned:
+                # A place without a position would be looked for.
+                self._client.seek(place, 0)
+        self._to_take_over = {place.partition for place in assigned}
+        self._prefetch.wake()
+
+    async def _take_over_assigned(self) -> None:
+        if self._to_take_over:
+            await self._check_topic(min(self._to_take_over))
+            await instance_id.check(self._connection, self._topics.frames, self._instance)
+        for partition in sorted(self._to_take_over):
+            taken = await takeover.take_over(
+                self._connection, self._log, self._topics.frames, partition, self._instance.owner
+            )
+            if partition not in self._to_take_over:
+                continue  # revoked meanwhile
+            self._to_take_over.discard(partition)
+            self._owned[partition] = taken.owned
+            self._isolation.take(taken.owned, taken.crashes)
+            self._feed.follow(partition, taken.owned.next_offset)
+            left = await left_behind(self._connection, self._topics.frames, [partition])
+            self._relay.enqueue(left)
+            try:
+                # It may have come to its end with its former owner, who died before it let them out.
+                await self._release_effects([partition])
+            except ProjectorFencedError:
+                self._recover_from_fence({partition})
+
+    async def _store(self, chunk: Chunk) -> None:
+        # What was read again for nothing but its marker may be stored by now.
+        ends = {one: end for one, end in chunk.next_offsets.items() if end > self._owned[one].next_offset}
+        for batch, positions in _batches(chunk.records, ends, self._isolation.is_isolated):
+            try:
+                self._relay.enqueue(await self._isolation.store(batch, self._owned, positions))
+                await self._release_effects(positions)
+            except ProjectorFencedError as fenced:
+                _log.warning("projector.fenced", partitions=sorted(fenced.partitions))
+                # All of them: the consumer is past the records of the batches that do not come any more.
+                self._recover_from_fence(set(ends))
+                return
+            # Whoever publishes one at a time waits for this; who publishes many does not notice.
+            self._notifier.notify(positions, soon=len(batch) > 1 or self._prefetch.has_chunks)
+        self._isolation.end(ends)
+
+    async def _check_topic(self, partition: int) -> None:
+        """Records are compared one by one when a partition is taken over; that the topic is the same, here. One that
+        was made anew may have a record like the last one that was read."""
+        found = await self._feed.topic(partition)
+        if found is None:
+            raise broker.BrokerError(f"The topic {self._topics.frames} is not there by now.")
+        problem = await topic_identity.difference(self._connection, found)
+        if problem is not None:
+            raise topic_identity.TopicChangedError(problem)
+
+    async def _release_effects(self, partitions: Iterable[int]) -> None:
+        for partition in partitions:
+            if (owned := self._owned.get(partition)) is not None and owned.held_until is not None:
+                self._relay.enqueue(await held_effects.release(self._connection, self._topics, owned))
+
+    def _recover_from_fence(self, moved: set[int]) -> None:
+        """After a fence nothing in memory can be trusted: take over anew what the group still gives us."""
+        self._was_fenced = True
+        self._take_over_again(moved)
+
+    def _take_over_again(self, partitions: Iterable[int]) -> None:
+        """Have those of these partitions taken over again that the group still gives us.
+
+        The one way to do so, whatever the reason: with a new epoch a fence is forgotten, so what is in memory goes too.
+        """
+        self._cache.clear()
+        for partition in partitions:
+            self._drop(partition)
+            if TopicPartition(self._topics.frames, partition) in self._client.assignment():
+                self._to_take_over.add(partition)
+
+    def _drop(self, partition: int) -> None:
+        self._owned.pop(partition, None)
+        self._feed.leave(partition)
+        self._prefetch.drop(partition)
+        self._to_take_over.discard(partition)
+        self._isolation.forget(partition)
+
+
+def _batches(
+    found: Sequence[FetchedRecord], ends: dict[int, int], is_isolated: Callable[[int], bool]
+) -> Iterator[tuple[Sequence[FetchedRecord], dict[int, int]]]:
+    """Batches of bounded size, each with where its partitions stand after it; the last brings all to their ends.
+
+    A record of an isolated partition is a batch by itself.
+    """
+    chunk: list[FetchedRecord] = []
+    size = 0
+    for one in found:
+        record = one[0]
+        alone = is_isolated(record.partition)
+        if chunk and (alone or is_isolated(chunk[-1][0].partition) or size >= MAX_BATCH_BYTES):
+            yield chunk, {before.partition: before.offset + 1 for before, _ in chunk}
+            chunk, size = [], 0
+        chunk.append(one)
+        size += len(record.value or b"")
+    if ends:
+        yield chunk, ends

@@ -1,0 +1,96 @@
+"""What is published because of a record: effects, forwarded copies and dead letters, as rows of the outbox."""
+
+from __future__ import annotations
+
+import orjson
+
+from frameledger.effects import CallFunction, Cancel, Effect, RunInference, to_wire
+from frameledger.record import LoggedFrame, Place, Record, forward
+from frameledger_services.event_log.topics import TopicNames
+from frameledger_services.projector.rows import OutboxRow
+
+
+def effect_topics(names: TopicNames) -> dict[str, str]:
+    """Where each kind of effect is published."""
+    return {
+        RunInference.effect: names.inference,
+        CallFunction.effect: names.function_calls,
+        Cancel.effect: names.cancellations,
+    }
+
+
+def effect_row(effect: Effect, cause: Place, ordinal: int, to_topic: str) -> OutboxRow:
+    """An effect as it is published: in the place of the record that caused it, as the `ordinal`-th of its effects."""
+    return OutboxRow(
+        topic=cause.topic,
+        partition=cause.partition,
+        generation=cause.generation,
+        offset=cause.offset,
+        ordinal=ordinal,
+        kind="effect",
+        to_topic=to_topic,
+        context_id=effect.context_id,
+        key=effect.context_id.encode(),
+        value=orjson.dumps(to_wire(effect)),
+        headers=(("ce_id", effect.id.encode()), ("ce_type", effect.effect.encode())),
+    )
+
+
+def forward_row(record: Record, logged: LoggedFrame) -> OutboxRow:
+    """A record's copy, to be published to the partition of its conversation: for clients with another
+    partitioner."""
+    copy = forward(record)
+    return OutboxRow(
+        topic=record.topic,
+        partition=record.partition,
+        generation=record.generation,
+        offset=record.offset,
+        ordinal=0,
+        kind="forward",
+        to_topic=record.topic,
+        context_id=logged.context_id,
+        key=copy.key,
+        value=copy.value,
+        headers=tuple(copy.headers),
+    )
+
+
+def dead_letter_row(record: Record, code: str, error: str, to_topic: str) -> OutboxRow:
+    """A record as it was received, and in headers where it lies and what is wrong with it."""
+    place = (
+        ("fl_topic", record.topic),
+        ("fl_generation", record.generation),
+        ("fl_partition", record.partition),
+        ("fl_offset", record.offset),
+    )
+    return OutboxRow(
+        topic=record.topic,
+        partition=record.partition,
+        generation=record.generation,
+        offset=record.offset,
+        ordinal=0,
+        kind="dead_letter",
+        to_topic=to_topic,
+        context_id=readable_key(record),
+        key=record.key,
+        value=record.value,
+        headers=(
+            *record.headers,
+            *((name, str(part).encode()) for name, part in place),
+            ("fl_code", code.encode()),
+            ("fl_error", error.encode("utf-8", "replace")),
+        ),
+    )
+
+
+def size_of(row: OutboxRow) -> int:
+    headers = sum(len(name.encode("utf-8", "replace")) + len(value or b"") for name, value in row.headers)
+    return len(row.key or b"") + len(row.value or b"") + headers
+
+
+def readable_key(record: Record) -> str | None:
+    try:
+        key = (record.key or b"").decode()
+    except UnicodeDecodeError:
+        return None
+    return key if key and "\x00" not in key else None
