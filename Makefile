@@ -47,7 +47,7 @@ docs: $(READY) ## the pages as a site, in build/site; a dead link or a page in n
 
 lock: $(READY) ## write requirements.lock anew, with the newest versions that pyproject.toml allows
 	@$(PY) -m uv pip compile --quiet --universal --upgrade --generate-hashes --no-header --no-annotate \
-	    --no-emit-index-url --no-emit-find-links --group dev --output-file requirements.lock pyproject.toml
+	    --no-emit-index-url --no-emit-find-links --all-extras --group dev --output-file requirements.lock pyproject.toml
 
 clean: ## remove .venv and every cache
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
@@ -85,7 +85,7 @@ $(LOCKED): requirements.lock $(shell $(PY) -c '' 2>/dev/null || echo FORCE)
 
 $(READY): $(LOCKED) pyproject.toml
 	@echo 'Installing frameledger itself, from this folder'
-	@$(PIP) --quiet install --no-deps --no-build-isolation --editable .
+	@$(PIP) --quiet install --no-deps --no-build-isolation --editable '.[all]'
 	@touch $@
 
 FORCE:

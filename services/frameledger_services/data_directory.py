@@ -8,8 +8,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-import platformdirs
-
 NAME = ".frameledger"
 """The data directory of a folder."""
 
@@ -74,7 +72,8 @@ def _is_held(lock: Path) -> bool:
 
 
 def _notes() -> Path:
-    return platformdirs.user_state_path("frameledger") / "running"
+    state = os.environ.get("XDG_STATE_HOME", "").strip() or "~/.local/state"
+    return Path(state).expanduser() / "frameledger" / "running"
 
 
 def _note(directory: Path) -> Path:

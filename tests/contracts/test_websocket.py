@@ -5,8 +5,6 @@ import json
 from contextlib import aclosing
 
 import pytest
-from tenacity import AsyncRetrying, RetryCallState
-from tenacity.wait import wait_base
 from tests.bounds import IN_PROCESS
 from tests.contracts.providers import until
 from tests.contracts.websocket_model import PlainWebsocketLLMService, serving
@@ -15,9 +13,9 @@ from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
 from frameledger.context import LLMContext
-from frameledger_services.providers import WebsocketReconnectedError, errors
+from frameledger_services.providers import WebsocketReconnectedError, errors, websocket
+from frameledger_services.providers.backoff import backoff
 from frameledger_services.providers.script import Delay, Reply, Script, Text
-from frameledger_services.providers.websocket import WebsocketLLMService
 
 HELLO = LLMContext([{"role": "user", "content": "Hello?"}])
 
@@ -109,40 +107,30 @@ def test_a_reconnect_that_fails_gives_the_original_error():
     tried(test)
 
 
-class WaitsOnPaper(wait_base):
-    """Notes before which attempt it is asked, and waits for nothing."""
+def test_between_attempts_to_connect_it_backs_off_and_gives_up_after_the_last(monkeypatch):
+    tries = []
 
-    def __init__(self):
-        self.asked = []
+    def waits(so_far, *, first, longest):
+        tries.append(so_far)
+        return 0.0
 
-    def __call__(self, retry_state):
-        self.asked.append(retry_state.attempt_number)
-        return 0
+    monkeypatch.setattr(websocket, "backoff", waits)
 
-
-def test_between_attempts_to_connect_it_backs_off_and_gives_up_after_the_last():
     async def test(server, service):
         service.address = "ws://127.0.0.1:1"
-        service.RECONNECT_WAIT = waits = WaitsOnPaper()
         with pytest.raises(errors.ConnectionLostError):
             await service.run_inference(HELLO)
-        # After the last one too, when it is not waited any more.
-        assert waits.asked == list(range(1, service.RECONNECT_ATTEMPTS + 1))
+        assert tries == list(range(service.RECONNECT_ATTEMPTS - 1))
 
     tried(test)
 
 
 def test_the_backoff_grows_with_each_attempt_up_to_a_bound_and_has_jitter():
-    def waited(attempt):
-        state = RetryCallState(AsyncRetrying(), None, (), {})
-        state.attempt_number = attempt
-        return WebsocketLLMService.RECONNECT_WAIT(state)
-
-    for attempt, least in ((1, 0.2), (2, 0.4), (3, 0.8), (4, 1.6)):
-        waits = [waited(attempt) for _ in range(20)]
+    for tries, least in ((0, 0.2), (1, 0.4), (2, 0.8), (3, 1.6)):
+        waits = [backoff(tries, first=0.2, longest=5) for _ in range(20)]
         assert all(least <= wait <= least + 0.2 for wait in waits)
         assert len(set(waits)) > 1
-    assert waited(100) == 5
+    assert backoff(100_000, first=0.2, longest=5) == 5
 
 
 def test_without_reconnecting_the_first_loss_is_the_error():

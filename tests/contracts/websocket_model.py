@@ -9,7 +9,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tenacity.wait import wait_none
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
@@ -36,7 +35,7 @@ class PlainWebsocketLLMService(WebsocketLLMService):
     provider = "plain"
     adapter_class = PlainAdapter
     default_model = "plain-1"
-    RECONNECT_WAIT = wait_none()
+    RECONNECT_FIRST_SECS = 0.0
 
     def __init__(self, *, address, **options):
         super().__init__(**options)

@@ -4,12 +4,18 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
+from email import message_from_string
+from email.policy import compat32
 from pathlib import Path
 
 import pytest
 from tests.bounds import PROGRAM
-from tests.support.wheel import build_wheel
+from tests.support.wheel import ROOT, build_wheel
+from trove_classifiers import classifiers
+
+from frameledger_services.extras import MODULES
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +25,34 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(build_wheel(folder)) as content:
         content.extractall(folder / "site")
     return folder / "site"
+
+
+def test_the_source_distribution_builds_the_same_wheel(tmp_path):
+    build = [sys.executable, "-m", "hatchling", "build", "--directory"]
+    subprocess.run([*build, str(tmp_path)], cwd=ROOT, check=True, capture_output=True, timeout=PROGRAM)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as content:
+        content.extractall(tmp_path, filter="data")
+    (source,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    again = [*build, str(tmp_path / "again"), "--target", "wheel"]
+    subprocess.run(again, cwd=source, check=True, capture_output=True, timeout=PROGRAM)
+    (wheel,), (from_source,) = tmp_path.glob("*.whl"), (tmp_path / "again").glob("*.whl")
+    assert from_source.read_bytes() == wheel.read_bytes()
+
+
+def test_the_metadata_is_what_an_index_shows(installed):
+    (about,) = installed.glob("*.dist-info")
+    metadata = message_from_string((about / "METADATA").read_text(encoding="utf-8"), policy=compat32)
+    assert metadata["Description-Content-Type"].partition(";")[0] == "text/markdown"
+    assert metadata.get_payload() == (ROOT / "README.md").read_text(encoding="utf-8")
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert [path.name for path in (about / "licenses").iterdir()] == metadata.get_all("License-File")
+    told = metadata.get_all("Classifier")
+    assert set(told) <= classifiers
+    # An index refuses them beside an expression.
+    assert not [classifier for classifier in told if classifier.startswith("License ::")]
+    assert metadata.get_all("Provides-Extra") == sorted([*MODULES, "all"])
+    assert "\n" not in metadata["Summary"]
 
 
 def test_everything_runs_from_an_installed_wheel_in_an_empty_folder(installed, tmp_path):

@@ -48,6 +48,7 @@ def test_version_and_help_import_no_command(argument):
     assert loaded & LARGE == set()
     assert {name for name in loaded if name.startswith(OURS)} == {
         OURS,
+        f"{OURS}.extras",
         *(f"{OURS}.cli{module}" for module in ("", ".terminal", ".terminal.lazily")),
     }
 

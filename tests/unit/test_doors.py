@@ -150,6 +150,7 @@ READ_THE_ENVIRONMENT = (
 # Not to read settings from it: these pass it on to the processes that they start, or follow a custom of others.
 PASS_THE_ENVIRONMENT_ON = (
     "bench.road.servers",
+    "data_directory",  # XDG_STATE_HOME
     "embedded.java",  # JAVA_HOME
     "embedded.launch",
     "embedded.running",

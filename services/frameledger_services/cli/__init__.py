@@ -19,7 +19,9 @@ from frameledger_services.cli.terminal.lazily import STYLE, Lazily, group_of
 
 COMMANDS = {
     "demo": Lazily(
-        "demo.command", "Have a conversation on real servers, and show in SQL what becomes of it."
+        "demo.command",
+        "Have a conversation on real servers, and show in SQL what becomes of it.",
+        extras=("services", "embedded"),
     ),
     "chat": Lazily("chat.command", "Talk with the model that answers a conversation."),
     "fold": Lazily(
@@ -28,17 +30,29 @@ COMMANDS = {
     "bench": Lazily(
         "bench",
         "How fast the parts are. Every figure has a yardstick, measured in the same run, and most have a goal.",
+        extras=("services", "embedded"),
     ),
-    "up": Lazily("up.command", "Start Kafka, PostgreSQL and all services, and keep them running."),
+    "up": Lazily(
+        "up.command",
+        "Start Kafka, PostgreSQL and all services, and keep them running.",
+        extras=("services", "embedded"),
+    ),
     "down": Lazily(
-        "up.command", "Stop everything that `up` started here, also what a killed `up` left behind."
+        "up.command",
+        "Stop everything that `up` started here, also what a killed `up` left behind.",
+        extras=("services", "embedded"),
     ),
     "status": Lazily(
         "up.command",
         "List every process with its pid, address, state and uptime, and how far each partition was read.",
+        extras=("services", "embedded"),
     ),
-    "logs": Lazily("up.logs", "Print the last log lines of each process that `frameledger up` runs."),
-    "run": Lazily("run", "Run one service in this process, until SIGTERM or Ctrl-C."),
+    "logs": Lazily(
+        "up.logs",
+        "Print the last log lines of each process that `frameledger up` runs.",
+        extras=("services", "embedded"),
+    ),
+    "run": Lazily("run", "Run one service in this process, until SIGTERM or Ctrl-C.", extras=("services",)),
     "calls": Lazily(
         "calls", "Function calls that go on, wait for a person, or may or may not have happened."
     ),
@@ -49,7 +63,11 @@ COMMANDS = {
     "publish": Lazily("publish", "Publish frames of a conversation, in the order given."),
     "show": Lazily("show", "Show a context as a model gets it: messages, tools, tool choice and settings."),
     "tail": Lazily("tail", "Show the last frames."),
-    "request": Lazily("request", "Show the request that a run sent to its model, made again from the log."),
+    "request": Lazily(
+        "request",
+        "Show the request that a run sent to its model, made again from the log.",
+        extras=("services",),
+    ),
     "transcript": Lazily("transcript", "Show who said what in a conversation, and when."),
     "infer": Lazily(
         "infer",
@@ -58,23 +76,32 @@ COMMANDS = {
     "sql": Lazily("sql", "Open psql on the database; what follows is psql's."),
     "topics": Lazily("topics", "List the topics, and say what is wrong with them."),
     "migrate": Lazily(
-        "migrate", "Bring the database to the shape that this release needs; again changes nothing."
+        "migrate",
+        "Bring the database to the shape that this release needs; again changes nothing.",
+        extras=("services",),
     ),
     "erase": Lazily("erase", "Delete a conversation from the database, and print the receipt."),
     "parked": Lazily(
         "repair.parked",
         "List the conversations that are parked: stored on, and not folded, since a frame that could not be.",
+        extras=("services",),
     ),
     "unpark": Lazily(
-        "repair.parked", "Fold what is parked of a conversation, in its order, once the cause is mended."
+        "repair.parked",
+        "Fold what is parked of a conversation, in its order, once the cause is mended.",
+        extras=("services",),
     ),
-    "recover": Lazily("repair.recover", "Go on with a log that changed under the tables."),
+    "recover": Lazily(
+        "repair.recover", "Go on with a log that changed under the tables.", extras=("services",)
+    ),
     "dlq": Lazily(
         "repair.dlq",
         "Dead letters: records that are no frame. They changed nothing, and nothing of them is lost.",
     ),
     "doctor": Lazily(
-        "doctor.command", "Look at everything, and say what is wrong, what it means and what to do."
+        "doctor.command",
+        "Look at everything, and say what is wrong, what it means and what to do.",
+        extras=("services",),
     ),
     "config": Lazily(
         "config", "Show all settings with their source, and what each is for; secrets are hidden."

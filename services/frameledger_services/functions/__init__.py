@@ -7,17 +7,24 @@ is run, start with `call_lifecycle`.
 import warnings
 from typing import Any
 
-from frameledger_services.functions.call_frames import FUNCTION_FAILED
-from frameledger_services.functions.options import tool_options
-from frameledger_services.functions.params import (
-    FunctionCallParams,
-    FunctionCallResultCallback,
-    ResultRefusedError,
-)
-from frameledger_services.functions.registry import FunctionRegistry, ReservedNameError, UnknownFunctionError
-from frameledger_services.functions.registry_item import DirectFunction, FunctionCallRegistryItem
-from frameledger_services.functions.schemas import FunctionSchemaError, schema_of
-from frameledger_services.functions.service import FunctionService, NotRunningError
+from frameledger_services import extras
+
+with extras.needed("services"):
+    from frameledger_services.functions.call_frames import FUNCTION_FAILED
+    from frameledger_services.functions.options import tool_options
+    from frameledger_services.functions.params import (
+        FunctionCallParams,
+        FunctionCallResultCallback,
+        ResultRefusedError,
+    )
+    from frameledger_services.functions.registry import (
+        FunctionRegistry,
+        ReservedNameError,
+        UnknownFunctionError,
+    )
+    from frameledger_services.functions.registry_item import DirectFunction, FunctionCallRegistryItem
+    from frameledger_services.functions.schemas import FunctionSchemaError, schema_of
+    from frameledger_services.functions.service import FunctionService, NotRunningError
 
 __all__ = [
     "FUNCTION_FAILED",

@@ -4,11 +4,18 @@ Start with `service`: `LLMService`, the base of every provider. `adapter` is the
 `plugins.create` finds a provider by its name.
 """
 
-from frameledger_services.providers.adapter import LLMAdapter, Prompt
-from frameledger_services.providers.errors import ProviderError, UnmappableError, WebsocketReconnectedError
-from frameledger_services.providers.request import Request
-from frameledger_services.providers.service import LLMService
-from frameledger_services.providers.settings import LLMSettings
+from frameledger_services import extras
+
+with extras.needed("openai", "anthropic", "services"):
+    from frameledger_services.providers.adapter import LLMAdapter, Prompt
+    from frameledger_services.providers.errors import (
+        ProviderError,
+        UnmappableError,
+        WebsocketReconnectedError,
+    )
+    from frameledger_services.providers.request import Request
+    from frameledger_services.providers.service import LLMService
+    from frameledger_services.providers.settings import LLMSettings
 
 __all__ = [
     "LLMAdapter",

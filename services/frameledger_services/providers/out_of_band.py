@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
-from tenacity.wait import wait_exponential_jitter
 
 from frameledger.context import LLMContext
 from frameledger_services.providers import plugins
+from frameledger_services.providers.backoff import backoff
 from frameledger_services.providers.errors import ProviderUnavailableError
 from frameledger_services.providers.service import LLMService
 from frameledger_services.providers.settings import LLMSettings
@@ -16,8 +15,6 @@ from frameledger_services.settings import Settings
 
 LONGEST_WAIT = 30.0
 """Seconds before a request is sent again; a provider that asks for more has failed."""
-
-_pauses = wait_exponential_jitter(multiplier=0.5, max=8, jitter=0.5)
 
 
 class OutOfBand:
@@ -48,29 +45,18 @@ class OutOfBand:
         self, context: LLMContext, max_tokens: int | None = None, system_instruction: str | None = None
     ) -> str | None:
         """As `LLMService.run_inference`; what may work again is tried again, `inference_retries` times."""
-        service = self.service
-        attempts = AsyncRetrying(
-            stop=stop_after_attempt(self._settings.inference_retries + 1),
-            wait=_pause,
-            retry=retry_if_exception_type(ProviderUnavailableError) & _in_time,
-            reraise=True,
-        )
-        return await attempts(service.run_inference, context, max_tokens, system_instruction)
+        service, tries = self.service, 0
+        while True:
+            try:
+                return await service.run_inference(context, max_tokens, system_instruction)
+            except ProviderUnavailableError as error:
+                asked = error.retry_after or 0.0
+                if tries == self._settings.inference_retries or asked > LONGEST_WAIT:
+                    raise
+            await asyncio.sleep(max(asked, backoff(tries, first=0.5, longest=8.0)))
+            tries += 1
 
     async def close(self) -> None:
         """Close the provider, if there is one. Safe to call twice."""
         if self._service is not None:
             await self._service.cleanup()
-
-
-def _asked(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome is not None else None
-    return (error.retry_after or 0.0) if isinstance(error, ProviderUnavailableError) else 0.0
-
-
-def _in_time(state: RetryCallState) -> bool:
-    return _asked(state) <= LONGEST_WAIT
-
-
-def _pause(state: RetryCallState) -> float:
-    return max(_asked(state), _pauses(state))

@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from frameledger.errors import ConfigurationError, NotFoundError
+from frameledger_services import extras
 from frameledger_services.providers.service import LLMService
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.settings import PREFIX, Settings, SettingsError
@@ -83,7 +84,10 @@ def _loaded(name: str) -> type[LLMService[Any]]:
         )
     point = found[0]
     try:
-        provider = point.load()
+        with extras.needed():
+            provider = point.load()
+    except extras.MissingExtraError as error:
+        raise NoSuchProviderError(f"The provider {name!r} is not complete: {error}.") from error
     except (ImportError, AttributeError) as error:
         raise NoSuchProviderError(
             f"The provider {name!r} is installed and cannot be loaded from {point.value}: {error}."

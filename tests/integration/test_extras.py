@@ -1,0 +1,246 @@
+"""What `pip install frameledger[...]` brings: each extra in a fresh environment, and one sentence where one is missing.
+
+The packages are those of the lock, fetched once by pip as it is set up here; the environments are made without a
+network.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from tests.bounds import PROGRAM
+from tests.support.wheel import ROOT, build_wheel
+
+from frameledger_services.cli import COMMANDS
+from frameledger_services.extras import MODULES
+
+EXTRAS = tuple(MODULES)
+BASE_MEGABYTES = 60
+BASE = {
+    *("aiokafka", "async-timeout", "cramjam", "packaging"),
+    *("psycopg", "psycopg-binary", "tzdata", "orjson"),
+    *("pydantic", "pydantic-core", "annotated-types", "typing-extensions", "typing-inspection"),
+}
+SERVICES = "claims event_log functions inference projector providers.websocket recovery store timekeeper work"
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+for name in sys.argv[1:]:
+    package = importlib.import_module(name)
+    for found in pkgutil.walk_packages(getattr(package, "__path__", ()), name + "."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+"""
+CODECS = (
+    "from aiokafka import codec as c; assert c.has_gzip() and c.has_lz4() and c.has_snappy() and c.has_zstd()"
+)
+CREATE = """
+import sys
+from frameledger_services.providers import plugins
+from frameledger_services.settings import Settings
+print(plugins.create(sys.argv[1], Settings()).provider)
+"""
+
+
+class Environment:
+    """A fresh environment in which the wheel is installed with some extras."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (self.packages,) = folder.glob("lib/python*/site-packages")
+
+    def done(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("FRAMELEDGER_", "PYTHON", "VIRTUAL_ENV"))
+        }
+        return subprocess.run(
+            [self.folder / "bin" / program, *words],
+            cwd=self.folder,
+            env=inherited,
+            capture_output=True,
+            text=True,
+            timeout=PROGRAM,
+            check=False,
+        )
+
+    def run(self, program: str, *words: str) -> str:
+        done = self.done(program, *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def refused(self, program: str, *words: str) -> str:
+        """The last line that it says on standard error; it fails."""
+        done = self.done(program, *words)
+        assert done.returncode == 1, done.stdout + done.stderr
+        return done.stderr.rstrip().splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """Makes the environment with the extras given, once each."""
+    folder = tmp_path_factory.mktemp("extras")
+    house = folder / "wheels"
+    house.mkdir()
+    (folder / "needed.txt").write_text(_locked(_needed("frameledger", {"all"})), encoding="utf-8")
+    python = [sys.executable, "-m"]
+    wheel = build_wheel(house)
+    fetch = ("pip", "--quiet", "--disable-pip-version-check", "download", "--no-deps", "--require-hashes")
+    _call(*python, *fetch, "--dest", str(house), "--requirement", str(folder / "needed.txt"))
+    uv = [*python, "uv", "--quiet", "--no-config", "--offline", "--cache-dir", str(folder / "cache")]
+    made: dict[str, Environment] = {}
+
+    def of(*extras: str) -> Environment:
+        name = ",".join(extras)
+        if name not in made:
+            place = folder / f"with-{name}"
+            _call(*uv, "venv", "--python", sys.executable, str(place))
+            install = ("--no-index", "--find-links", str(house), "--compile-bytecode", "--python", str(place))
+            _call(*uv, "pip", "install", *install, f"frameledger[{name}] @ {wheel.as_uri()}")
+            made[name] = Environment(place)
+        return made[name]
+
+    return of
+
+
+def test_the_base_is_the_core_and_the_client_and_nothing_else(environment):
+    base = environment()
+    base.run("python", "-c", IMPORT_ALL, "frameledger", "frameledger_services.client")
+    base.run("python", "-c", CODECS)
+    settings = "from frameledger_services.settings import Settings; print(Settings.from_env().topic_prefix)"
+    assert base.run("python", "-c", settings) == "llm.\n"
+    installed = {canonicalize_name(path.name.split("-")[0]) for path in base.packages.glob("*.dist-info")}
+    assert installed - BASE == {"frameledger"}
+
+
+def test_the_base_is_small(environment):
+    size = sum(file.stat().st_size for file in environment().packages.rglob("*") if file.is_file())
+    print(f"{size / 1e6:.1f} MB")
+    assert size < BASE_MEGABYTES * 1_000_000
+
+
+def test_what_the_wheel_carries_is_there_without_any_extra(environment):
+    carried = "from frameledger_services.carried import folder; print(folder('events'), folder('migrations'))"
+    events, migrations = (Path(word) for word in environment().run("python", "-c", carried).split())
+    assert {path.name for path in events.iterdir()} == {"frames.md", "rules.md", "schemas"}
+    for path in (events / "frames.md", *(events / "schemas").iterdir()):
+        original = ROOT / "events" / path.relative_to(events)
+        assert path.read_bytes() == original.read_bytes()
+    assert (migrations / "env.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("extra", "names"),
+    [
+        ("services", [f"frameledger_services.{room}" for room in SERVICES.split()]),
+        ("openai", ["frameledger_services.providers.openai", "frameledger_services.providers.out_of_band"]),
+        (
+            "anthropic",
+            ["frameledger_services.providers.anthropic", "frameledger_services.providers.out_of_band"],
+        ),
+        ("embedded", ["frameledger_services.embedded"]),
+        ("all", ["frameledger", "frameledger_services"]),
+    ],
+)
+def test_an_extra_brings_what_it_is_for(environment, extra, names):
+    environment(extra).run("python", "-c", IMPORT_ALL, *names)
+
+
+@pytest.mark.parametrize("extra", ["openai", "anthropic"])
+def test_a_provider_comes_with_its_extra_alone(environment, extra):
+    assert environment(extra).run("python", "-c", CREATE, extra) == f"{extra}\n"
+    other = {"openai": "anthropic", "anthropic": "openai"}[extra]
+    refused = environment(extra).refused("python", "-c", CREATE, other)
+    assert f"The provider '{other}' is not complete: {other} is not installed: " in refused
+    assert f"pip install 'frameledger[{other}]'" in refused
+
+
+def test_the_command_line_says_of_each_command_what_it_needs(environment):
+    cli = environment("cli")
+    assert cli.run("frameledger", "--version").startswith("frameledger ")
+    assert "Usage" in cli.run("frameledger", "--help")
+    assert "barge-in at version 2" in cli.run(
+        "frameledger", "fold", str(ROOT / "tests/histories/barge-in.jsonl"), "--at", "2"
+    )
+    for name, command in COMMANDS.items():
+        if command.extras:
+            said = cli.refused("frameledger", name, "--help")
+            install = f"pip install 'frameledger[{','.join(command.extras)}]'"
+            assert said == f"This needs more than is installed: {install}"
+        elif name == "infer":
+            said = cli.refused("frameledger", name)
+            assert "pip install 'frameledger[openai]' or 'frameledger[anthropic]'" in said
+        else:
+            assert "Usage" in cli.run("frameledger", name, "--help")
+
+
+def test_with_its_extras_every_command_is_there(environment):
+    full = environment("all")
+    for name in COMMANDS:
+        assert "Usage" in full.run("frameledger", name, "--help")
+
+
+def test_the_command_without_its_extra_is_one_sentence(environment):
+    for words in (
+        ["frameledger"],
+        ["frameledger", "--version"],
+        ["python", "-m", "frameledger_services", "up"],
+    ):
+        done = environment().done(*words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == "typer is not installed: pip install 'frameledger[cli]'\n"
+
+
+@pytest.mark.parametrize(
+    ("statement", "extras"),
+    [
+        ("import frameledger_services.functions", ["services"]),
+        ("from frameledger_services.inference import InferenceService", ["services"]),
+        (
+            "from frameledger_services.providers.openai import OpenAILLMService",
+            ["openai", "anthropic", "services"],
+        ),
+    ],
+)
+def test_an_import_that_needs_an_extra_says_which(environment, statement, extras):
+    last = environment().refused("python", "-c", statement)
+    install = " or ".join(f"'frameledger[{extra}]'" for extra in extras)
+    assert re.fullmatch(
+        r"frameledger_services\.extras\.MissingExtraError: \w+ is not installed: pip install .*", last
+    )
+    assert last.endswith(f"pip install {install}")
+
+
+def _call(*words: str) -> None:
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=PROGRAM, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _needed(name: str, extras: set[str]) -> set[str]:
+    """The names of all distributions that one needs here, by what is installed."""
+    found: set[tuple[str, frozenset[str]]] = set()
+    open_ = [(canonicalize_name(name), frozenset(extras))]
+    while open_:
+        one = name, extras_of = open_.pop()
+        if one in found:
+            continue
+        found.add(one)
+        for requirement in map(Requirement, requires(name) or ()):
+            marker = requirement.marker
+            if marker is None or any(marker.evaluate({"extra": extra}) for extra in (*extras_of, "")):
+                open_.append((canonicalize_name(requirement.name), frozenset(requirement.extras)))
+    return {name for name, _ in found}
+
+
+def _locked(names: set[str]) -> str:
+    """What the lock says of these."""
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    entries = re.findall(r"^\S.*?(?=^\S|\Z)", lock, re.MULTILINE | re.DOTALL)
+    return "".join(entry for entry in entries if canonicalize_name(re.split(r"[^\w.-]", entry)[0]) in names)

@@ -1,0 +1,88 @@
+"""The extras: what the distribution says of them, what the code imports, and what is said where one is missing."""
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from frameledger.errors import ConfigurationError
+from frameledger_services import extras
+from frameledger_services.extras import MODULES, MissingExtraError
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+OURS = {"frameledger", "frameledger_services"}
+# They come with those that we name, which promise them.
+TOGETHER = {"annotated_types": "pydantic", "pydantic_core": "pydantic", "mako": "alembic"}
+# Imported where it is there, and done without where it is not.
+OPTIONAL = {"uvloop"}
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(line).name) for line in requirements}
+
+
+def distribution(module: str) -> str:
+    return canonicalize_name(packages_distributions()[module][0])
+
+
+def imported() -> set[str]:
+    """The top-level modules of others that our code imports anywhere."""
+    found = set()
+    for file in (*ROOT.glob("events/frameledger/**/*.py"), *ROOT.glob("services/**/*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                found.add(node.module.split(".")[0])
+    return found - sys.stdlib_module_names - OURS
+
+
+def test_every_extra_names_the_modules_that_it_brings() -> None:
+    of_extras = PROJECT["optional-dependencies"]
+    assert list(of_extras) == [*MODULES, "all"]
+    assert of_extras["all"] == [f"frameledger[{','.join(MODULES)}]"]
+    for extra, modules in MODULES.items():
+        assert {distribution(module) for module in modules} == names(of_extras[extra]) - OPTIONAL
+
+
+def test_what_is_imported_belongs_to_the_base_or_to_an_extra() -> None:
+    base = names(PROJECT["dependencies"])
+    of_extras = {module for modules in MODULES.values() for module in modules} | OPTIONAL
+    rest = {TOGETHER.get(module, module) for module in imported()} - of_extras
+    assert {distribution(module) for module in rest} == base
+
+
+def test_a_failed_import_of_an_extra_s_module_names_the_extra() -> None:
+    with pytest.raises(MissingExtraError) as missing, extras.needed():
+        raise ModuleNotFoundError("No module named 'rich'", name="rich.table")
+    assert str(missing.value) == "rich is not installed: pip install 'frameledger[cli]'"
+    assert isinstance(missing.value, ConfigurationError)
+    with (
+        pytest.raises(
+            MissingExtraError, match=re.escape("'frameledger[openai]' or 'frameledger[anthropic]'")
+        ),
+        extras.needed(),
+    ):
+        raise ModuleNotFoundError("No module named 'httpx'", name="httpx")
+
+
+def test_any_other_failed_import_stays_what_it_is() -> None:
+    with pytest.raises(ModuleNotFoundError, match="my_tools") as failed, extras.needed():
+        raise ModuleNotFoundError("No module named 'my_tools'", name="my_tools")
+    assert not isinstance(failed.value, MissingExtraError)
+
+
+def test_all_that_is_missing_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    extras.check(*MODULES)
+    monkeypatch.setattr(
+        extras, "find_spec", lambda module: None if module in {"psutil", "structlog"} else object()
+    )
+    with pytest.raises(MissingExtraError, match=re.escape("pip install 'frameledger[services,embedded]'")):
+        extras.check("cli", "services", "embedded")
