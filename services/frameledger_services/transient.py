@@ -1,6 +1,7 @@
-"""Which failures of the broker and of the database are transient: waiting and a new connection mend them.
+"""Which errors of broker and database are transient: worth a new attempt on a new connection.
 
-The one place that says so. `except` takes the tuples, and who holds an error asks the functions.
+The one place that says so: tuples for `except`, functions for an error at hand. Errors of our own say it by their class
+(`frameledger.errors`).
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ BROKER: tuple[type[Exception], ...] = (kafka.KafkaError, EventLogError, TimeoutE
 such as a right that is missing: a service says so and waits for it."""
 
 EITHER: tuple[type[Exception], ...] = (*DATABASE, *BROKER, TransientError)
+"""Those of the database or the broker, and every error of our own that is transient."""
 
 _REFUSED_DATA = ("22", "23", "54")
 
 
 def is_transient(error: BaseException, *more: type[Exception]) -> bool:
-    """Whether waiting mends this error, or each one of this group of errors; `more` counts as transient too."""
+    """Returns whether an error, or each error of a group, is transient; `more` counts as transient too."""
     kinds = (*EITHER, *more)
     if isinstance(error, BaseExceptionGroup):
         return error.split(kinds)[1] is None
@@ -55,18 +57,18 @@ def first(error: BaseException) -> BaseException:
 
 
 def reason(error: BaseException) -> str:
-    """What to say of an error: its words, or its name if it has none, as a TimeoutError has none."""
+    """Returns the message of an error, or the name of its class if it has none, as a TimeoutError."""
     return str(error).strip() or type(error).__name__
 
 
 def is_refused_data(error: psycopg.Error) -> bool:
-    """Whether the database refuses a statement for the values in it: invalid (SQLSTATE class 22), against a constraint
-    (23) or too large (54). The same values are refused again."""
+    """Returns whether the database refuses a statement for the values in it: invalid (SQLSTATE class 22), against a
+    constraint (23) or too large (54). The same values are refused again."""
     return (error.sqlstate or "")[:2] in _REFUSED_DATA
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether what failed so at the broker may be sent again as it is: it was not refused for what it is.
+    """Returns whether what failed so at the broker may be sent again as it is: it was not refused for what it is.
 
     That is what Kafka calls retriable, and what only says that this producer or member has to be replaced: after a
     refused record aiokafka's count of what it sent to the partition is wrong, and the broker refuses all that follows.

@@ -23,9 +23,9 @@ from frameledger_services.cli import application
 from frameledger_services.client import (
     Client,
     DatabaseError,
+    FramesUnacknowledgedError,
     NoSuchContextError,
     NoSuchVersionError,
-    NotPublishedError,
     NotVisibleError,
     StoredFrame,
     SyncClient,
@@ -197,7 +197,7 @@ def test_what_nobody_could_read_is_refused_before_anything_is_published(settings
 
 def test_who_does_not_wait_long_enough_gets_the_frames_to_publish_them_again(settings):
     async def scenario(client):
-        with pytest.raises(NotPublishedError) as late:
+        with pytest.raises(FramesUnacknowledgedError) as late:
             await client.publish("ctx-1", LLMTextFrame(text="a"), LLMTextFrame(text="b"), within=1e-9)
         assert [frame.text for frame in late.value.frames] == ["a", "b"]
         assert None not in {frame.id for frame in late.value.frames}

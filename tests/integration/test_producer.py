@@ -18,7 +18,12 @@ from frameledger.partition import librdkafka_default, partition_for
 from frameledger.record import MAX_VALUE_BYTES, Outgoing, Place
 from frameledger_services.event_log import broker, producer, sender
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.event_log.producer import Producer, PublishError, RecordRefusedError, TooLargeError
+from frameledger_services.event_log.producer import (
+    Producer,
+    RecordRefusedError,
+    TooLargeError,
+    UnacknowledgedError,
+)
 from frameledger_services.event_log.reader import last_records
 from frameledger_services.event_log.topics import TopicDescription, TopicSpec
 from frameledger_services.settings import Settings
@@ -231,7 +236,7 @@ def test_a_record_beyond_all_limits_is_refused_before_anything_is_sent(log):
 def test_who_does_not_wait_long_enough_is_told_and_may_go_on(log):
     async def scenario():
         async with Producer(log) as ours:
-            with pytest.raises(PublishError, match=r"1 of 1 records .* within 1e-09 s") as late:
+            with pytest.raises(UnacknowledgedError, match=r"1 of 1 records .* within 1e-09 s") as late:
                 await ours.publish(frames_topic(log), [record("a", b"1")], within=1e-9)
             assert late.value.places == (None,)
             return await ours.publish(frames_topic(log), [record("a", b"2")])

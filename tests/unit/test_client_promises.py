@@ -1,15 +1,38 @@
 """What the client's docstrings promise can be caught and built by its callers."""
 
+import asyncio
 import builtins
 import inspect
 import json
 import re
 
+import psycopg
 import pytest
 
+from frameledger.frames import LLMRunFrame
 from frameledger_services import client
-from frameledger_services.client import Client, FrameledgerError, SettingsError, SyncClient
+from frameledger_services.client import (
+    Client,
+    ConfigurationError,
+    DatabaseError,
+    FrameledgerError,
+    FramesRefusedError,
+    FramesUnacknowledgedError,
+    NotPublishedError,
+    RefusedError,
+    Settings,
+    SettingsError,
+    SyncClient,
+    TransientError,
+)
+from frameledger_services.event_log.producer import (
+    Producer,
+    RecordRefusedError,
+    TooLargeError,
+    UnacknowledgedError,
+)
 from frameledger_services.settings_sources import running_file
+from frameledger_services.store.connections import failure
 
 NAME = re.compile(r"\b\w+(?:Error|Warning)\b")
 CLIENTS = [Client, SyncClient]
@@ -64,3 +87,42 @@ def test_without_settings_a_client_finds_a_stack_that_runs_in_a_folder_above(mon
     settings = Client()._settings
     assert settings.kafka_bootstrap_servers == "127.0.0.1:1"
     assert settings.database_url.get_secret_value() == "dbname=embedded"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "to_do"),
+    [
+        (UnacknowledgedError, FramesUnacknowledgedError, TransientError),
+        (RecordRefusedError, FramesRefusedError, RefusedError),
+        (TooLargeError, FramesRefusedError, RefusedError),
+    ],
+)
+def test_what_is_not_published_says_whether_to_try_again_and_has_the_frames(error, kind, to_do, monkeypatch):
+    async def refuse(*_, **__):
+        raise error("Not taken.", [None])
+
+    async def published():
+        await Client(Settings()).publish("ctx-1", LLMRunFrame())
+
+    monkeypatch.setattr(Producer, "publish", refuse)
+
+    with pytest.raises(NotPublishedError, match=r"Not taken\.") as raised:
+        asyncio.run(published())
+    assert type(raised.value) is kind
+    assert isinstance(raised.value, to_do)
+    assert [frame.type for frame in raised.value.frames] == ["LLMRunFrame"]
+
+
+@pytest.mark.parametrize(
+    ("error", "to_do"),
+    [
+        (psycopg.OperationalError("the connection is closed"), TransientError),
+        (psycopg.errors.ReadOnlySqlTransaction("a standby"), TransientError),
+        (psycopg.errors.InsufficientPrivilege("permission denied"), ConfigurationError),
+    ],
+)
+def test_an_error_of_the_database_says_whether_to_try_again(error, to_do):
+    ours = failure("The database", error)
+    assert isinstance(ours, DatabaseError)
+    assert isinstance(ours, to_do)
+    assert str(ours) == f"The database: {error}"

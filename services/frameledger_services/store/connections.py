@@ -46,7 +46,7 @@ class DatabaseRefusedError(DatabaseError, ConfigurationError):
 
 
 def failure(what: str, error: psycopg.Error) -> DatabaseError:
-    """An error of psycopg as one of ours: `what` failed, and why."""
+    """Returns the `DatabaseError` for one of psycopg: `what` failed, and why."""
     kind = DatabaseUnavailableError if transient.is_transient(error) else DatabaseRefusedError
     return kind(f"{what}: {str(error).strip()}")
 
@@ -55,7 +55,7 @@ class Connections:
     """At most `MOST` connections of one event loop. Nothing is opened before the first `read`."""
 
     def __init__(self, settings: Settings, name: str = "frameledger-client") -> None:
-        """`name` is what the database shows of whose connections they are."""
+        """`name` is the connections' `application_name`."""
         self._settings = settings
         self._connect = partial(connect, settings, name)
         self._free = asyncio.Semaphore(MOST)
@@ -67,9 +67,10 @@ class Connections:
         *arguments: _P.args,
         **options: _P.kwargs,
     ) -> _T:
-        """What `function` reads with a connection. It may be called again, if a connection turns out to be dead.
+        """Returns what `function` reads with a connection. It is called again if a connection turns out to be dead.
 
-        Raises `DatabaseError`, also after `READ_SECONDS`, and `schema.SchemaError` for a database of another shape.
+        Raises `DatabaseUnavailableError`, also after `READ_SECONDS`, `DatabaseRefusedError`, and `schema.SchemaError`
+        for a database of another release.
         """
         try:
             async with asyncio.timeout(READ_SECONDS), self._free:
@@ -79,8 +80,8 @@ class Connections:
                         async with self._connection() as connection:
                             return await function(connection, *arguments, **options)
                     except psycopg.OperationalError:
-                        # One that lay idle while the server was restarted, or another took its place, says so only
-                        # now, and the others that lie idle are no better.
+                        # An idle connection notices only now that the server was restarted or replaced, and the
+                        # other idle ones are no better.
                         if not was_idle:
                             raise
                         await self.close()
@@ -93,7 +94,7 @@ class Connections:
             ) from error
 
     async def close(self) -> None:
-        """Close what is idle."""
+        """Close the idle connections."""
         while self._idle:
             await self._idle.pop().close()
 
@@ -113,12 +114,13 @@ class Connections:
 
 
 async def connect(settings: Settings, name: str = "frameledger-client") -> AsyncConnection[Any]:
-    """A connection for reading, in autocommit, to a database of the right shape."""
+    """Returns a read-only connection in autocommit to a database whose schema was checked. Raises psycopg's errors and
+    `schema.SchemaError`."""
     connection = await database.connect(settings, name)
     try:
         await schema.check(connection)
         await connection.set_read_only(True)
-        # What several statements of one transaction read is of one moment.
+        # All statements of one transaction read one snapshot.
         await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
     except BaseException:
         await connection.close()
