@@ -88,7 +88,7 @@ def test_a_time_names_the_version_that_was_there_by_then(filled, command):
 
 def test_what_is_not_there_is_said_with_what_to_do(filled, command):
     for name in ("show", "transcript"):
-        refused(command(filled, name, "nobody"), "no context 'nobody'", "conversations")
+        refused(command(filled, name, "nobody"), "no context 'nobody'", "frameledger list")
         refused(command(filled, name, BARGE_IN.stem, "--at", 10**6), "no version 1000000", "It has 0 to")
         assert command(filled, name, BARGE_IN.stem, "--at", "yesterday").exit_code == 2
     refused(command(filled, "unpark", "nobody"), "not parked", "frameledger parked")

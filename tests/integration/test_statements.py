@@ -9,9 +9,8 @@ from tests.bounds import ON_SERVERS
 from tests.support.scene import INTERRUPTION, Scene
 
 from frameledger_services import claims
-from frameledger_services.cli.chat import session
 from frameledger_services.client import reading
-from frameledger_services.store import dead_letters, offers, outbox, projections, tool_calls
+from frameledger_services.store import conversations, dead_letters, offers, outbox, projections, tool_calls
 
 
 def on(address, test):
@@ -88,23 +87,23 @@ def test_a_sitting_goes_on_while_a_run_or_a_call_is_open(database):
     scene = Scene(database)
 
     async def test(connection):
-        assert not await session._goes_on(connection, "a")
+        assert not (await conversations.goes_on(connection, "a"))[0]
         await scene.ask("a")
-        assert await session._goes_on(connection, "a")
+        assert (await conversations.goes_on(connection, "a"))[0]
         await scene.tell(("a", INTERRUPTION))
-        assert not await session._goes_on(connection, "a")
+        assert not (await conversations.goes_on(connection, "a"))[0]
         await scene.call("b", "look")
-        assert await session._goes_on(connection, "b")
+        assert (await conversations.goes_on(connection, "b"))[0]
 
     on(database, test)
 
 
 def test_a_sitting_knows_how_many_could_answer(database):
     async def test(connection):
-        assert await session._alive(connection) == 0
+        assert await conversations.live_inference_workers(connection) == 0
         await claims.register(connection, offer())
         await claims.register(connection, offer(kind="functions"))
-        assert await session._alive(connection) == 1
+        assert await conversations.live_inference_workers(connection) == 1
 
     on(database, test)
 

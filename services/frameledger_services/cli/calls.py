@@ -6,23 +6,21 @@ import asyncio
 import json
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
-from uuid import uuid4
 
 import typer
-from psycopg import AsyncConnection
-from psycopg.rows import class_row
 
 from frameledger import derived
 from frameledger.frames import FunctionCallResultFrame
 from frameledger.ids import ContextId, ToolCallId, Version
-from frameledger_services.cli.terminal import backend, format_frame, output
-from frameledger_services.client import Client
+from frameledger_services.cli.terminal import backend, format_frame, options, output
+from frameledger_services.client import Client, PublishedFrame
 from frameledger_services.settings import Settings
+from frameledger_services.store import tool_calls
+from frameledger_services.store.tool_calls import UnsettledCall
 
-MOST = 1_000
 SOURCE = "frameledger/command-line"
 
 commands = typer.Typer(
@@ -31,28 +29,8 @@ commands = typer.Typer(
     help="Function calls that go on, wait for a person, or may or may not have happened.",
 )
 
-Context = Annotated[str, typer.Argument(metavar="CONTEXT", help="The conversation.")]
 CallId = Annotated[str, typer.Argument(metavar="CALL", help="The call's id.")]
 Result = Annotated[str, typer.Option(metavar="JSON", help="What the model shall read, as JSON.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-@dataclass(frozen=True, slots=True)
-class ListedCall:
-    """A call that is not over, or of which nobody knows whether it happened."""
-
-    context_id: str
-    tool_call_id: str
-    function_name: str
-    status: str
-    since: datetime
-    worker: str | None
-    waiting_for: str | None
-    waiting_deadline: datetime | None
-    requested_version: int
-    ordinal: int
-    idempotency_key: str = ""
-    """What its handler was given to send along to whoever must do it once."""
 
 
 @commands.command("list")
@@ -60,9 +38,7 @@ def list_calls(
     context: Annotated[
         str | None, typer.Argument(metavar="[CONTEXT]", help="One conversation's.", show_default=False)
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each call, on a line of its own.")
-    ] = False,
+    as_json: options.AsJsonLines = False,
 ) -> None:
     """List the calls that are not over, and those that are ambiguous: nobody knows whether they happened.
 
@@ -71,10 +47,11 @@ def list_calls(
     Example: `frameledger calls list`
     """
     with backend.exit_on_error():
-        found = asyncio.run(backend.query(Settings.from_env(), _listed, context))
+        found = asyncio.run(backend.query(Settings.from_env(), tool_calls.unsettled, context))
     if as_json:
         for one in found:
-            typer.echo(json.dumps(asdict(one), default=datetime.isoformat))
+            listed = asdict(one) | {"idempotency_key": _key_of(one)}
+            typer.echo(json.dumps(listed, default=datetime.isoformat))
         return
     if not found:
         typer.echo("No call goes on, waits for a person, or is ambiguous.")
@@ -85,7 +62,7 @@ def list_calls(
             typer.echo(line)
 
 
-def _shown(call: ListedCall) -> Iterator[str]:
+def _shown(call: UnsettledCall) -> Iterator[str]:
     """A call in a few lines. Its ids stand whole, each at the end of a line, and the command that settles it is whole
     too, but for the result."""
     waits = f", for {format_frame.line(call.waiting_for)}" if call.waiting_for else ""
@@ -93,7 +70,7 @@ def _shown(call: ListedCall) -> Iterator[str]:
     yield f"{call.status:<10} {name}  since {call.since.astimezone(UTC):%Y-%m-%d %H:%MZ}{waits}"
     yield f"  call             {format_frame.printable(call.tool_call_id)}"
     yield f"  conversation     {format_frame.printable(call.context_id)}"
-    yield f"  idempotency key  {call.idempotency_key}"
+    yield f"  idempotency key  {_key_of(call)}"
     if call.status in _SETTLE:
         does, command = _SETTLE[call.status]
         yield f"  {does:<16} {format_frame.settling(command, call.context_id, call.tool_call_id)}"
@@ -106,7 +83,7 @@ _SETTLE: dict[str, tuple[str, Literal["answer", "resolve"]]] = {
 
 
 @commands.command()
-def answer(context: Context, call: CallId, result: Result, as_json: AsJson = False) -> None:
+def answer(context: options.Context, call: CallId, result: Result, as_json: options.AsJson = False) -> None:
     """Answer a call that waits for a person. Its result goes to the model, and the conversation goes on.
 
     Example: frameledger calls answer ctx-1 call-7 --result '{"approved": true}'
@@ -115,7 +92,7 @@ def answer(context: Context, call: CallId, result: Result, as_json: AsJson = Fal
 
 
 @commands.command()
-def resolve(context: Context, call: CallId, result: Result, as_json: AsJson = False) -> None:
+def resolve(context: options.Context, call: CallId, result: Result, as_json: options.AsJson = False) -> None:
     """Say what became of an ambiguous call, once you have found out. The model is told; nothing is run again.
 
     Example: frameledger calls resolve ctx-1 call-7 --result '"It was paid."'
@@ -140,7 +117,8 @@ def _settle(
             "`frameledger calls list` lists those that there are.",
         )
     if as_json:
-        typer.echo(json.dumps({"context_id": context, "tool_call_id": call} | asdict(outcome)))
+        became = {"version": outcome.version, "outcome": outcome.outcome, "reason": outcome.reason}
+        typer.echo(json.dumps({"context_id": context, "tool_call_id": call} | became))
     if outcome.outcome == "parked":
         output.fail(
             f"It is on the log, but the context {context!r} is parked.",
@@ -155,23 +133,15 @@ def _settle(
         typer.echo(f"The call {call} of {context} is {'answered' if status == 'waiting' else 'resolved'}.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    version: int
-    outcome: str
-    reason: str | None
-
-
 async def _published(
     settings: Settings, context: str, call: str, result: Any, status: Literal["waiting", "ambiguous"]
-) -> _Outcome | None:
-    """What became of the result; null if there is no such call."""
-    found = await backend.query(settings, _found, context, call, status)
+) -> PublishedFrame | None:
+    """Returns what became of the result; None if there is no such call."""
+    found = await backend.query(settings, tool_calls.with_status, context, call, status)
     if found is None:
         return None
     name, requested_version = found
     frame = FunctionCallResultFrame(
-        id=str(uuid4()),
         function_name=name,
         tool_call_id=call,
         result=result,
@@ -179,62 +149,16 @@ async def _published(
         opened_version=requested_version,
     )
     async with Client(settings, source=SOURCE) as client:
-        await client.publish(context, frame, wait=True)
-    return await backend.query(settings, _outcome, context, str(frame.id))
+        [published] = await client.publish(context, frame, wait=True)
+    return published
 
 
-async def _listed(connection: AsyncConnection[Any], context: str | None) -> list[ListedCall]:
-    async with connection.cursor(row_factory=class_row(ListedCall)) as cursor:
-        await cursor.execute(
-            """
-            SELECT
-                context_id, tool_call_id, function_name, status,
-                coalesce(settled_at, started_at, dispatched_at, requested_at) AS since,
-                worker, waiting_for, waiting_deadline, requested_version, ordinal
-            FROM tool_calls
-            WHERE (
-                    status IN ('announced', 'dispatched', 'running') OR status = 'waiting'
-                    OR status = 'ambiguous' AND resolved_version IS NULL
-                )
-                AND (%(context)s::text IS NULL OR context_id = %(context)s)
-            ORDER BY requested_at, context_id, requested_version, ordinal
-            LIMIT %(most)s
-            """,
-            {"context": context, "most": MOST},
-        )
-        return [replace(call, idempotency_key=_key_of(call)) for call in await cursor.fetchall()]
-
-
-def _key_of(call: ListedCall) -> str:
-    """Reckoned, since rows of an older release do not have it."""
+def _key_of(call: UnsettledCall) -> str:
+    """What its handler was given to send along to whoever must do it once. Derived, since rows of an older release do
+    not have it."""
     return derived.idempotency_key(
         ContextId(call.context_id),
         Version(call.requested_version),
         call.ordinal,
         ToolCallId(call.tool_call_id),
     )
-
-
-async def _found(
-    connection: AsyncConnection[Any], context: str, call: str, status: str
-) -> tuple[str, int] | None:
-    cursor = await connection.execute(
-        """
-        SELECT function_name, requested_version
-        FROM tool_calls
-        WHERE context_id = %s AND tool_call_id = %s AND status = %s AND resolved_version IS NULL
-        ORDER BY requested_version DESC
-        LIMIT 1
-        """,
-        (context, call, status),
-    )
-    return await cursor.fetchone()
-
-
-async def _outcome(connection: AsyncConnection[Any], context: str, frame_id: str) -> _Outcome | None:
-    async with connection.cursor(row_factory=class_row(_Outcome)) as cursor:
-        await cursor.execute(
-            "SELECT version, outcome, reason FROM frames WHERE context_id = %s AND frame_id = %s::uuid",
-            (context, frame_id),
-        )
-        return await cursor.fetchone()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from frameledger_services.cli.terminal import output
+from frameledger_services.cli.terminal import options, output
 from frameledger_services.settings import PREFIX, SECRETS, Settings, SettingsError, shown
 from frameledger_services.settings_sources import FILE, load
 
@@ -18,7 +17,7 @@ commands = typer.Typer()
 
 @commands.command()
 def config(
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show all settings with their source, and what each is for; secrets are hidden.
 

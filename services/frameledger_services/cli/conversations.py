@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from frameledger_services.cli.terminal import backend, format_frame, output
+from frameledger_services.cli.terminal import backend, format_frame, options, output
 from frameledger_services.settings import Settings
 from frameledger_services.store import conversations
 from frameledger_services.store.conversations import Listed, Match
@@ -23,16 +23,12 @@ BEFORE = 30
 
 commands = typer.Typer()
 
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print a JSON object for each of them, on a line of its own.")
-]
-
 
 @commands.command("list")
 def list_conversations(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many.")] = 20,
     skip: Annotated[int, typer.Option(min=0, metavar="N", help="Leave out so many at the beginning.")] = 0,
-    as_json: AsJson = False,
+    as_json: options.AsJsonLines = False,
 ) -> None:
     """List conversations, the last active first.
 
@@ -67,7 +63,7 @@ def search(
     replaced: Annotated[
         bool, typer.Option("--all", help="Also messages that their context no longer has.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJsonLines = False,
 ) -> None:
     """Find messages that contain a text, in all conversations, the newest first.
 

@@ -9,14 +9,12 @@ from dataclasses import asdict
 from datetime import UTC
 from typing import Annotated
 
-import psycopg
 import typer
 from psycopg import errors
 
 from frameledger_services import database
-from frameledger_services.cli.terminal import backend, output
+from frameledger_services.cli.terminal import backend, options, output
 from frameledger_services.cli.topics import days
-from frameledger_services.client import DatabaseError
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.topics import TopicNames
@@ -31,10 +29,10 @@ commands = typer.Typer()
 
 @commands.command()
 def erase(
-    context: Annotated[str, typer.Argument(metavar="CONTEXT", help="The conversation.")],
+    context: options.Context,
     why: Annotated[str, typer.Option(metavar="TEXT", help="The reason; the receipt keeps it.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the receipt as a JSON object.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Delete a conversation from the database, and print the receipt.
 
@@ -53,7 +51,8 @@ def erase(
         output.confirm(f"Delete all of {context!r} from the database?", "`frameledger show` shows it.")
     with backend.exit_on_error():
         settings = Settings.from_env()
-        done = _erased(settings, context, why)
+        with backend.change(lock_timeout=LOCK_TIMEOUT):
+            done = asyncio.run(_erase(settings, context, why))
         if done is None:
             output.fail(
                 f"There is no context {context!r} in the database.",
@@ -70,28 +69,15 @@ def erase(
         typer.echo(line)
 
 
-def _erased(settings: Settings, context: str, why: str) -> tuple[Receipt, Sequence[Places]] | None:
-    try:
-        return asyncio.run(_erase(settings, context, why))
-    except errors.InsufficientPrivilege:
-        output.fail(
-            "The database's user may not erase.",
-            "Use one that has the role frameledger_operator, or its owner.",
-        )
-    except errors.LockNotAvailable:
-        output.fail(
-            f"A projector held the conversation's partition for more than {LOCK_TIMEOUT}.",
-            "Try again; `frameledger doctor` says whether projectors get on.",
-        )
-    except psycopg.Error as error:
-        raise DatabaseError(f"The database does not do it: {str(error).strip()}") from error
-
-
 async def _erase(settings: Settings, context: str, why: str) -> tuple[Receipt, Sequence[Places]] | None:
     session = {"lock_timeout": LOCK_TIMEOUT}
     async with await database.connect(settings, "frameledger erase", session) as connection:
         await schema.check(connection)
-        return await conversations.erase(connection, context, why)
+        try:
+            return await conversations.erase(connection, context, why)
+        except errors.InsufficientPrivilege:
+            remedy = "Use one that has the role frameledger_operator, or its owner."
+            output.fail("The database's user may not erase.", remedy)
 
 
 async def _retention(settings: Settings) -> str | None:

@@ -11,7 +11,7 @@ import typer
 from psycopg import AsyncConnection
 
 from frameledger.context import LLMContext
-from frameledger_services.cli.terminal import backend, moment
+from frameledger_services.cli.terminal import backend, moment, options
 from frameledger_services.providers.out_of_band import OutOfBand
 from frameledger_services.providers.plugins import require_key
 from frameledger_services.providers.settings import LLMSettings
@@ -50,7 +50,7 @@ def infer(
         str | None,
         typer.Option(metavar="TEXT", help="A system instruction instead of every other.", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Ask a model and print what it says. Nothing is published, and the conversation does not change.
 

@@ -17,7 +17,7 @@ import typer
 
 from frameledger.frames import AnyFrame
 from frameledger.record import MAX_VALUE_BYTES, DecodeError, decode
-from frameledger_services.cli.terminal import backend, output
+from frameledger_services.cli.terminal import backend, options, output
 from frameledger_services.client import Client, MisspelledWarning, PublishedFrame, with_defaults
 from frameledger_services.settings import Settings
 
@@ -39,7 +39,7 @@ class _Given:
 
 @commands.command()
 def publish(
-    context: Annotated[str, typer.Argument(metavar="CONTEXT", help="The conversation.")],
+    context: options.Context,
     frames: Annotated[
         list[str] | None,
         typer.Argument(
@@ -58,9 +58,7 @@ def publish(
     within: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="How long it may take at most.")
     ] = 30.0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each frame, on a line of its own.")
-    ] = False,
+    as_json: options.AsJsonLines = False,
 ) -> None:
     """Publish frames of a conversation, in the order given.
 

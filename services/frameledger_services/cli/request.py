@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from frameledger_services.cli.terminal import backend, output
+from frameledger_services.cli.terminal import backend, options, output
 from frameledger_services.settings import Settings
 
 commands = typer.Typer()
@@ -17,7 +17,7 @@ commands = typer.Typer()
 
 @commands.command()
 def request(
-    context: Annotated[str, typer.Argument(metavar="CONTEXT", help="The conversation.")],
+    context: options.Context,
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
     attempt: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Which attempt of it. Not given: the latest.")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from psycopg import AsyncConnection
 
-from frameledger_services.cli.terminal import backend, format_fold, moment, output, render_context
+from frameledger_services.cli.terminal import backend, format_fold, moment, options, output, render_context
 from frameledger_services.settings import Settings
 from frameledger_services.store import queries
 from frameledger_services.store.queries import ContextAt, Moment
@@ -21,12 +21,12 @@ commands = typer.Typer()
 
 @commands.command()
 def show(
-    context: Annotated[str, typer.Argument(metavar="CONTEXT", help="The conversation.")],
+    context: options.Context,
     at: moment.Option = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Show every message of a long context, not only the last ones.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show a context as a model gets it: messages, tools, tool choice and settings.
 

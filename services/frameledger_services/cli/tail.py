@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from frameledger.record import DecodeError, Record, decode, read
-from frameledger_services.cli.terminal import backend, format_frame, output
+from frameledger_services.cli.terminal import backend, format_frame, options, output
 from frameledger_services.client import Client, StoredFrame
 from frameledger_services.event_log.reader import last_records
 from frameledger_services.event_log.topics import TopicNames
@@ -34,9 +34,7 @@ def tail(
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many at first.")] = 20,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each frame, on a line of its own.")
-    ] = False,
+    as_json: options.AsJsonLines = False,
 ) -> None:
     """Show the last frames.
 

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from frameledger_services import database
-from frameledger_services.cli.terminal import backend, output
+from frameledger_services.cli.terminal import backend, options, output
 from frameledger_services.event_log.broker import connect
 from frameledger_services.event_log.topics import TopicDescription, TopicSpec, problems, topic_specs
 from frameledger_services.projector import topic_identity
@@ -23,7 +23,7 @@ commands = typer.Typer()
 @commands.command()
 def topics(
     create: Annotated[bool, typer.Option("--create", help="Make those that are not there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """List the topics, and say what is wrong with them.
 

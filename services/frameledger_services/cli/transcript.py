@@ -12,7 +12,7 @@ import typer
 from psycopg import AsyncConnection
 from rich.table import Table
 
-from frameledger_services.cli.terminal import backend, moment, output, render_context
+from frameledger_services.cli.terminal import backend, moment, options, output, render_context
 from frameledger_services.cli.terminal.render_context import LAST, LONG
 from frameledger_services.settings import Settings
 from frameledger_services.store import queries
@@ -25,14 +25,12 @@ _COLOURS = {"user": "green", "assistant": "cyan", "tool": "yellow"}
 
 @commands.command()
 def transcript(
-    context: Annotated[str, typer.Argument(metavar="CONTEXT", help="The conversation.")],
+    context: options.Context,
     at: moment.Option = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Show every line of a long conversation, not only the last ones.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each message, on a line of its own.")
-    ] = False,
+    as_json: options.AsJsonLines = False,
 ) -> None:
     """Show who said what in a conversation, and when.
 

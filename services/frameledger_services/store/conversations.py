@@ -1,4 +1,4 @@
-"""Conversations as a person looks for them: the last active, those where something was said; and erasing one."""
+"""Conversations as people and checks look for them: active, containing a text, waited for, refused; and erasing one."""
 
 from __future__ import annotations
 
@@ -138,6 +138,54 @@ async def erase(connection: Connection, context_id: str, why: str) -> tuple[Rece
             )
             receipt = await cursor.fetchone()
     return None if receipt is None else (receipt, places)
+
+
+async def goes_on(connection: Connection, context_id: str) -> tuple[bool, int]:
+    """Returns whether a run is open, or a call that the conversation waits for, and the version at which."""
+    cursor = await connection.execute(
+        """
+        SELECT
+            EXISTS (SELECT FROM runs WHERE context_id = %(id)s AND status IN ('requested', 'open'))
+            OR EXISTS (
+                SELECT FROM tool_calls
+                WHERE context_id = %(id)s AND status IN ('announced', 'dispatched', 'running')
+                    AND synchronous IS NOT FALSE
+            ),
+            coalesce((SELECT version FROM contexts WHERE context_id = %(id)s), 0)
+        """,
+        {"id": context_id},
+    )
+    [(does, version)] = await cursor.fetchall()
+    return bool(does), int(version)
+
+
+async def live_inference_workers(connection: Connection) -> int:
+    """Returns how many there are."""
+    cursor = await connection.execute("SELECT count(*) FROM live_workers() WHERE kind = 'inference'")
+    [(alive,)] = await cursor.fetchall()
+    return int(alive)
+
+
+async def refused(connection: Connection) -> list[tuple[str, str | None]]:
+    """Returns the conversations whose latest run a provider refused for what is in them, and what it said, the newest
+    first. Looked at are the newest thousand such runs."""
+    # A later run that was not refused says that the context was put right.
+    cursor = await connection.execute(
+        """
+        SELECT refused.context_id, refused.error
+        FROM (
+            SELECT context_id, requested_version, closed_at, error FROM runs
+            WHERE error_code IN ('context_refused', 'unmappable') ORDER BY closed_at DESC LIMIT 1000
+        ) AS refused
+        WHERE NOT EXISTS (
+            SELECT FROM runs AS later
+            WHERE later.context_id = refused.context_id AND later.requested_version > refused.requested_version
+                AND later.status <> 'dropped'
+        )
+        ORDER BY refused.closed_at DESC
+        """
+    )
+    return await cursor.fetchall()
 
 
 def _literally(text: str) -> str:

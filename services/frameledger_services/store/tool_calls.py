@@ -1,4 +1,4 @@
-"""Calls of functions, as the tables have them: one call, the calls of an announcement, those of an interruption.
+"""Calls of functions, as the tables have them: one, those of an announcement, of an interruption, and unsettled ones.
 
 Each function runs one statement on the caller's connection and changes nothing.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from time import monotonic
 from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
+from psycopg.rows import class_row
 
 from frameledger.frames import FunctionCallFromLLM
 from frameledger_services.store.contexts import loads
@@ -160,5 +162,61 @@ async def call_of_frame(
     cursor = await connection.execute(
         "SELECT tool_call_id, outcome FROM frames WHERE context_id = %s AND frame_id = %s::uuid",
         (context_id, frame_id),
+    )
+    return await cursor.fetchone()
+
+
+@dataclass(frozen=True, slots=True)
+class UnsettledCall:
+    """A call that is not settled, or is ambiguous and not resolved."""
+
+    context_id: str
+    tool_call_id: str
+    function_name: str
+    status: str
+    since: datetime
+    worker: str | None
+    waiting_for: str | None
+    waiting_deadline: datetime | None
+    requested_version: int
+    ordinal: int
+
+
+async def unsettled(connection: AsyncConnection[Any], context_id: str | None) -> list[UnsettledCall]:
+    """Returns those of one conversation or of all, the oldest first, a thousand at most."""
+    async with connection.cursor(row_factory=class_row(UnsettledCall)) as cursor:
+        await cursor.execute(
+            """
+            SELECT
+                context_id, tool_call_id, function_name, status,
+                coalesce(settled_at, started_at, dispatched_at, requested_at) AS since,
+                worker, waiting_for, waiting_deadline, requested_version, ordinal
+            FROM tool_calls
+            WHERE (
+                    status IN ('announced', 'dispatched', 'running') OR status = 'waiting'
+                    OR status = 'ambiguous' AND resolved_version IS NULL
+                )
+                AND (%(context)s::text IS NULL OR context_id = %(context)s)
+            ORDER BY requested_at, context_id, requested_version, ordinal
+            LIMIT 1000
+            """,
+            {"context": context_id},
+        )
+        return await cursor.fetchall()
+
+
+async def with_status(
+    connection: AsyncConnection[Any], context_id: str, tool_call_id: str, status: str
+) -> tuple[str, int] | None:
+    """Returns the function and the requested version of the newest unresolved call of this id and status, or None."""
+    cursor = await connection.execute(
+        """
+        SELECT function_name, requested_version
+        FROM tool_calls
+        WHERE context_id = %s AND tool_call_id = %s AND status = %s AND resolved_version IS NULL
+        ORDER BY requested_version DESC
+        LIMIT 1
+        """,
+        (context_id, tool_call_id, status),
     )
     return await cursor.fetchone()

@@ -6,9 +6,6 @@ import asyncio
 import sys
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
-
-from psycopg import AsyncConnection
 
 from frameledger.frames import (
     InterruptionFrame,
@@ -21,6 +18,7 @@ from frameledger.frames import (
 )
 from frameledger_services.cli.chat.render import Screen
 from frameledger_services.client import Client, StoredFrame
+from frameledger_services.store import conversations
 from frameledger_services.store.connections import Connections
 
 NOBODY_SECONDS = 6.0
@@ -144,7 +142,7 @@ class Session:
 
     async def _look(self) -> None:
         """Find out whether the answer is over, and go on with what was typed meanwhile."""
-        goes_on, version = await self.connections.read(_goes_on, self.context_id)
+        goes_on, version = await self.connections.read(conversations.goes_on, self.context_id)
         # The tables may be ahead of the frames that came: what is still to come is shown first.
         self.stale = version > self.seen
         was, self.answering = self.answering, goes_on or (self.answering and self.stale)
@@ -164,7 +162,7 @@ class Session:
             self.page.prompt()
 
     async def _why_nobody(self) -> str:
-        alive = await self.connections.read(_alive)
+        alive = await self.connections.read(conversations.live_inference_workers)
         model = (await self.client.context(self.context_id)).context.to_wire()["settings"].get("model")
         still = "It is waited for; Ctrl-C gives up."
         if not alive:
@@ -174,28 +172,3 @@ class Session:
             f"Nobody has begun to answer for {NOBODY_SECONDS:.0f} s. The inference workers that are alive, {alive} of "
             f"them, are busy{of}: frameledger sql -c 'SELECT * FROM services'. {still}"
         )
-
-
-async def _goes_on(connection: AsyncConnection[Any], context_id: str) -> tuple[bool, int]:
-    """Returns whether a run is open, or a call that the conversation waits for, and the version at which."""
-    [(goes_on, version)] = await (await connection.execute(_GOES_ON, {"id": context_id})).fetchall()
-    return bool(goes_on), int(version)
-
-
-async def _alive(connection: AsyncConnection[Any]) -> int:
-    """How many inference workers live."""
-    cursor = await connection.execute("SELECT count(*) FROM live_workers() WHERE kind = 'inference'")
-    [(alive,)] = await cursor.fetchall()
-    return int(alive)
-
-
-_GOES_ON = """
-    SELECT
-        EXISTS (SELECT FROM runs WHERE context_id = %(id)s AND status IN ('requested', 'open'))
-        OR EXISTS (
-            SELECT FROM tool_calls
-            WHERE context_id = %(id)s AND status IN ('announced', 'dispatched', 'running')
-                AND synchronous IS NOT FALSE
-        ),
-        coalesce((SELECT version FROM contexts WHERE context_id = %(id)s), 0)
-"""

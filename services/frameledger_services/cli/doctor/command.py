@@ -7,7 +7,6 @@ import json
 import logging
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,7 +15,7 @@ from rich.text import Text
 
 from frameledger_services.cli.doctor import checks
 from frameledger_services.cli.doctor.finding import Finding
-from frameledger_services.cli.terminal import output, render_context
+from frameledger_services.cli.terminal import options, output, render_context
 from frameledger_services.settings import Settings, SettingsError
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -26,9 +25,7 @@ commands = typer.Typer()
 
 @commands.command()
 def doctor(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each finding, on a line of its own.")
-    ] = False,
+    as_json: options.AsJsonLines = False,
 ) -> None:
     """Look at everything, and say what is wrong, what it means and what to do.
 

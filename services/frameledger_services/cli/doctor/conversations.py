@@ -9,29 +9,11 @@ from psycopg import AsyncConnection
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.cli.terminal.format_frame import line
 from frameledger_services.client.spelling import meant_type
-from frameledger_services.store import queries
+from frameledger_services.store import conversations, queries
 
 Connection = AsyncConnection[Any]
 
-LOOKED_AT = 1_000
-"""So many refused runs are looked at, the newest first."""
-
 NAMED = 3
-
-# A later run that was not refused says that the context was put right.
-_REFUSED = """
-    SELECT refused.context_id, refused.error
-    FROM (
-        SELECT context_id, requested_version, closed_at, error FROM runs
-        WHERE error_code IN ('context_refused', 'unmappable') ORDER BY closed_at DESC LIMIT %(looked_at)s
-    ) AS refused
-    WHERE NOT EXISTS (
-        SELECT FROM runs AS later
-        WHERE later.context_id = refused.context_id AND later.requested_version > refused.requested_version
-            AND later.status <> 'dropped'
-    )
-    ORDER BY refused.closed_at DESC
-"""
 
 
 async def unknown_types(connection: Connection) -> Finding:
@@ -55,7 +37,7 @@ async def unknown_types(connection: Connection) -> Finding:
 
 async def refused(connection: Connection) -> Finding:
     """How many conversations had their latest run refused for what is in them, and what was said of the newest."""
-    rows = await (await connection.execute(_REFUSED, {"looked_at": LOOKED_AT})).fetchall()
+    rows = await conversations.refused(connection)
     if not rows:
         return Finding("requests", "ok", "No provider refuses what is in a conversation.")
     what = (

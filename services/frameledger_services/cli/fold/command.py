@@ -13,7 +13,7 @@ import typer
 from frameledger.fold import Conversation, Folding
 from frameledger.record import MAX_KEY_BYTES
 from frameledger_services.cli.fold import render, to_json
-from frameledger_services.cli.terminal import output
+from frameledger_services.cli.terminal import options, output
 from frameledger_services.frame_file import fold_lines
 
 commands = typer.Typer()
@@ -47,7 +47,7 @@ def fold(
         bool,
         typer.Option("--all", help="Show every line and message of a long file, not only the last ones."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show the context after the frames of a file, and what became of each frame.
 

@@ -12,19 +12,17 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Annotated, Any, NoReturn
 
-import psycopg
 import typer
 from rich.table import Table
 
 from frameledger.record import FIRST_GENERATION, Outgoing, Place
 from frameledger_services import database
 from frameledger_services.cli.repair import render_rejected
-from frameledger_services.cli.terminal import backend, output, render_context
+from frameledger_services.cli.terminal import backend, options, output, render_context
 from frameledger_services.event_log.producer import Producer, PublishError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 from frameledger_services.store import dead_letters, queries, schema
-from frameledger_services.store.connections import failure
 from frameledger_services.store.outbox import headers_from_json
 from frameledger_services.store.queries import DeadLetter
 
@@ -46,9 +44,7 @@ Where = Annotated[
 @commands.command("list")
 def list_(
     limit: Annotated[int, typer.Option("--lines", "-n", min=1, metavar="N", help="How many at most.")] = 50,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each, on a line of its own.")
-    ] = False,
+    as_json: options.AsJsonLines = False,
 ) -> None:
     """List them, the newest first.
 
@@ -89,7 +85,7 @@ def show(
     raw: Annotated[
         bool, typer.Option("--raw", help="Write the value and nothing else, byte for byte.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show one of them with its key, value and headers, in a form that is safe on a terminal.
 
@@ -133,13 +129,10 @@ def retry(
     """
     if bool(where) == everything:
         raise typer.BadParameter("name records, or all of them with --all", param_hint="PARTITION:OFFSET")
-    with backend.exit_on_error():
+    with backend.exit_on_error(), backend.change():
         settings = Settings.from_env()
         places = [_place(settings, one) for one in where or ()]
-        try:
-            done = asyncio.run(_retry(settings, places, again=again))
-        except psycopg.Error as error:
-            raise failure("The database does not do it", error) from error
+        done = asyncio.run(_retry(settings, places, again=again))
     for one, place in done.published:
         typer.echo(f"{_where(one)} is published again at {place.partition}:{place.offset}.")
     for one, why in done.left:

@@ -8,14 +8,12 @@ import shlex
 from datetime import UTC
 from typing import Annotated
 
-import psycopg
 import typer
-from psycopg import errors
 from rich.table import Table
 
 from frameledger.stored import StoredStateError
 from frameledger_services import database
-from frameledger_services.cli.terminal import backend, output, render_context
+from frameledger_services.cli.terminal import backend, options, output, render_context
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.relay import sender
@@ -23,7 +21,6 @@ from frameledger_services.recovery.unpark import ContradictoryHeadError, NotPark
 from frameledger_services.recovery.unpark import unpark as unpark_context
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, queries, schema
-from frameledger_services.store.connections import failure
 
 LOCK_TIMEOUT = "10s"
 
@@ -32,9 +29,7 @@ commands = typer.Typer()
 
 @commands.command()
 def parked(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each conversation, on a line of its own.")
-    ] = False,
+    as_json: options.AsJsonLines = False,
 ) -> None:
     """List the conversations that are parked: stored on, and not folded, since a frame that could not be.
 
@@ -74,11 +69,11 @@ def parked(
 
 @commands.command()
 def unpark(
-    context: Annotated[str, typer.Argument(metavar="CONTEXT", help="The conversation.")],
+    context: options.Context,
     why: Annotated[
         str, typer.Option(metavar="TEXT", help="What was mended; kept with every frame.")
     ] = "unparked",
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Fold what is parked of a conversation, in its order, once the cause is mended.
 
@@ -116,18 +111,12 @@ def unpark(
 def _unparked(context: str, why: str) -> Unparked:
     settings = Settings.from_env()
     try:
-        return asyncio.run(_unpark(settings, context, why))
+        with backend.change(lock_timeout=LOCK_TIMEOUT):
+            return asyncio.run(_unpark(settings, context, why))
     except NotParkedError:
         output.fail(f"The context {context!r} is not parked.", "`frameledger parked` lists those that are.")
     except (ContradictoryHeadError, StoredStateError) as error:
         output.fail(str(error), "Nothing was changed.")
-    except errors.LockNotAvailable:
-        output.fail(
-            f"A projector held the conversation's partition for more than {LOCK_TIMEOUT}.",
-            "Try again; `frameledger doctor` says whether projectors get on.",
-        )
-    except psycopg.Error as error:
-        raise failure("The database does not do it", error) from error
 
 
 async def _unpark(settings: Settings, context: str, why: str) -> Unparked:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from frameledger_services import database
 from frameledger_services.cli.repair import render_recovery
-from frameledger_services.cli.terminal import backend, output
+from frameledger_services.cli.terminal import backend, options, output
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.recovery import recover as recovering
 from frameledger_services.recovery import republish
@@ -33,7 +33,7 @@ commands = typer.Typer()
 def recover(
     apply: Annotated[bool, typer.Option("--apply", help="Do it; otherwise it only looks.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --apply: do not ask first.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Go on with a log that changed under the tables.
 

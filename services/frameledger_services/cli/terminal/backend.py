@@ -1,4 +1,4 @@
-"""What commands share that speak to the servers: settings, one query, and exit code 1 for an error that is expected."""
+"""What commands share that speak to the servers: a query, a change, and exit code 1 for an error that is expected."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import psycopg
 import typer
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, errors
 
 from frameledger.errors import FrameledgerError
+from frameledger_services.cli.terminal import output
 from frameledger_services.settings import Settings
-from frameledger_services.store.connections import Connections
+from frameledger_services.store.connections import Connections, failure
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -61,3 +63,18 @@ async def query(
         return await connections.read(function, *arguments, **options)
     finally:
         await connections.close()
+
+
+@contextmanager
+def change(*, lock_timeout: str = "") -> Iterator[None]:
+    """For a change of the database, inside of `exit_on_error`: its errors become `DatabaseError`. A lock that was not
+    had within `lock_timeout` ends the command."""
+    try:
+        yield
+    except errors.LockNotAvailable:
+        output.fail(
+            f"A projector held the conversation's partition for more than {lock_timeout}.",
+            "Try again; `frameledger doctor` says whether projectors get on.",
+        )
+    except psycopg.Error as error:
+        raise failure("The database does not do it", error) from error

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from frameledger_services import process
-from frameledger_services.cli.terminal import backend, output
+from frameledger_services.cli.terminal import backend, options, output
 from frameledger_services.cli.up import lag, render
 from frameledger_services.settings import PREFIX, Settings, SettingsError
 from frameledger_services.settings_sources import SETTINGS_FILE, load
@@ -115,7 +115,7 @@ def down(data_dir: DataDir = None) -> None:
 @commands.command()
 def status(
     data_dir: DataDir = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """List every process with its pid, address, state and uptime, and how far each partition was read.
 

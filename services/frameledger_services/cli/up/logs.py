@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from frameledger_services.cli.terminal import format_frame, output
+from frameledger_services.cli.terminal import format_frame, options, output
 from frameledger_services.cli.up.command import DataDir, settings_of
 
 POLL = 0.1
@@ -36,9 +36,7 @@ def logs(
     lines: Annotated[
         int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many of each at first.")
     ] = 20,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each line, on a line of its own.")
-    ] = False,
+    as_json: options.AsJsonLines = False,
     data_dir: DataDir = None,
 ) -> None:
     """Print the last log lines of each process that `frameledger up` runs.
