@@ -22,7 +22,7 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
     """
 
     provider = "openai"
-    adapter_class = OpenAILLMAdapter
+    adapter_class: ClassVar[type[OpenAILLMAdapter]] = OpenAILLMAdapter
     default_model = "gpt-5.4-mini"
 
     sdk: ClassVar[Any] = openai
@@ -36,7 +36,7 @@ class OpenAILLMService(SdkLLMService[OpenAILLMAdapter]):
         `SdkLLMService`."""
         super().__init__(**options)
         at_openai = httpx.URL(self._base_url).host.endswith("api.openai.com")
-        self._adapter = OpenAILLMAdapter(developer_role, takes_max_tokens=not at_openai)
+        self._adapter = type(self).adapter_class(developer_role, takes_max_tokens=not at_openai)
 
     @classmethod
     def configured(cls, settings: Settings, /, **options: Any) -> Self:

@@ -95,7 +95,9 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
         for name in ("api_key", "base_url"):
             if known.get(name) or getattr(settings, f"{cls.provider}_{name}", None) is not None:
                 return None
-        return f"{cls.provider.upper()}_API_KEY"
+        if f"{cls.provider}_api_key" in Settings.model_fields:
+            return f"{cls.provider.upper()}_API_KEY"
+        return f'{PREFIX}PROVIDER_OPTIONS={{"{cls.provider}": {{"api_key": "..."}}}}'
 
     def secrets(self) -> tuple[str, ...]:
         return (self._api_key,) if self._api_key else ()
@@ -159,13 +161,16 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
             return ProviderUnavailableError(f"{self.provider} sent an event that cannot be read.")
         kinds = tuple(getattr(error, name, None) for name in ("code", "type"))
         if isinstance(error, self.sdk.APIStatusError) and error.status_code >= 400:
-            ours = f"{PREFIX}{self.provider.upper()}"
+            own = (f"{self.provider}_{name}" for name in ("api_key", "base_url"))
+            named = [name.upper() for name in own if name in Settings.model_fields] or ["PROVIDER_OPTIONS"]
             return http_errors.of_status(
                 self.provider,
                 error.status_code,
                 words=_sentence(error),
                 headers=error.response.headers,
-                settings=f"{ours}_API_KEY, {ours}_BASE_URL and {PREFIX}INFERENCE_MODEL",
+                settings=" and ".join(
+                    [", ".join(PREFIX + name for name in named), f"{PREFIX}INFERENCE_MODEL"]
+                ),
                 kinds=kinds,
                 secret=self._api_key,
             )
