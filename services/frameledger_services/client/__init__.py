@@ -41,6 +41,7 @@ from frameledger_services.client.spelling import MisspelledWarning
 from frameledger_services.client.sync import SyncClient
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.frame_defaults import with_defaults
+from frameledger_services.extras import MissingExtraError
 from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.store.connections import DatabaseError, DatabaseUnavailableError
 from frameledger_services.store.schema import SchemaError
@@ -58,6 +59,7 @@ __all__ = [
     "FrameledgerError",
     "FramesRefusedError",
     "FramesUnacknowledgedError",
+    "MissingExtraError",
     "MisspelledWarning",
     "NoSuchContextError",
     "NoSuchProviderError",
@@ -80,7 +82,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a module with `__getattr__` has every name there is, for a type checker
-    # Imported when used: most clients ask no model, and the providers cost them a fifth of a second.
+    # Imported when used: most clients ask no model, and the providers take a fifth of a second and an extra.
     _LAZY = {"ProviderError": "errors", "NoSuchProviderError": "plugins"}
     _OLD_NAMES = {"completed": with_defaults, "Published": PublishedFrame}
 

@@ -182,7 +182,7 @@ class Client:
 
         The request is made by this process, to the provider that the settings name; nothing is published. `max_tokens`
         and `system_instruction` replace those of service and context. Raises `ProviderError`, `NoSuchProviderError`,
-        and for an id what `context` raises.
+        `MissingExtraError` if no extra with providers is installed, and for an id what `context` raises.
         """
         self._check_open()
         if isinstance(context, str):
