@@ -1,5 +1,6 @@
-"""What the model reads of a call that did not run, or of which nobody knows whether it did: whoever settles it, a
-function service or the timekeeper, says the same. No text names a time or a limit: those of another may differ."""
+"""What the model reads of a call that ended without a result of its function: the same from a function service and from
+the timekeeper. No text names a time or a limit, which differ between services, nor an error of a handler, which may
+hold secrets."""
 
 from __future__ import annotations
 

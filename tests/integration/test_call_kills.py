@@ -1,7 +1,7 @@
-"""Calls when those who work on them are killed, frozen or cut off: counted by what the tools did.
+"""Calls whose workers are killed, frozen or cut off: counted by what the tools did.
 
 Whatever happens: no call of an unsafe function has two effects, none that was interrupted before it began has any, each
-that was started is settled once, and the ledger says how.
+that was started is settled once, and `tool_calls` says how.
 """
 
 import json
@@ -55,7 +55,7 @@ UNSAFE = {
     "settling": ("before settling", "done", 1),
     "settled": ("after settling", "done", 1),
 }
-"""By a short name: where the worker is killed, what the ledger says in the end, and how many effects there are."""
+"""By a short name: where the worker is killed, the status in `tool_calls` in the end, and the number of effects."""
 
 SAFE = {
     "begun": ("claimed", 1),

@@ -1,4 +1,4 @@
-"""Calls of models that are played, and the account of them in the end: by the log, the ledger and their effects."""
+"""Calls of played models, and what holds for them in the end: by the log, the tables and their effects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTLED = ("done", "failed", "ambiguous", "cancelled", "forgotten")
 
 
 def call_of(context_id: str, number: int = 0) -> str:
-    """The id of a conversation's so manieth call."""
+    """Returns the id of a conversation's call of that number."""
     return f"{context_id}-{number}"
 
 
@@ -29,7 +29,7 @@ def asked(context_id: str, *functions: str, run_in_parallel: bool = True) -> lis
         {"tool_call_id": call_of(context_id, number), "function_name": name, "arguments": {}}
         for number, name in enumerate(functions)
     ]
-    # Of a function that the model was not told of, any worker says that there is none.
+    # A call of a function that is not among the tools is answered by any worker, as missing.
     tools = [
         {"type": "function", "function": {"name": name, "parameters": {}}}
         for name in dict.fromkeys(functions)
@@ -48,7 +48,7 @@ def asked(context_id: str, *functions: str, run_in_parallel: bool = True) -> lis
 
 
 def ask_for(road: Road, context_id: str, *functions: str, **batch: Any) -> list[str]:
-    """Publish that; the ids of the calls."""
+    """Publish a conversation as `asked`. Returns the ids of the calls."""
     road.publish(asked(context_id, *functions, **batch))
     return [call_of(context_id, number) for number in range(len(functions))]
 
@@ -74,7 +74,7 @@ def until(road: Road, calls: Iterable[str], *statuses: str) -> None:
 
 
 def until_at_rest(road: Road, calls: Iterable[str]) -> None:
-    """Wait until these calls have ended and nobody has anything to do for them."""
+    """Wait until these calls have ended and their claims are finished."""
     wanted = list(calls)
     until(road, wanted)
     road.until(
@@ -85,8 +85,8 @@ def until_at_rest(road: Road, calls: Iterable[str]) -> None:
 def check(
     road: Road, effects: Effects, calls: Iterable[str], *, safe: bool, interrupted: bool | None = False
 ) -> None:
-    """What holds for each of these calls, which had their conversation to themselves, whatever befell it. None is for
-    an interruption that may have come before its end or after it."""
+    """Assert what holds for each of these calls after any fault; each has a conversation of its own. `interrupted` is
+    None for an interruption that may have come before its end or after it."""
     for call in calls:
         said = f"{call}: {log_of(road, call)}, effects {effects.of(call)}"
         [(how, attempt, result)] = rows(
@@ -104,10 +104,10 @@ def check(
             assert len(starts) <= 1, said
             assert how != "forgotten" or not done, said
         if how == "done":
-            # The effect that it speaks of happened, on the attempt that the ledger names.
+            # The effect that its result names happened, on the attempt in the tables.
             assert result == {"attempt": attempt}, said
             assert attempt in [one for one, _ in done], said
-        # It asked for a run when it ended, if nobody had interrupted it.
+        # It asked for a run when it ended, unless it was interrupted.
         runs = rows(road, "SELECT status FROM runs WHERE context_id = %s", call.rpartition("-")[0])
         assert len(runs) in {None: (1, 2), True: (1,), False: (2,)}[interrupted], (said, runs)
 

@@ -1,10 +1,10 @@
 """The function service in a process that dies or freezes where it is told to, with tools whose effects can be counted.
 
-An effect is a row in a SQLite file: it is there when the process is dead, and when Kafka and Postgres are away.
+An effect is a row in a SQLite file, so it outlives the process and needs neither Kafka nor Postgres.
 
-A point is each step that the service names, `in the handler` (nothing done yet), `effect` (the row is written), and
+A point is each failpoint of the service, `in the handler` (nothing done yet), `effect` (the row is written), and
 `send TYPE` and `sent TYPE` (before a frame of that type is given to Kafka, and once Kafka has acknowledged it, which
-the service does not know yet). The code under test knows nothing of these last four: what it calls is wrapped here.
+the service does not know yet). These last four are not in the code under test: what it calls is wrapped here.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _processes.set_forkserver_preload(["tests.support.killable", "tests.support.answ
 
 LOOK_AGAIN = 0.02
 _NOTHING_TELLS = threading.Event()
-"""Never set: of a row in SQLite and of a stopped process nobody is told, so they are looked for again."""
+"""Never set: nothing notifies of a row in SQLite or of a stopped process, so they are polled."""
 
 DOOMED = {"work_lease_secs": 1.0, "work_heartbeat_secs": 0.1}
-"""Of those who die: nobody waits for them for long."""
+"""For processes that die: their work is soon taken over."""
 
 LASTING = {"work_lease_secs": 2.5, "work_heartbeat_secs": 0.1, "work_drain_secs": 5.0}
-"""Of those who do not: a busy machine is no reason to take their work away."""
+"""For processes that live: their work is not taken over because the machine is busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What befalls a process: when it first comes to `point`, it sends itself `signal`."""
+    """What happens to a process: when it first comes to `point`, it sends itself `signal`."""
 
     point: str | None = None
     signal: signal.Signals = signal.SIGKILL
@@ -62,14 +62,14 @@ class Plan:
     """How long a call has."""
 
     deaf: bool = False
-    """It hears no cancellations."""
+    """It receives no cancellations."""
 
     broker: tuple[int, int] | None = None
     """Connections to the first of these ports go to the second one."""
 
 
 class Effects:
-    """What the tools did, by call: on which attempt, with which idempotency key."""
+    """What the tools did, by call: the attempt and the idempotency key of each effect."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -116,7 +116,7 @@ class Tools:
         self.pid: int = self._process.pid or 0
 
     def hear(self) -> str:
-        """The next that it says: `alive`, `stopped` by a handler, or the name of its point when it has come to it."""
+        """Returns its next message: `alive`, `stopped` by a handler, or the name of its point when it is there."""
         assert self._heard.poll(ON_SERVERS), "the service says nothing"
         said: str = self._heard.recv()
         return said
@@ -126,7 +126,7 @@ class Tools:
         assert self.hear() == "alive"
 
     def release(self) -> None:
-        """Handlers go on, those that come too."""
+        """Let handlers return, now and later."""
         self._released.set()
 
     def frozen(self) -> None:
@@ -140,18 +140,18 @@ class Tools:
         os.kill(self.pid, number)
 
     def ended(self) -> int:
-        """Wait for its end; its exit code, below zero for a signal."""
+        """Wait for its end. Returns its exit code, negative for a signal."""
         self._process.join(ON_SERVERS)
         assert self._process.exitcode is not None, "the service does not end"
         return self._process.exitcode
 
     def stop(self) -> int:
-        """Ask it to end, as `frameledger down` does; its exit code."""
+        """Send SIGTERM and wait. Returns its exit code."""
         self.send(signal.SIGTERM)
         return self.ended()
 
     def kill(self) -> None:
-        """Whatever became of it: nothing is left."""
+        """Kill it, if it still runs."""
         self._process.kill()
         self._process.join()
 

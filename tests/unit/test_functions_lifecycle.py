@@ -18,7 +18,7 @@ from frameledger_services.functions.call_state import BackgroundTasks, CallDepen
 from frameledger_services.functions.execution import Execution, HandlerExecutor, NotBegun, Returned
 from frameledger_services.functions.options import Options
 from frameledger_services.functions.plan import CallPlan
-from frameledger_services.store.tool_calls import CallStatus
+from frameledger_services.store.tool_calls import CallSnapshot
 from frameledger_services.work import LeaseLostError
 
 CALL = CallAttempt("scope", "c", 1, 0, "t", "f", {}, None, 1, "w")
@@ -41,7 +41,7 @@ class OneCall:
 
     @staticmethod
     def _status(asked_at, interrupted=None):
-        return CallStatus(
+        return CallSnapshot(
             asked_at, 1, "applied", status="running", worker="w", attempt=1, interrupted_version=interrupted
         )
 
@@ -50,7 +50,7 @@ class NeverFolded(OneCall):
     """Of a call of which no frame is folded: it is dispatched until it is settled."""
 
     async def read(self, call):
-        return CallStatus(monotonic(), status="cancelled")
+        return CallSnapshot(monotonic(), status="cancelled")
 
     @asynccontextmanager
     async def folding(self, context_id, frame_id, call=None, condition=None):

@@ -24,7 +24,7 @@ from frameledger.frames import (
 from frameledger.frames.calls import Waiting
 from frameledger.ids import ContextId, ToolCallId, Version
 from frameledger_services.functions.options import Options
-from frameledger_services.store.tool_calls import CallKey, CallStatus
+from frameledger_services.store.tool_calls import CallKey, CallSnapshot
 
 FRAMES = UUID("5f0d6c1e-7a34-5f0b-9d37-3c1f6a7e2b94")
 """Never changes: with another namespace a repeated frame would not be a duplicate."""
@@ -94,7 +94,7 @@ class CallAttempt:
         claim = "" if self.claim is None else f"{self.claim}:"
         return str(uuid5(FRAMES, f"{self.scope}:{self.attempt or 0}:{claim}{kind}"))
 
-    def is_started_in(self, current: CallStatus) -> bool:
+    def is_started_in(self, current: CallSnapshot) -> bool:
         """Returns whether the latest start of the call is this worker's, under this claim."""
         return (current.worker, current.attempt, current.claim) == (
             self.worker_id,
@@ -102,7 +102,7 @@ class CallAttempt:
             self.claim,
         )
 
-    def may_run(self, current: CallStatus) -> bool:
+    def may_run(self, current: CallSnapshot) -> bool:
         """Returns whether the log has decided that this worker runs the call: its start was applied, and the call is
         open, not interrupted, and in progress by this worker, this attempt and this claim. `current` is of the
         in-progress frame.

@@ -1,6 +1,6 @@
 """The lifecycle of one call, from its claim until it is settled, waits for a person, or is no longer this worker's.
 
-1. `started`: the in-progress frame is published, and folded. It decides on the log who runs the call.
+1. The in-progress frame is published, and folded as applied. By that the log decides which worker runs the call.
 2. The handler runs (`handler`). What it reports comes to the call's inbox (`handler_api`).
 3. What it reported is published (`call_publisher`), the final result last; or the handler is stopped, by its deadline,
    an interruption, the end of the process or of the lease, and the call is settled accordingly.
@@ -36,7 +36,7 @@ from frameledger_services.functions.call_state import CallDependencies, CallStat
 from frameledger_services.functions.execution import NotBegun
 from frameledger_services.functions.handler import CallHandler
 from frameledger_services.functions.plan import CallPlan
-from frameledger_services.store.tool_calls import CallStatus
+from frameledger_services.store.tool_calls import CallSnapshot
 from frameledger_services.work import Ending, LeaseLostError, StopReason
 
 _log = logs.get_logger("functions")
@@ -53,7 +53,7 @@ class CallLifecycle:
         leased: LeasedPublisher,
         *,
         age_secs: float = 0.0,
-        started_before: CallStatus | None = None,
+        started_before: CallSnapshot | None = None,
         start_next: Callable[[], None] = lambda: None,
         failpoint: Failpoint = failpoints.none,
     ) -> None:
@@ -99,7 +99,7 @@ class CallLifecycle:
             if self._handler.outlives_call:
                 deps.background.start(self._handler.reap())
 
-    async def _settled_as_taken_over(self, before: CallStatus) -> bool:
+    async def _settled_as_taken_over(self, before: CallSnapshot) -> bool:
         """Settle a call that an earlier attempt had started, unless it is to be run again. Returns whether it did.
 
         An unsafe handler never begins where the tables show the call as started, whichever worker started it.
@@ -123,7 +123,7 @@ class CallLifecycle:
     async def _publish_start(self) -> None:
         """Publish that the call is in progress; then the next call of the context may start, published or not.
 
-        Raises nothing: it runs beside the call, whose inbox is told if the call cannot be started.
+        Raises nothing: it runs in a task of its own. If the call cannot be started, its inbox gets a stop request.
         """
         try:
             await self._start()
@@ -144,7 +144,7 @@ class CallLifecycle:
             await publisher.publish(call.error(str(error)), call.cancel(run_llm=True))
             self.request_stop("over")
 
-    async def _until_settled(self, folded: asyncio.Future[CallStatus]) -> Ending:
+    async def _until_settled(self, folded: asyncio.Future[CallSnapshot]) -> Ending:
         state = self._state
         refusal = state.plan.refusal
         if refusal is None and state.is_late:
@@ -153,7 +153,7 @@ class CallLifecycle:
             # Published under the claim: it counts only if the start that names the claim does.
             await self._publisher.settle("failed", refusal)
             return "done"
-        current: CallStatus | None = None
+        current: CallSnapshot | None = None
         if not state.plan.options.safe_to_retry or state.call.attempt is None:
             # An unsafe handler begins only when the log says so. For one that is safe to retry, the claim is enough.
             ending = await self._until_it_may_run(folded)
@@ -179,7 +179,7 @@ class CallLifecycle:
             if ending is not None:
                 return ending
 
-    async def _until_it_may_run(self, folded: asyncio.Future[CallStatus]) -> Ending | None:
+    async def _until_it_may_run(self, folded: asyncio.Future[CallSnapshot]) -> Ending | None:
         """Wait until the start is folded. Returns None if the log has decided that this worker runs the call."""
         state, inbox = self._state, self._state.inbox
         folded.add_done_callback(lambda _: inbox.wake())
@@ -209,7 +209,7 @@ class CallLifecycle:
         await state.failpoint("folded")
         return None
 
-    async def _not_run(self, current: CallStatus | None) -> Ending:
+    async def _not_run(self, current: CallSnapshot | None) -> Ending:
         """Settle a call whose handler did not begin and will not. None: its status could not be read."""
         call, publisher = self._state.call, self._publisher
         if current is None:
@@ -217,7 +217,7 @@ class CallLifecycle:
         if not current.is_open:
             return "over"
         if (current.attempt or 0) > (call.attempt or 0):
-            # Another worker has it. If that one's claim was lost, ours is taken again with a higher attempt.
+            # Another worker has it. If that claim was lost, the call is claimed again with a higher attempt.
             return "release"
         if not call.is_started_in(current):
             # Another worker had started it, and what it did is not known.

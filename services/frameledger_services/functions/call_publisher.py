@@ -11,12 +11,12 @@ from frameledger_services import call_words, logs, transient
 from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
 from frameledger_services.functions.call_frames import SettledAs
 from frameledger_services.functions.call_state import RETRY_SECONDS, CallState
-from frameledger_services.functions.handler_api import Report, ResultReport, WaitReport
+from frameledger_services.functions.handler_api import HandlerReport, ResultReport, WaitReport
 from frameledger_services.functions.notifications import context_updated
 from frameledger_services.functions.params import ResultRefusedError
 
 REFUSALS = 3
-"""How often the broker may refuse a report that a handler waits for, before the handler is told so."""
+"""Refusals by the broker after which a handler that waits for its reply gets an error."""
 
 UNFIT = (RecordRefusedError, ValueError, TypeError, RuntimeError, LookupError, AttributeError)
 """Raised for a report that cannot be published. It may hold any objects, which raise anything when they are encoded: a
@@ -206,7 +206,7 @@ class CallPublisher:
         return why
 
 
-def _refuse(report: Report, why: str, error: Exception) -> None:
+def _refuse(report: HandlerReport, why: str, error: Exception) -> None:
     """Tell the handler that its report is not on the log. The call goes on."""
     refused = ResultRefusedError(why)
     refused.__cause__ = error

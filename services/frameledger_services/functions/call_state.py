@@ -19,7 +19,7 @@ from frameledger_services.functions.notifications import CancelledHook
 from frameledger_services.functions.params import FunctionCallParams, ResultRefusedError
 from frameledger_services.functions.plan import CallPlan
 from frameledger_services.store.connections import DatabaseError
-from frameledger_services.store.tool_calls import CallStatus
+from frameledger_services.store.tool_calls import CallSnapshot
 from frameledger_services.work import Job, LeaseLostError, Session
 
 RETRY_SECONDS = 0.5
@@ -136,7 +136,7 @@ class CallState:
             f"The call {self.call.tool_call_id} of {self.call.function_name} is settled, or no longer this worker's."
         )
 
-    async def read_again(self) -> CallStatus | None:
+    async def read_again(self) -> CallSnapshot | None:
         """Returns the stored status of the call; None if the database did not answer before the deadline, or before
         the lease was lost."""
         while True:

@@ -18,7 +18,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import projections, tool_calls
 from frameledger_services.store.connections import Connections, DatabaseError, connect
 from frameledger_services.store.schema import SchemaError
-from frameledger_services.store.tool_calls import CallStatus, FrameOfCall
+from frameledger_services.store.tool_calls import CallSnapshot, FrameOfCall
 
 NAME = "frameledger-functions"
 FOLDED_SECONDS = 60.0
@@ -29,7 +29,7 @@ POLL_SECONDS = 0.25
 
 RECONNECT_SECONDS = 1.0
 
-Condition = Callable[[CallStatus], bool]
+Condition = Callable[[CallSnapshot], bool]
 
 _log = logs.get_logger("functions")
 
@@ -38,7 +38,7 @@ _log = logs.get_logger("functions")
 class _Question:
     about: FrameOfCall
     condition: Condition
-    answer: asyncio.Future[CallStatus]
+    answer: asyncio.Future[CallSnapshot]
 
 
 class CallStatusReader:
@@ -50,10 +50,10 @@ class CallStatusReader:
         self._questions: set[_Question] = set()
         self._wake = asyncio.Event()
 
-    async def read(self, call: CallAttempt) -> CallStatus:
+    async def read(self, call: CallAttempt) -> CallSnapshot:
         """Returns the status of a call, with its in-progress frame. Raises `DatabaseError`."""
         about = FrameOfCall(call.context_id, call.frame_id("in progress"), call.key)
-        return (await self._connections.read(tool_calls.statuses, [about]))[0]
+        return (await self._connections.read(tool_calls.snapshots, [about]))[0]
 
     @asynccontextmanager
     async def folding(
@@ -62,7 +62,7 @@ class CallStatusReader:
         frame_id: str,
         call: CallAttempt | None = None,
         condition: Condition | None = None,
-    ) -> AsyncIterator[asyncio.Future[CallStatus]]:
+    ) -> AsyncIterator[asyncio.Future[CallSnapshot]]:
         """Yields a future of the status that has the frame folded, or the first for which `condition` holds.
 
         Enter before the frame is published, so that its notification cannot come too early. Leaving cancels the future.
@@ -89,7 +89,7 @@ class CallStatusReader:
             if asked:
                 try:
                     answers = await self._connections.read(
-                        tool_calls.statuses, [question.about for question in asked]
+                        tool_calls.snapshots, [question.about for question in asked]
                     )
                 except DatabaseError as error:
                     _log.warning("call.status_unreadable", error=str(error), calls=len(asked))
@@ -115,5 +115,5 @@ class CallStatusReader:
             await asyncio.sleep(RECONNECT_SECONDS)
 
 
-def _is_folded(current: CallStatus) -> bool:
+def _is_folded(current: CallSnapshot) -> bool:
     return current.folded

@@ -22,7 +22,7 @@ from frameledger_services.functions.handler_api import (
     ResultReport,
     WaitReport,
 )
-from frameledger_services.store.tool_calls import CallStatus
+from frameledger_services.store.tool_calls import CallSnapshot
 from frameledger_services.work import Ending, LeaseLostError, StopReason
 
 FRESH_SECONDS = 0.5
@@ -54,7 +54,7 @@ class CallHandler:
             ended is None or (isinstance(ended, Raised) and not self._failed)
         )
 
-    def begin(self, current: CallStatus | None) -> None:
+    def begin(self, current: CallSnapshot | None) -> None:
         """Start it. At its first instruction the lease has to hold, no stop may be requested, and `current`, if given,
         has to be fresh; otherwise it does not begin, and says so (`NotBegun`)."""
         call, plan, deps, inbox = self._state.call, self._state.plan, self._state.deps, self._state.inbox

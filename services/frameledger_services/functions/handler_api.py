@@ -50,14 +50,14 @@ class WaitReport:
     reply: Future[None]
 
 
-Report = ResultReport | WaitReport
+HandlerReport = ResultReport | WaitReport
 
 
 class ReporterGone:
     """Nothing can report any more: the last reference to the `Reporter` is gone."""
 
 
-HandlerEvent = Report | HandlerEnd | ReporterGone
+HandlerEvent = HandlerReport | HandlerEnd | ReporterGone
 
 
 class Reporter:
@@ -69,7 +69,7 @@ class Reporter:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, put: Callable[[Report], None], gone: Callable[[], None]
+        self, loop: asyncio.AbstractEventLoop, put: Callable[[HandlerReport], None], gone: Callable[[], None]
     ) -> None:
         """`put` and `gone` are called in the event loop."""
         self._loop = loop
@@ -87,7 +87,7 @@ class Reporter:
         waiting = Waiting(for_=for_, deadline=_written(deadline))
         return self._report(lambda reply: WaitReport(waiting, reply))
 
-    def _report(self, report: Callable[[Future[None]], Report]) -> Awaitable[None]:
+    def _report(self, report: Callable[[Future[None]], HandlerReport]) -> Awaitable[None]:
         reply: Future[None] = Future()
         # Marked as running, so that cancelling a handler that waits for the reply does not cancel the report.
         reply.set_running_or_notify_cancel()
@@ -142,7 +142,7 @@ class Inbox:
         """Add an event. A report is refused if the inbox is closed."""
         if isinstance(event, ReporterGone):
             self.reporter_gone = True
-        elif not isinstance(event, Report):
+        elif not isinstance(event, HandlerReport):
             self.ended = event
         if not self._closed:
             self._events.append(event)
@@ -164,7 +164,7 @@ class Inbox:
         while (event := self.take()) is not None:
             if isinstance(event, ResultReport) and event.is_final:
                 return event
-            if not isinstance(event, Report | ReporterGone):
+            if not isinstance(event, HandlerReport | ReporterGone):
                 return event
             self._refuse(event)
         return self.ended
@@ -187,7 +187,7 @@ class Inbox:
             return
 
     def _refuse(self, event: HandlerEvent) -> None:
-        if isinstance(event, Report):
+        if isinstance(event, HandlerReport):
             event.reply.set_exception(self._refusal())
 
 

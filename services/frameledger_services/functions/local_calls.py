@@ -25,7 +25,7 @@ from frameledger_services.functions.call_state import CallDependencies, JobPubli
 from frameledger_services.functions.call_status import FOLDED_SECONDS
 from frameledger_services.functions.plan import CallPlan
 from frameledger_services.store.connections import DatabaseError
-from frameledger_services.store.tool_calls import CallStatus
+from frameledger_services.store.tool_calls import CallSnapshot
 
 _log = logs.get_logger("functions")
 
@@ -218,5 +218,5 @@ class QueueEntry:
         self._first.set()
 
 
-def _is_over(current: CallStatus) -> bool:
+def _is_over(current: CallSnapshot) -> bool:
     return current.is_over

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-Handler = TypeVar("Handler", bound=Callable[..., Any])
+H = TypeVar("H", bound=Callable[..., Any])
 
 _MARK = "__frameledger_tool_options__"
 
@@ -64,11 +64,11 @@ def tool_options(
     timeout_secs: float | None = None,
     cancellable_by_llm: bool | None = None,
     safe_to_retry: bool | None = None,
-) -> Callable[[Handler], Handler]:
+) -> Callable[[H], H]:
     """A decorator that sets options on a handler, and does not wrap it. Options given at registration win."""
     given = OptionOverrides(cancel_on_interruption, timeout_secs, cancellable_by_llm, safe_to_retry)
 
-    def annotate(handler: Handler) -> Handler:
+    def annotate(handler: H) -> H:
         setattr(handler, _MARK, given)
         return handler
 

@@ -31,7 +31,7 @@ STOP_SECS = 4.0
 ADVERTISED_SECS = 600.0
 """How long the projector may take to fold a tool list. After that the stored list says which handlers stay."""
 
-Tool = Handler | DirectFunction | FunctionSchema | dict[str, Any]
+AnyTool = Handler | DirectFunction | FunctionSchema | dict[str, Any]
 
 H = TypeVar("H", bound=Handler)
 
@@ -173,7 +173,7 @@ class FunctionService(Hooks, work.BackgroundService):
         """Returns whether this process serves the function. The table `workers` has the functions of all."""
         return self.registry.has_function(function_name)
 
-    async def set_tools(self, context_id: str, functions: Iterable[Tool] | ToolsSchema) -> None:
+    async def set_tools(self, context_id: str, functions: Iterable[AnyTool] | ToolsSchema) -> None:
         """Make these the tools of a conversation: register the handlers among them, then publish the list.
 
         A function is registered and advertised with its schema. A schema, a tool in OpenAI's form, or all of a

@@ -32,7 +32,7 @@ class FrameOfCall(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CallStatus:
+class CallSnapshot:
     """A frame and its call at one moment: whether the frame was folded, and how the call stands."""
 
     asked_at: float
@@ -82,7 +82,7 @@ class RunningCall:
     arguments: Any
 
 
-async def statuses(connection: AsyncConnection[Any], asked: Sequence[FrameOfCall]) -> list[CallStatus]:
+async def snapshots(connection: AsyncConnection[Any], asked: Sequence[FrameOfCall]) -> list[CallSnapshot]:
     """Returns the status of each of these frames with its call, in their order, all of one moment."""
     asked_at = monotonic()
     cursor = await connection.execute(
@@ -107,7 +107,7 @@ async def statuses(connection: AsyncConnection[Any], asked: Sequence[FrameOfCall
             [one.call and one.call[1] for one in asked],
         ),
     )
-    return [CallStatus(asked_at, *row) for row in await cursor.fetchall()]
+    return [CallSnapshot(asked_at, *row) for row in await cursor.fetchall()]
 
 
 async def announced_at(
