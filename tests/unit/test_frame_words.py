@@ -4,11 +4,11 @@ import pytest
 from tests.unit.frame_examples import EXAMPLES
 
 from frameledger.record import decode
-from frameledger_services.cli.terminal.format_frame import LONGEST, words
+from frameledger_services.cli.terminal.format_frame import LONGEST, summary
 
 
 def said(value):
-    return words(decode(value.encode()))
+    return summary(decode(value.encode()))
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_a_long_text_is_shown_by_its_beginning():
 
 @pytest.mark.parametrize("frame", EXAMPLES, ids=lambda frame: frame.type)
 def test_every_frame_has_words_of_one_line(frame):
-    assert words(frame).isprintable()
+    assert summary(frame).isprintable()

@@ -65,7 +65,7 @@ def list_calls(
 def _shown(call: UnsettledCall) -> Iterator[str]:
     """A call in a few lines. Its ids stand whole, each at the end of a line, and the command that settles it is whole
     too, but for the result."""
-    waits = f", for {format_frame.line(call.waiting_for)}" if call.waiting_for else ""
+    waits = f", for {format_frame.one_line(call.waiting_for)}" if call.waiting_for else ""
     name = format_frame.printable(call.function_name)
     yield f"{call.status:<10} {name}  since {call.since.astimezone(UTC):%Y-%m-%d %H:%MZ}{waits}"
     yield f"  call             {format_frame.printable(call.tool_call_id)}"
@@ -73,7 +73,7 @@ def _shown(call: UnsettledCall) -> Iterator[str]:
     yield f"  idempotency key  {_key_of(call)}"
     if call.status in _SETTLE:
         does, command = _SETTLE[call.status]
-        yield f"  {does:<16} {format_frame.settling(command, call.context_id, call.tool_call_id)}"
+        yield f"  {does:<16} {format_frame.settle_command(command, call.context_id, call.tool_call_id)}"
 
 
 _SETTLE: dict[str, tuple[str, Literal["answer", "resolve"]]] = {
@@ -154,8 +154,7 @@ async def _published(
 
 
 def _key_of(call: UnsettledCall) -> str:
-    """What its handler was given to send along to whoever must do it once. Derived, since rows of an older release do
-    not have it."""
+    """What its handler got to send along, so that a repetition is recognized. Derived: old rows do not have it."""
     return derived.idempotency_key(
         ContextId(call.context_id),
         Version(call.requested_version),

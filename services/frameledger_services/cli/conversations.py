@@ -48,7 +48,7 @@ def list_conversations(
     table = _table("last frame (UTC)", "context", "frames", "status", "last words")
     table.columns[2].justify = "right"
     for one in found[:limit]:
-        words = format_frame.line(one.last_words or "")
+        words = format_frame.one_line(one.last_words or "")
         name = Text(format_frame.printable(one.context_id), overflow="fold")
         table.add_row(_time(one.last_at), name, f"{one.version:,}", one.status, words)
     output.console().print(table)
@@ -91,7 +91,7 @@ def search(
     table.columns[2].justify = "right"
     for one in found[:limit]:
         name = Text(format_frame.printable(one.context_id), overflow="fold")
-        who = format_frame.line(one.who or "") + ("" if one.current else ", replaced")
+        who = format_frame.one_line(one.who or "") + ("" if one.current else ", replaced")
         table.add_row(_time(one.logged_at), name, f"{one.version:,}", who, _around(one.text, text))
     output.console().print(table)
     if len(found) > limit:
@@ -112,8 +112,8 @@ def _around(text: str, searched: str) -> Text:
     """The text from a little before what was searched for, on one line, with that in bold."""
     at = max(text.lower().find(searched.lower()), 0)
     start = max(at - BEFORE, 0)
-    shown = Text(("…" if start else "") + format_frame.line(text[start:]))
-    shown.highlight_words([format_frame.line(searched)], "bold", case_sensitive=False)
+    shown = Text(("…" if start else "") + format_frame.one_line(text[start:]))
+    shown.highlight_words([format_frame.one_line(searched)], "bold", case_sensitive=False)
     return shown
 
 

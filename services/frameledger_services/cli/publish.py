@@ -24,7 +24,7 @@ from frameledger_services.settings import Settings
 AT_ONCE = 1_000
 
 FEW = 20
-"""So many frames are told of one by one."""
+"""Up to so many frames, each one's outcome is printed."""
 
 commands = typer.Typer()
 

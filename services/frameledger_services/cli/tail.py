@@ -86,17 +86,17 @@ async def _log(settings: Settings, lines: int, follow: bool, as_json: bool) -> N
 def _print_frame(console: Console, frame: StoredFrame) -> None:
     outcome = frame.outcome if frame.reason is None else frame.reason
     head = f"{frame.version:>6}  {frame.logged_at.astimezone(UTC):%H:%M:%SZ}  {_short(frame.type):<26}  {outcome:<10}"
-    _print(console, head, format_frame.words(frame.frame), _COLOURS.get(frame.outcome, ""))
+    _print(console, head, format_frame.summary(frame.frame), _COLOURS.get(frame.outcome, ""))
 
 
 def _print_record(console: Console, record: Record) -> None:
     at = datetime.fromtimestamp((record.timestamp_ms or 0) / 1000, UTC)
     try:
         logged = read(record)
-        kind, words, colour = _short(logged.frame.type), format_frame.words(logged.frame), ""
+        kind, words, colour = _short(logged.frame.type), format_frame.summary(logged.frame), ""
     except DecodeError as error:
         kind, words, colour = "no frame", str(error), "red"
-    key = format_frame.line("-" if record.key is None else record.key.decode(errors="replace"))
+    key = format_frame.one_line("-" if record.key is None else record.key.decode(errors="replace"))
     head = f"{at:%H:%M:%SZ}  {record.partition:>3}:{record.offset:<8}  {key[:20]:<20}  {kind:<26}"
     _print(console, head, words, colour)
 
@@ -110,7 +110,7 @@ def _print(console: Console, head: str, words: str, colour: str) -> None:
 
 
 def _short(frame_type: str) -> str:
-    name = format_frame.line(frame_type.removesuffix("Frame"))
+    name = format_frame.one_line(frame_type.removesuffix("Frame"))
     return name if len(name) <= 26 else name[:25] + "…"
 
 

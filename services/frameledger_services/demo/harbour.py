@@ -49,7 +49,7 @@ class Harbour:
         return self._rows("SELECT leaves, name, pier FROM ferries WHERE harbour = ? ORDER BY leaves", harbour)
 
     def weather(self, harbour: str) -> dict[str, Any] | None:
-        """The weather of the morning; null where nobody looked."""
+        """Returns the weather of the morning; None for a harbour without any."""
         return next(
             iter(self._rows("SELECT sky, celsius, wind FROM weather WHERE harbour = ?", harbour)), None
         )

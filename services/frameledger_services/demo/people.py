@@ -22,7 +22,7 @@ from frameledger_services.demo.recording import Line, Stage
 from frameledger_services.demo.talk import Talk
 
 Publish = Callable[[AnyFrame, str, str], Awaitable[None]]
-"""Publishes a frame, for a source, with a note for those who watch; returns when it is on the log."""
+"""Publishes a frame, for a source, with a note that is printed. Returns when it is on the log."""
 
 WORD_SECONDS = 0.09
 """How long the voice takes for a word. It is in a hurry."""
@@ -40,7 +40,7 @@ KITCHEN = "frameledger/demo/kitchen"
 async def follow_the_recording(
     talk: Talk, lines: Sequence[Line], stage: Stage, publish: Publish, *, speed: float
 ) -> int:
-    """Publish what is recorded, each line when its turn comes; how many lines were left out."""
+    """Publish what is recorded, each line in its turn. Returns how many lines were left out."""
     left_out, happened = 0, True
     for line in lines:
         await talk.until(f"{line.frame['type']} has its turn", partial(talk.ready, line.when))
@@ -59,7 +59,7 @@ async def follow_the_recording(
 
 
 async def speak(talk: Talk, publish: Publish, *, speed: float) -> None:
-    """Speak each answer, from its first words on until it would be said, or until it is cut short; for ever."""
+    """Speak each answer, for as long as that takes or until it is cut short; until cancelled."""
     while True:
         await talk.until("somebody says something", lambda: talk.spoken < talk.utterances, within=None)
         await publish(BotStartedSpeakingFrame(), VOICE, "")
@@ -68,7 +68,7 @@ async def speak(talk: Talk, publish: Publish, *, speed: float) -> None:
         await talk.until("the answer is over", lambda: not talk.answering)
         # Another attempt may have begun to say it anew meanwhile: that was the same speech.
         speaking = talk.utterances
-        # As long as it takes to say it, unless somebody cuts in.
+        # As long as it takes to say it, unless the user cuts in.
         await talk.happens(lambda: talk.cut_in or talk.ended, within=talk.said * WORD_SECONDS / speed)
         if talk.bot_speaks:
             await publish(BotStoppedSpeakingFrame(), VOICE, "")
@@ -77,7 +77,7 @@ async def speak(talk: Talk, publish: Publish, *, speed: float) -> None:
 
 
 async def confirm(talk: Talk, publish: Publish, *, speed: float) -> None:
-    """Answer whatever waits for a person, as `frameledger calls answer` does; for ever."""
+    """Answer whatever waits for a person, as `frameledger calls answer` does; until cancelled."""
     answered: set[tuple[int, int]] = set()
 
     def asked() -> list[Call]:
@@ -98,7 +98,7 @@ async def confirm(talk: Talk, publish: Publish, *, speed: float) -> None:
 
 
 async def find_out(talk: Talk, harbour: Harbour, publish: Publish, *, speed: float) -> None:
-    """Say what became of each ambiguous call, as `frameledger calls resolve` does, once nobody speaks; for ever."""
+    """Resolve each ambiguous call, as `frameledger calls resolve` does, once no speech goes on; until cancelled."""
     while True:
         await talk.until("a call is ambiguous", lambda: talk.silent and bool(talk.unknown()), within=None)
         await asyncio.sleep(LOOK_UP_SECONDS / speed)

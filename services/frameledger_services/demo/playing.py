@@ -77,7 +77,7 @@ async def play(
     show: Callable[[Seen], None],
     kill: Callable[[], None],
 ) -> Played:
-    """Have the recorded conversation with whoever answers; returns when all of it is visible and nobody works for it.
+    """Have the recorded conversation. Returns when all of it is visible and no claim of it is open.
 
     `speed`: how many times as fast as recorded the people are. `show` is called with each frame as soon as it is
     visible, in order; `kill` at most once, in the middle of an order. `connection` is one for reading. Raises
@@ -149,7 +149,7 @@ async def _seen(connection: AsyncConnection[Any], frame: StoredFrame, note: str)
 async def _read_back(
     settings: Settings, connection: AsyncConnection[Any], talk: Talk, first: Place
 ) -> list[Record]:
-    """Wait until no worker has anything to do here any more, and all that they said is seen; the whole log of it."""
+    """Wait until no worker has a claim here, and all frames are seen. Returns all records of it."""
     log: list[Record] = []
     try:
         async with asyncio.timeout(PATIENCE):

@@ -89,8 +89,7 @@ async def differences(
 
 
 async def left_open(connection: AsyncConnection[Any], context_id: ContextId) -> list[str]:
-    """What did not come to an end: runs, calls, and work that somebody has; also if no run was answered at all. A
-    sentence each, and none if all is well."""
+    """Returns a sentence for each run, call and claim that did not come to an end, and one if no run was answered."""
     cursor = await connection.execute(_OPEN, {"id": context_id})
     return [sentence for (sentence,) in await cursor.fetchall()]
 

@@ -39,7 +39,7 @@ class When(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     quiet: bool = False
-    """Nobody speaks or is about to."""
+    """`Talk.quiet`."""
 
     words: int | None = Field(None, ge=1)
     """The answer that is being given or spoken has so many words."""
@@ -65,10 +65,10 @@ class Line(BaseModel):
     """It is left out if what it, or the last line before it that waited, waited for did not happen."""
 
     by: str
-    """Who publishes it."""
+    """The participant that publishes it."""
 
     note: str = ""
-    """What happens here, for those who watch."""
+    """What happens here, printed above it."""
 
     frame: dict[str, Any]
 
@@ -78,7 +78,7 @@ class Line(BaseModel):
 
 
 class Conversation(Protocol):
-    """What lines are filled in from. Each is null where there is no such thing."""
+    """What lines are filled in from. None where there is no such thing."""
 
     @property
     def run(self) -> str | None: ...
@@ -108,7 +108,7 @@ def lines() -> tuple[Line, ...]:
 
 
 def frame_of(line: Line, stage: Stage, conversation: Conversation) -> AnyFrame | None:
-    """The frame of a line, with an id; null if it is to be left out."""
+    """Returns the frame of a line, with an id; None if it is to be left out."""
     try:
         value = _filled(line.frame, stage, conversation)
     except _MissingError:
@@ -129,7 +129,7 @@ def _filled(value: Any, stage: Stage, conversation: Conversation) -> Any:
         case {"$": "call", "of": name}:
             return _there(conversation.call(name))
         case {"$": "heard", "words": words}:
-            # Who is interrupted before the first word was not heard; that can be said.
+            # An answer that is cut off before its first word has no heard text, and that is a value.
             return conversation.heard(words)
         case dict():
             return {key: _filled(one, stage, conversation) for key, one in value.items()}

@@ -95,7 +95,7 @@ async def answering(
     """
     directory = used.settings.data_dir.resolve()
     environment = {f"{PREFIX}{name.upper()}": value for name, value in read_running(directory).items()}
-    # A provider that somebody set for `up` is not the demo's.
+    # A provider that is set for `up` is not the demo's.
     environment |= {f"{PREFIX}DATA_DIR": str(directory), f"{PREFIX}INFERENCE_PROVIDER": ""}
     logs = directory / "logs"
     logs.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A conversation as those who take part in it know it: folded from the frames that SQL shows, as they come."""
+"""The state of the demo's conversation as its participants know it, folded from the frames that SQL shows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NotSeenError(TransientError):
 
 
 class Talk:
-    """What is said, who speaks, and what goes on. One writer, who calls `take`; others wait with `until`."""
+    """What is being spoken, by whom, and what goes on. One writer calls `take`; readers wait with `until`."""
 
     def __init__(self, context_id: ContextId) -> None:
         self.context_id = context_id
@@ -44,7 +44,7 @@ class Talk:
         self._changed = asyncio.Condition()
 
     def published(self, frame_id: UUID) -> None:
-        """One of us publishes this frame: nobody goes on before it is seen."""
+        """A participant publishes this frame: nothing is `quiet` before SQL shows it."""
         self._unseen.add(frame_id)
 
     async def take(self, stored: StoredFrame) -> None:
@@ -66,7 +66,7 @@ class Talk:
         await self.changed()
 
     async def changed(self) -> None:
-        """Let those who wait look again."""
+        """Wake the waiting tasks."""
         async with self._changed:
             self._changed.notify_all()
 
@@ -81,7 +81,7 @@ class Talk:
             )
 
     async def happens(self, happened: Callable[[], bool], within: float | None) -> bool:
-        """Wait until it has happened, or for so many seconds; whether it has."""
+        """Wait until it has happened, or for so many seconds. Returns whether it has."""
         try:
             async with asyncio.timeout(within), self._changed:
                 await self._changed.wait_for(happened)
@@ -114,13 +114,13 @@ class Talk:
 
     @property
     def cut_in(self) -> bool:
-        """Whether the user speaks, or has said something that is not answered yet."""
+        """Whether the user speaks, or waits for an answer."""
         turn = self._folding.state.turn
         return turn is not None and turn.holds_floor
 
     @property
     def silent(self) -> bool:
-        """Nobody says anything or is about to, unless a call ends or reports."""
+        """No speech goes on or is about to, unless a call ends or reports."""
         runs = self._folding.state.runs
         asked = runs.open is not None or runs.wanted is not None or runs.owed_to_turn or runs.owed_to_bot
         speaking = self.bot_speaks or self.spoken < self.utterances or self.cut_in
@@ -128,7 +128,7 @@ class Talk:
 
     @property
     def quiet(self) -> bool:
-        """The same, and only calls in the background go on: no result and nobody's decision is waited for."""
+        """The same, and no call is awaited: at most calls in the background go on."""
         return (
             self.silent and not any(self._is_awaited(call) for call in self._calls()) and not self.unknown()
         )
@@ -163,7 +163,7 @@ class Talk:
         return next((one.tool_call_id for one in self._calls() if one.function_name == function_name), None)
 
     def heard(self, words: int) -> str | None:
-        """The first words of the answer that is being given or spoken; null if none is."""
+        """Returns the first words of the answer that is being given or spoken; None if none is."""
         return " ".join(self._text.split()[:words]) or None if self.words else None
 
     def waiting(self) -> list[Call]:
@@ -171,7 +171,7 @@ class Talk:
         return [one for one in self._calls() if one.running is not None and one.running.waiting]
 
     def unknown(self) -> list[FunctionCallResultFrame]:
-        """The results of calls that are ambiguous: nobody knows yet whether they happened."""
+        """Returns the results of calls that are ambiguous and not resolved."""
         ambiguous = {one.tool_call_id for one in self._folding.state.calls.ambiguous}
         return [one for one in self._unknown if one.tool_call_id in ambiguous]
 
@@ -196,7 +196,7 @@ class Talk:
 
     @property
     def doing(self) -> str:
-        """What goes on, for people."""
+        """What goes on, in words."""
         state = self._folding.state
         calls = ", ".join(f"{one.function_name} is {one.stage}" for one in self._calls())
         run = "a run is open" if state.runs.open is not None else "no run is open"

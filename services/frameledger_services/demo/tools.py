@@ -20,7 +20,7 @@ from frameledger_services.settings import Settings
 
 FIRST_ANSWER_SECONDS = 1.0
 LAST_ANSWER_SECONDS = 25.0
-"""Of a captain who is asked to wait: longer than the passenger of the demo has patience."""
+"""Of `hold_ferry`: longer than the passenger of the demo waits."""
 
 PRINTER_SECONDS = 120.0
 """How long the kitchen's printer takes for an order: longer than the demo needs to kill the worker meanwhile."""

@@ -1,4 +1,4 @@
-"""What the embedded broker is told, and why."""
+"""The configuration of the embedded broker, with reasons."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def broker_settings(data: Path, port: int, *, controller_port: int) -> dict[str,
         # Topics are made by `frameledger topics`, with the settings that they need.
         "auto.create.topics.enable": "false",
         "num.partitions": "8",
-        # One node: there is nobody to replicate to.
+        # One node: there is none to replicate to.
         "default.replication.factor": "1",
         "offsets.topic.replication.factor": "1",
         "transaction.state.log.replication.factor": "1",

@@ -24,7 +24,7 @@ def make(directory: Path) -> None:
     """
     if not directory.exists():
         directory.mkdir(mode=0o711, parents=True)
-        # What is made here is nobody's source.
+        # Nothing in here is source code.
         (directory / ".gitignore").write_text("*\n", encoding="ascii")
     for folder in ("run", "logs"):
         (directory / folder).mkdir(mode=0o700, exist_ok=True)
@@ -32,7 +32,7 @@ def make(directory: Path) -> None:
 
 @contextmanager
 def claimed(directory: Path, *, least_space: int = LEAST_SPACE) -> Iterator[None]:
-    """Make the directory if need be and keep everybody else's `up` away from it for as long as the block lasts.
+    """Make the directory if need be and keep every other `up` away from it for as long as the block lasts.
 
     Raises `EmbeddedError` if another one runs in it, if it cannot be written, or if its disk is full.
     """
@@ -67,7 +67,7 @@ def free(directory: Path) -> None:
 
 
 def is_claimed(directory: Path) -> bool:
-    """Whether an `up` runs in this directory now. Raises `EmbeddedError` if it is somebody else's."""
+    """Whether an `up` runs in this directory now. Raises `EmbeddedError` if it belongs to another user."""
     try:
         lock = os.open(directory / "run" / "lock", os.O_RDWR)
     except FileNotFoundError:

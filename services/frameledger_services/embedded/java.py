@@ -44,7 +44,7 @@ def packaged(
 
 
 def installed(home: Path, *, java: Path | None = None) -> Software:
-    """A Kafka that somebody unpacked: `home` has its `libs`. Needs no network."""
+    """An unpacked Kafka: `home` has its `libs`. Needs no network."""
     libraries = sorted(home.glob("libs/*.jar"))
     versions = [
         match[1] for jar in libraries if (match := re.fullmatch(r"kafka_2\.\d+-([\d.]+)\.jar", jar.name))

@@ -100,7 +100,7 @@ def running(
 
 def answers(host: str, port: int) -> bool:
     """Whether a broker there serves requests: it is asked which ones it knows. Takes two seconds at most."""
-    # ApiVersions in its first version, the one request that every broker answers whoever asks.
+    # ApiVersions in its first version, the one request that every broker answers to every client.
     request = struct.pack(">hhih", 18, 0, 1, -1)
     try:
         with socket.create_connection((host, port), timeout=1) as connection:

@@ -74,7 +74,7 @@ def die_with(parent: int, number: int) -> None:
         return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
-        # It ended before we asked to be told.
+        # It ended before the signal was set up.
         sys.exit(COULD_NOT_START)
 
 

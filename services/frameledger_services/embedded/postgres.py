@@ -48,7 +48,7 @@ class PostgresServer:
 
     program: Program
     dsn: str
-    """The database `frameledger` as its owner, who is the cluster's superuser. Names the password file."""
+    """The database `frameledger` as its owner, the cluster's superuser. Names the password file."""
 
     data: Path
     """PostgreSQL's own folder; not always in the data directory, see `postgres_user`."""

@@ -50,7 +50,7 @@ def sweep(data: Path) -> None:
 
 
 def _free_segment(segment: int, postmaster: int) -> None:
-    """Only if nobody uses it and that server made it: numbers are used again."""
+    """Only if no process uses it and that server made it: numbers are used again."""
     for row in SEGMENTS.read_text(encoding="ascii").splitlines()[1:]:
         _, identifier, _, _, creator, _, attached, *_ = map(int, row.split())
         if (identifier, creator, attached) == (segment, postmaster, 0):

@@ -28,7 +28,7 @@ SYSTEM_USERS = ("postgres", "nobody")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where PostgreSQL's files are, and how the launcher makes it somebody who can use them."""
+    """Where PostgreSQL's files are, and how the launcher becomes a user that can read them."""
 
     binaries: Path
     data: Path

@@ -77,7 +77,7 @@ class Program:
     """Removes what an earlier life of it left when it was killed. Called before each start and after each end."""
 
     owns_directory: bool = False
-    """Whether nobody but this program and its children works in `directory`: whoever does can be ended with it."""
+    """Whether only this program and its children work in `directory`: every process there can be ended with it."""
 
     launch_options: tuple[str, ...] = ()
     """For `launch.py`: `--user-namespace`, `--as-user NAME`."""

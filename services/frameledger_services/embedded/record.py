@@ -24,7 +24,7 @@ class State(StrEnum):
     STOPPING = "stopping"
     STOPPED = "stopped"
     DEAD = "dead"
-    """Recorded as alive, and it is not: nobody was there to notice."""
+    """Recorded as alive, and it is not: its supervisor is dead too."""
 
     EXTERNAL = "external"
     """Not ours: an address that a setting gave."""
@@ -111,7 +111,7 @@ def working_in(directory: Path, executable: str) -> list[psutil.Process]:
             if process.cwd() == str(directory) and Path(process.exe()).name == executable:
                 found.append(process)
         except psutil.Error:
-            # It ended meanwhile, or it is somebody else's.
+            # It ended meanwhile, or belongs to another user.
             continue
     return found
 

@@ -52,8 +52,8 @@ async def up(
     """Run everything until this task is cancelled, and stop everything then; nothing is left when it returns.
 
     `setup` is run once, in order, when the servers are ready; `services` are kept running from then on. Every
-    change is written to the data directory's record and told to `on_change`. Raises `EmbeddedError` when the
-    start fails; the record then says why, also to those who come later.
+    change is written to the data directory's record and given to `on_change`. Raises `EmbeddedError` when the
+    start fails; the record then keeps why.
     """
     directory = settings.data_dir.resolve()
     with claimed(directory):
@@ -72,7 +72,7 @@ async def up(
             stack.failed(error)
             raise error from None
         except asyncio.CancelledError:
-            # A clean end: there is nothing that anybody would have to know.
+            # A clean end.
             remove_record(directory)
             raise
 
@@ -88,7 +88,7 @@ class _Stack:
         self._ended = threading.Event()
         self._environment: dict[str, str] = {}
         self._unwritten: OSError | None = None
-        """Why the record is not written as it is now; null if it is."""
+        """Why the record is not written as it is now; None if it is."""
 
     async def run(
         self, supervisor: Supervisor, setup: Sequence[Command], services: Sequence[Command]
@@ -102,7 +102,7 @@ class _Stack:
                 await supervisor.run_once(self._program(command))
             await supervisor.keep(*(self._program(command) for command in services))
             self._say(phase=Phase.READY)
-            # Until somebody cancels us, or a program cannot be kept.
+            # Until the task is cancelled, or a program cannot be kept.
             while True:
                 await asyncio.sleep(WRITE_AGAIN)
                 if self._unwritten is not None:
@@ -165,7 +165,7 @@ class _Stack:
         return server.program
 
     def _port(self, name: str, wanted: int | None, preferred: int) -> int:
-        """The port that was set, or the last one, so that those who wrote it down find the server again."""
+        """The port that was set, or the last one, so that clients which are configured with it go on."""
         file = self._directory / "run" / f"{name}.port"
         if wanted is None:
             with suppress(OSError, ValueError):
@@ -211,7 +211,7 @@ class _Stack:
         return name
 
     def _say(self, **changes: object) -> None:
-        """Write the record down and tell of it. What cannot be written now, as on a full disk, is told, and written
+        """Write the record and call `on_change`. What cannot be written now, as on a full disk, is logged, and written
         when it can be: the programs shall not end with their supervisor because of that."""
         self._record = self._record.model_copy(update=changes)
         try:

@@ -2,7 +2,7 @@
 
 A program that dies is started again after a pause that doubles from half a second to half a minute, and is half
 a second again once the program has lived for a minute. A start that the machine refuses, as on a full disk, is tried
-again likewise. Only a first start that fails is an error: then nobody relies on the program yet, and somebody is there
+again likewise. Only a first start that fails is an error: then nothing relies on the program yet, and a person is there
 to read why.
 """
 
@@ -22,7 +22,7 @@ POLL = 0.05
 
 
 class Supervisor:
-    """Programs and their state. Every change is told to `on_change`, which gets all of them and must not block.
+    """Programs and their state. At every change `on_change` is called with all of them; it must not block.
 
     Used inside one task group, which it never leaves: when the group is cancelled, `stop_all` still has to be
     called, and nothing is left running when that returns.
@@ -116,7 +116,7 @@ class Supervisor:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _life(self, program: Program, ready: asyncio.Event) -> tuple[str, str]:
-        """One life of a program, from its start to its end; what ended it, and what it said of that. Nothing is left
+        """Run a program from its start to its end. Returns what ended it, and the last line of its log. Nothing is left
         of it."""
         process = await self._start(program)
         what = await self._until_ready(program, process)

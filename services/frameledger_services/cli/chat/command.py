@@ -1,4 +1,4 @@
-"""`frameledger chat`: talk with whoever answers a conversation, in a terminal."""
+"""`frameledger chat`: talk with the model that answers a conversation, in a terminal."""
 
 from __future__ import annotations
 

@@ -96,13 +96,15 @@ class Screen:
                 for call in frame.function_calls:
                     self.say(f"  {call.function_name} {_json(call.arguments)}")
             case FunctionCallInProgressFrame(waiting=waiting) if waiting is not None:
-                self.say(f"  {frame.function_name} waits for {format_frame.line(waiting.for_)}; answer it:")
-                self.copied(format_frame.settling("answer", self._context_id, frame.tool_call_id))
+                self.say(
+                    f"  {frame.function_name} waits for {format_frame.one_line(waiting.for_)}; answer it:"
+                )
+                self.copied(format_frame.settle_command("answer", self._context_id, frame.tool_call_id))
             case FunctionCallResultFrame():
                 self.say(f"  {frame.function_name} = {_json(frame.result)}")
                 if frame.settled_as == "ambiguous":
                     self.say("  Once you know what became of it:")
-                    self.copied(format_frame.settling("resolve", self._context_id, frame.tool_call_id))
+                    self.copied(format_frame.settle_command("resolve", self._context_id, frame.tool_call_id))
             case FunctionCallCancelFrame():
                 self.say(f"  {frame.function_name} = {CANCELLED}")
             case ErrorFrame():
@@ -132,4 +134,4 @@ def _safe(text: str) -> str:
 
 def _json(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(without_media(value), ensure_ascii=False)
-    return format_frame.line(text)
+    return format_frame.one_line(text)

@@ -1,4 +1,4 @@
-"""One sitting of `frameledger chat`: what is typed becomes turns, what comes is shown, Ctrl-C cuts in."""
+"""One session of `frameledger chat`: what is typed becomes turns, what comes is shown, Ctrl-C cuts in."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from frameledger_services.client import Client, StoredFrame
 from frameledger_services.store import conversations
 from frameledger_services.store.connections import Connections
 
-NOBODY_SECONDS = 6.0
-"""How long nobody may begin to answer before that is said."""
+UNANSWERED_SECONDS = 6.0
+"""Seconds without the start of an answer after which a warning is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Something was typed; null at the end of it all."""
+    """A line of input; None at its end."""
 
     text: str | None
 
@@ -42,7 +42,7 @@ Event = Line | CtrlC | StoredFrame
 
 @dataclass
 class Session:
-    """One sitting. It ends with the input, or with Ctrl-C where nobody answers."""
+    """One session. It ends with the input, or with Ctrl-C while no answer is awaited."""
 
     connections: Connections
     client: Client
@@ -53,7 +53,7 @@ class Session:
     """Whether an answer is awaited, or comes."""
 
     unanswered: bool = False
-    """Whether nobody has begun to answer yet, and it was not said."""
+    """Whether no answer has begun yet, and no warning was shown."""
 
     stale: bool = True
     """Whether something happened since it was found out whether the answer is over."""
@@ -76,7 +76,7 @@ class Session:
         self._ask()
         while not (self.ended and not self.answering):
             try:
-                async with asyncio.timeout(NOBODY_SECONDS if self.unanswered else None):
+                async with asyncio.timeout(UNANSWERED_SECONDS if self.unanswered else None):
                     event = await self.events.get()
             except TimeoutError:
                 self.unanswered = False
@@ -166,9 +166,9 @@ class Session:
         model = (await self.client.context(self.context_id)).context.to_wire()["settings"].get("model")
         still = "It is waited for; Ctrl-C gives up."
         if not alive:
-            return f"Nobody answers: no inference service is alive. See `frameledger status`. {still}"
+            return f"No inference service is alive. See `frameledger status`. {still}"
         of = f", or none of them serves the model {model}" if model else ""
         return (
-            f"Nobody has begun to answer for {NOBODY_SECONDS:.0f} s. The inference workers that are alive, {alive} of "
-            f"them, are busy{of}: frameledger sql -c 'SELECT * FROM services'. {still}"
+            f"No answer has begun for {UNANSWERED_SECONDS:.0f} s. The {alive} live inference workers "
+            f"are busy{of}: frameledger sql -c 'SELECT * FROM services'. {still}"
         )

@@ -1,4 +1,4 @@
-"""The end of `frameledger demo`: who did what, a look back, what was proved, and what to try next."""
+"""The end of `frameledger demo`: runs and calls, a look back, the proof, and SQL to try."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from frameledger_services.demo.proof import Proof
 async def look_back(
     console: Console, connection: AsyncConnection[Any], context_id: ContextId, played: Played
 ) -> None:
-    """Ask SQL who did what, and how the conversation was before."""
+    """Show in SQL which worker did what, and how the conversation was before."""
     for title, sql in _questions(context_id, played):
         console.print()
         console.print(title, style="bold")
@@ -31,7 +31,7 @@ async def look_back(
 
 
 def print_verdict(console: Console, played: Played, found: Proof) -> None:
-    """What was proved, or everything that is wrong."""
+    """Print what was proved, or every difference."""
     console.print()
     for one in found.differences[:5]:
         console.print(f"Version {one.version}, {one.about}", style="bold red")
@@ -80,7 +80,7 @@ def _lessons(found: Proof) -> Iterator[str]:
 
 
 def to_try(context_id: ContextId, played: Played) -> Iterator[str]:
-    """SQL for those who look around."""
+    """Yields SQL to look around with."""
     where = f"WHERE context_id = '{context_id}'"
     for view in (
         "transcript",

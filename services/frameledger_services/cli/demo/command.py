@@ -50,7 +50,7 @@ commands = typer.Typer()
 
 @dataclass(frozen=True, slots=True)
 class _Demo:
-    """One demo: its names are its own, so that no other service answers it, and it answers nobody else."""
+    """One demo. Its services have names of their own, so that they answer this conversation and no other."""
 
     settings: Settings
     provider: str
@@ -75,7 +75,7 @@ class _Demo:
 
     @property
     def workers(self) -> dict[str, tuple[str, ...]]:
-        """Who answers: the command of each service."""
+        """The command of each service that answers, by its name."""
         inference, functions = f"{self.context_id}.inference", f"{self.context_id}.functions"
         script = ("--script", str(recording.SCRIPT)) if self.provider == "scripted" else ()
         model = ("--model", self.model, "--models", self.model)
@@ -152,7 +152,7 @@ def _default_model(settings: Settings, provider: str) -> str:
 
 
 async def _demo(this: _Demo, console: Console, times: Times) -> bool:
-    """The whole demo; whether all is as it should be."""
+    """Run the whole demo. Returns whether the proof succeeded."""
     from frameledger_services.demo.servers import answering, servers
     from frameledger_services.embedded.stack import Command
 

@@ -28,7 +28,7 @@ from frameledger_services.demo.playing import Seen, Written
 from frameledger_services.embedded.record import Process, Record, State
 
 WHO = {"user": "bold cyan", "assistant": "green", "tool": "yellow", "thought": "magenta"}
-"""Colours of what is said; all else is dim."""
+"""Colours by speaker; all else is dim."""
 
 OUTCOMES = {"ignored": "yellow", "unknown": "magenta", "parked": "red"}
 SAYING = {
@@ -39,13 +39,13 @@ SAYING = {
     "TextFrame": "assistant",
     "VisionTextFrame": "assistant",
 }
-"""Frames that carry what is being said, and by whom."""
+"""The speaker of each type of frame that carries speech."""
 
 RECORDED = "frameledger/demo/"
-"""The beginning of the sources of those who are not services."""
+"""The prefix of the sources that are not services."""
 
 INDENT = 20
-"""Columns before what is said: the version, and who says it."""
+"""Columns before the text: the version and the speaker."""
 
 LEGEND = (
     "Each frame that is published makes a version of the context: version 70 is what a model would have got after "
@@ -54,7 +54,7 @@ LEGEND = (
 
 
 class Conversation:
-    """A conversation on the console: what its context gets is printed, what is being said changes below it.
+    """A conversation on the console: new messages are printed, and what is being spoken changes below them.
 
     Below it there is something only on a terminal; into a file or a pipe goes what is printed.
     """
@@ -100,14 +100,14 @@ class Conversation:
             self._live.update(self._below(seen))
 
     def _message(self, version: int, written: Written) -> None:
-        who, text = format_fold.said(written.message)
+        who, text = format_fold.speaker_and_text(written.message)
         if "role" not in written.message:
             who, text = "thought", text.removeprefix("thought: ")
         text = _report(written.message.get("content")) or text
         for call, name in self._calls.items():
             # Ids that nobody else has are long, and each of these functions is called once.
             text = text.replace(f"{call} = ", "").replace(call, name)
-        said = Text(text if who in ("user", "assistant", "thought") else format_frame.line(text))
+        said = Text(text if who in ("user", "assistant", "thought") else format_frame.one_line(text))
         if written.rewritten:
             said.append("  was IN_PROGRESS", "dim")
         if who not in WHO or text.endswith(": IN_PROGRESS"):
@@ -129,7 +129,7 @@ class Conversation:
             head = Text(" " * indent)
 
     def _listen(self, frame: AnyFrame, *, applied: bool, wrote: bool) -> None:
-        """Follow what is being said from the frames that carry it."""
+        """Follow what is being spoken, from the frames that carry it."""
         who = SAYING.get(frame.type)
         if wrote:
             self._saying = ("", "")
@@ -139,7 +139,7 @@ class Conversation:
 
     def _below(self, seen: Seen) -> RenderableType:
         who, words = self._saying
-        words = format_frame.line(words)
+        words = format_frame.one_line(words)
         room = max(20, self._console.width - INDENT - 1)
         # The end of what is being said, since it is there that it grows.
         while cell_len(words) > room:
@@ -181,7 +181,7 @@ def answer(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> R
     table. What is too long ends in …"""
     if len(rows) == 1 and isinstance(rows[0][0], dict):
         return Text("\n").join(_cut(line, width) for line in _lines(rows[0][0]))
-    cells = [["" if value is None else format_frame.line(str(value)) for value in row] for row in rows]
+    cells = [["" if value is None else format_frame.one_line(str(value)) for value in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(names, *cells, strict=True)]
     # Only the last column is cut, however narrow the terminal.
     widths[-1] = max(1, min(widths[-1], width - sum(widths[:-1]) - 2 * len(widths)))
@@ -206,7 +206,7 @@ def _report(content: Any) -> str | None:
 
 
 def _remark(frame: AnyFrame) -> str:
-    """What there is to say about a frame of a service, for those who do not know what it means."""
+    """Returns an explanation of a service's frame, for readers who do not know its type."""
     match frame:
         case LLMFullResponseStartFrame(attempt=int(attempt)) if attempt > 1:
             return f"The line to the model was lost. Attempt {attempt} begins anew; what was said before is gone."
@@ -230,8 +230,8 @@ def _remark(frame: AnyFrame) -> str:
 
 
 def _refused(seen: Seen) -> str:
-    """What a frame that was not applied said, and why it was not."""
-    words = format_frame.words(seen.frame.frame)
+    """Returns the content of a frame that was not applied, and the reason."""
+    words = format_frame.summary(seen.frame.frame)
     what = f'{seen.frame.type} "{words}"' if words else seen.frame.type
     return f"{what}: {seen.frame.reason or 'kept as it is, and nothing changed'}"
 

@@ -170,7 +170,7 @@ def _where(connection: Connection) -> str:
 async def _of_log(
     settings: Settings, connection: Connection, frames: TopicDescription
 ) -> AsyncIterator[Finding]:
-    """Partitions whose log is not the one that was stored; nothing is said of others."""
+    """Yields a finding for each partition whose log differs from the one that was stored."""
     try:
         async with open_probe(settings, frames.name) as log:
             for stored in await projections.stored_positions(connection, frames.name):

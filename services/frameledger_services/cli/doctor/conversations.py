@@ -7,7 +7,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from frameledger_services.cli.doctor.finding import Finding
-from frameledger_services.cli.terminal.format_frame import line
+from frameledger_services.cli.terminal.format_frame import one_line
 from frameledger_services.client.spelling import meant_type
 from frameledger_services.store import conversations, queries
 
@@ -36,7 +36,7 @@ async def unknown_types(connection: Connection) -> Finding:
 
 
 async def refused(connection: Connection) -> Finding:
-    """How many conversations had their latest run refused for what is in them, and what was said of the newest."""
+    """Returns how many conversations had their latest run refused for their content, and the newest errors."""
     rows = await conversations.refused(connection)
     if not rows:
         return Finding("requests", "ok", "No provider refuses what is in a conversation.")
@@ -46,7 +46,7 @@ async def refused(connection: Connection) -> Finding:
         else f"{len(rows):,} conversations are not answered"
     )
     named = "; ".join(
-        f"{context_id}: {line(error or 'no reason was given')}" for context_id, error in rows[:NAMED]
+        f"{context_id}: {one_line(error or 'no reason was given')}" for context_id, error in rows[:NAMED]
     )
     return Finding(
         "requests",

@@ -1,4 +1,4 @@
-"""What `doctor` says of work: runs and calls that nobody takes, and whether anybody ends what is overdue."""
+"""What `doctor` says of work: unclaimed runs and calls, and whether a timekeeper ends what is overdue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Connection = AsyncConnection[Any]
 
 
 async def findings(connection: Connection) -> AsyncIterator[Finding]:
-    """All of them; each run and call that nobody takes is one of the model or function that it waits for."""
+    """Yields all of them: unclaimed runs by the model, and unclaimed calls by the function, that they wait for."""
     runs = await claims.unserved_runs(connection)
     for run in runs:
         yield _of_runs(run)

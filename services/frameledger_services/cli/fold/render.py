@@ -67,7 +67,7 @@ def _table(lines: Iterable[Line]) -> Table:
             "" if line.version is None else str(line.version),
             render_context.text("" if line.frame is None else line.frame.type),
             Text(line.outcome, _COLOURS[line.outcome]),
-            render_context.text(format_fold.did(line)),
+            render_context.text(format_fold.outcome_text(line)),
         )
     return table
 

@@ -171,7 +171,7 @@ async def _retry(settings: Settings, places: Sequence[Place], *, again: bool) ->
                 except PublishError as error:
                     why = str(error)
                 else:
-                    # Noted after it is on the log: who dies in between has it there twice, and nobody loses it.
+                    # Noted once it is on the log: a process that dies in between leaves it there twice, and loses none.
                     await dead_letters.note_retried(connection, _place_of(one))
                     published.append((one, place))
             if why is not None:

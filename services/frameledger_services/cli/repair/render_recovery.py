@@ -50,7 +50,7 @@ def show(examined: Examination) -> None:
 
 
 def _listed(examined: Examination) -> Sequence[Finding]:
-    """The partitions of which something is to be said."""
+    """Returns the partitions that differ."""
     return [
         one
         for one in examined.findings

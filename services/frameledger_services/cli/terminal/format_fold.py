@@ -37,7 +37,7 @@ _SHORT = 40
 """Characters of a text that is only mentioned."""
 
 
-def did(line: Line) -> str:
+def outcome_text(line: Line) -> str:
     """What a line did, or why it did nothing; of one that only carried text on, that text."""
     match line.outcome:
         case "rejected":
@@ -57,8 +57,8 @@ def did(line: Line) -> str:
             assert_never(line.outcome)
 
 
-def said(message: Message) -> tuple[str, str]:
-    """Who speaks in a message, and what. Images and sounds are left out."""
+def speaker_and_text(message: Message) -> tuple[str, str]:
+    """Returns a message's speaker and its text, without images and sounds."""
     if message.keys() == {"llm", "message"}:
         inner = message["message"]
         if isinstance(inner, Mapping) and inner.get("type") == "thought":
@@ -125,7 +125,7 @@ def terms_and_open(state: State) -> Iterator[tuple[str, str]]:
 def _change(change: Change) -> str:
     match change:
         case MessageAppended(position, message):
-            return f"message {position} ({said(message)[0]})"
+            return f"message {position} ({speaker_and_text(message)[0]})"
         case MessageReplaced(position):
             return f"message {position} rewritten"
         case MessageEnded(position):

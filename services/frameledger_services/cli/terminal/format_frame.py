@@ -9,24 +9,24 @@ from typing import Any, Literal
 
 from frameledger.frames import AnyFrame, ErrorFrame, encode_frame
 from frameledger.media import without_media
-from frameledger_services.cli.terminal.format_fold import said
+from frameledger_services.cli.terminal.format_fold import speaker_and_text
 
 LONGEST = 200
 
 
-def words(frame: AnyFrame) -> str:
+def summary(frame: AnyFrame) -> str:
     """The text, the last message, the call and its result ...; empty for a frame whose type says it all."""
     # As JSON, since a frame of an unknown type has anything under any name.
-    return line(_words(json.loads(encode_frame(frame))))
+    return one_line(_words(json.loads(encode_frame(frame))))
 
 
 def error(frame: ErrorFrame) -> str:
     """What went wrong, in one line: the last one, since a traceback ends with it."""
     lines = (frame.message or frame.code or "").strip().splitlines()
-    return line(lines[-1]) if lines else "an error without a word"
+    return one_line(lines[-1]) if lines else "an error without a word"
 
 
-def settling(command: Literal["answer", "resolve"], context_id: str, tool_call_id: str) -> str:
+def settle_command(command: Literal["answer", "resolve"], context_id: str, tool_call_id: str) -> str:
     """The whole command that settles a call, to be copied; the result is left to be written."""
     words = shlex.join(printable(one) for one in (context_id, tool_call_id))
     return f"frameledger calls {command} {words} --result JSON"
@@ -37,7 +37,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def line(text: str) -> str:
+def one_line(text: str) -> str:
     """Text as the beginning of one line, without anything that a terminal would obey."""
     one = " ".join(text[: 4 * LONGEST].split())
     safe = printable(one)
@@ -78,7 +78,7 @@ def _history(messages: Sequence[Any]) -> str:
     if not messages:
         return "no messages"
     last = messages[-1]
-    who, what = said(last) if isinstance(last, Mapping) else ("", str(last))
+    who, what = speaker_and_text(last) if isinstance(last, Mapping) else ("", str(last))
     more = f" (and {len(messages) - 1} before it)" if len(messages) > 1 else ""
     return f"{who}: {what}{more}"
 

@@ -64,13 +64,13 @@ def _lines(
     rows: Iterable[tuple[int, Message]], details: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[str, str, str]]:
     for position, message in rows:
-        yield str(position), *format_fold.said(message)
+        yield str(position), *format_fold.speaker_and_text(message)
     for name, detail in details:
         yield "", name, detail
 
 
 def _grid(lines: Iterable[tuple[str, str, str]]) -> Table:
-    """A line for each position or none, who or what it is about, and the text."""
+    """A table of lines: a position or none, the speaker or the name of a detail, and the text."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", no_wrap=True, min_width=4)
     grid.add_column(max_width=16, overflow="fold", style="cyan")

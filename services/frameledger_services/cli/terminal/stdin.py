@@ -1,4 +1,4 @@
-"""What somebody types, line by line, beside whatever else a program does: a terminal, a pipe, or a file."""
+"""Standard input line by line, read in a thread beside an event loop: a terminal, a pipe, or a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_lines(file: int, tell: Callable[[str | None], None]) -> None:
         try:
             loop.call_soon_threadsafe(tell, line)
         except RuntimeError:
-            # The loop is closed: nobody listens any more.
+            # The loop is closed.
             return False
         return True
 

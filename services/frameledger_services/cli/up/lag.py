@@ -24,7 +24,7 @@ ANSWER_SECONDS = 3
 
 def reach(settings: Settings) -> list[PartitionProgress] | None:
     """How far each partition was read; None if no database is set and none runs, or if it does not answer at once or
-    has another shape: `doctor` is who says why."""
+    has another shape: `doctor` says why."""
     running = read_running(settings.data_dir).get("database_url")
     if settings.database_url is None:
         if running is None:
