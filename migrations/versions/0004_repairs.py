@@ -27,6 +27,7 @@ STEPS: tuple[str, ...] = (
     "runs_refused",
     "crashes",
     "erase",
+    "comments",
 )
 
 

@@ -2,5 +2,5 @@
 ALTER TABLE claims DROP CONSTRAINT claims_attempt_check, ADD CONSTRAINT claims_attempt_check CHECK (attempt >= 0);
 
 COMMENT ON COLUMN claims.attempt IS
-    'Its latest attempt, from 1 and above every attempt that is folded: the only source of attempt numbers. One that was '
-    'given back before anything of it was published is taken off again, so it may be 0.';
+    'Its latest attempt, from 1 and above every attempt that is folded: the only source of attempt numbers. '
+    'Giving a claim back before anything was published takes one off, so it may be 0.';

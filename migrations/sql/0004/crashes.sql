@@ -7,10 +7,11 @@ ALTER TABLE projections
     ADD CONSTRAINT projections_attempt_check CHECK (attempt IN ('batch', 'record'));
 
 COMMENT ON COLUMN projections.server_started_at IS
-    'Since when the server of the owner''s session had run without a break when that began.';
+    'Since when PostgreSQL had run without a restart or crash, when the owner took the partition over.';
 COMMENT ON COLUMN projections.attempt IS
-    'What the owner began at next_offset: a batch, or the next record alone. Null before it does and once it ended in order.';
+    'What the owner began at next_offset: a batch, or the next record alone. Null before that, and after an '
+    'orderly end.';
 COMMENT ON COLUMN projections.crashes IS
-    'How many owners crashed over what they began at next_offset.';
+    'Number of owners that crashed over what they began at next_offset.';
 COMMENT ON COLUMN projections.crashes_alone IS
-    'How many of these had begun nothing but the next record.';
+    'Number of those that had begun the next record alone.';

@@ -69,27 +69,29 @@ frames = Table(
     "frames",
     metadata,
     _context_id("The conversation: the key of the record."),
-    _column("version", BigInteger, "The how-manieth frame of its context this is: 1, 2, 3 ... without gaps."),
+    _column("version", BigInteger, "Sequence number of the frame within its context, from 1, without gaps."),
     _column(
         "frame_id", UUID, "The frame's id; a uuid5 of an id that is no uuid, or of its place on the log."
     ),
-    _column("logged_at", _TIME, "When the broker took it, but never before the frame that precedes it."),
+    _column(
+        "logged_at",
+        _TIME,
+        "The broker's time of the record, but never before that of the frame that precedes it.",
+    ),
     _column("recorded_at", _TIME, "When this row was written, by the database's clock.", "clock_timestamp()"),
     _optional("produced_at", _TIME, "When its publisher made it, if that was written as a time."),
-    _column("offset", BigInteger, "Where on its partition the record lies."),
+    _column("offset", BigInteger, "The offset of the record in its partition."),
     _column("partition", Integer, "The partition of the record that was folded."),
     _column("type", Text, "The name of the frame."),
-    _column(
-        "outcome", Text, "What became of it: applied (also if only recorded), ignored, unknown, or parked."
-    ),
+    _column("outcome", Text, "applied (also if only recorded), ignored, unknown, or parked."),
     _optional("reason", Text, "Why it was ignored, from a closed list of words."),
     _optional("run_id", _ID, "The run that it names."),
     _optional("tool_call_id", _ID, "The call that it names."),
-    _optional("source", Text, "Who published it, by its own account (CloudEvents)."),
+    _optional("source", Text, "The publisher, as it names itself (CloudEvents source)."),
     _optional("trace_id", Text, "The trace it belongs to: 32 hexadecimal digits (W3C)."),
-    _optional("causation_id", Text, "The id of the effect or frame that it answers."),
+    _optional("causation_id", Text, "Reserved: always null."),
     _column(
-        "chain", LargeBinary, "The link of the hash chain up to and with this frame; see verify_chain()."
+        "chain", LargeBinary, "The link of the hash chain up to and including this frame; see verify_chain()."
     ),
     _column("payload", _JSON, "The value of the record, byte for byte."),
     _generation(),
@@ -125,16 +127,18 @@ messages = Table(
     _context_id(),
     _column("era", Integer, "The history that it belongs to; see eras."),
     _column(
-        "position", Integer, "Its place in the history: given once, never reused or moved. There are gaps."
+        "position", Integer, "Position in the history: assigned once, never reused or moved. There are gaps."
     ),
-    _column("valid_from", BigInteger, "The first version of the context at which it reads so."),
+    _column(
+        "valid_from", BigInteger, "The first version of the context at which the message has this content."
+    ),
     _column(
         "valid_to",
         BigInteger,
-        "The first version at which it does not any more; the largest bigint while it does.",
+        "The first version at which it no longer has this content; the largest bigint while it is current.",
         str(FOR_EVER),
     ),
-    _optional("role", Text, "Who speaks: system, user, assistant, tool, developer ..."),
+    _optional("role", Text, "The role: system, user, assistant, tool, developer ..."),
     _optional("text", Text, "What a person reads of it: its text, or the calls that it makes."),
     _optional("run_id", _ID, "The run that said it, if one did."),
     _column("message", _JSON, "The message as a model gets it."),
@@ -175,13 +179,13 @@ contexts = Table(
     "contexts",
     metadata,
     _context_id("The conversation: the key of its records on the log."),
-    _column("version", BigInteger, "How many frames of it are stored."),
+    _column("version", BigInteger, "The number of its frames that are stored."),
     _column(
         "state_version",
         BigInteger,
         "The version that state is of; the frames after it are folded again when the context is loaded.",
     ),
-    _column("run_version", BigInteger, "The version that its newest run read, 0 before the first.", "0"),
+    _column("run_version", BigInteger, "The version that its newest run read; 0 before the first run.", "0"),
     _optional("parked_version", BigInteger, "Since which version its frames are stored unfolded."),
     _column("started_at", _TIME, "When its first frame was logged."),
     _column("last_at", _TIME, "When its newest frame was logged."),
@@ -190,24 +194,26 @@ contexts = Table(
         "fold_version", Integer, "The version of the fold that made the state; an older release refuses it."
     ),
     _column("era", Integer, "The era of its current history.", "1"),
-    _column("message_count", Integer, "Messages in it now.", "0"),
-    _column("run_count", Integer, "Runs that were asked for.", "0"),
-    _column("call_count", Integer, "Calls that were announced or started.", "0"),
-    _column("open_call_count", Integer, "Calls of it that are not settled.", "0"),
-    _column("interruption_count", Integer, "Interruptions.", "0"),
-    _column("unknown_count", Integer, "Frames of it that no release could read yet.", "0"),
-    _column("duplicate_count", Integer, "Records that repeated a frame of it and were left out.", "0"),
+    _column("message_count", Integer, "Number of current messages.", "0"),
+    _column("run_count", Integer, "Number of runs that were requested.", "0"),
+    _column("call_count", Integer, "Number of calls that were announced or started.", "0"),
+    _column("open_call_count", Integer, "Number of calls that are not settled.", "0"),
+    _column("interruption_count", Integer, "Number of interruptions.", "0"),
+    _column("unknown_count", Integer, "Number of frames of unknown type.", "0"),
+    _column(
+        "duplicate_count", Integer, "Number of records that repeated a stored frame and were left out.", "0"
+    ),
     _column(
         "recording",
         Boolean,
-        "It mirrors a conversation that lives elsewhere; nothing is run for it.",
+        "It mirrors a conversation that happens elsewhere; nothing is run for it.",
         "false",
     ),
-    _column("ended", Boolean, "It was ended and not opened again.", "false"),
+    _column("ended", Boolean, "It was ended and not reopened since.", "false"),
     _optional("open_run_id", _ID, "The run that is open."),
     _optional("parked_error", Text, "What the fold or the database said when it was parked."),
     _column("chain", LargeBinary, "The head of its hash chain, at version."),
-    _column("state", _JSON, "What of it is still open, as the fold stores it."),
+    _column("state", _JSON, "The open part of the conversation (turn, runs, calls), as the fold stores it."),
     _optional(
         "turn_opened_version", BigInteger, "The version that opened the user's turn; null if none is open."
     ),
@@ -230,7 +236,7 @@ contexts = Table(
     # A head is written with every batch that touches it. Room on its page, and no index on what changes with every
     # frame, keep the new row there and every index as it is.
     postgresql_with={"fillfactor": 80},
-    comment="The head of every conversation.",
+    comment="The current state of every conversation, one row each.",
 )
 Index("contexts_started_at", contexts.c.started_at)
 Index("contexts_parked", contexts.c.context_id, postgresql_where=contexts.c.parked_version.is_not(None))
@@ -275,7 +281,7 @@ runs = Table(
         "requested, open, dropped before it opened, noted (a recording), or how it was closed: "
         "ended, failed, interrupted, replaced, context_ended.",
     ),
-    _optional("worker", Text, "Who answers, by its own account."),
+    _optional("worker", Text, "The worker that answers, as it names itself."),
     _optional("provider", Text, "Whose model."),
     _optional("model", Text, "Which model."),
     _optional("finish_reason", Text, "stop, tool_calls, length, content_filter, or error."),
@@ -334,7 +340,7 @@ tool_calls = Table(
     _column(
         "attempt", Integer, "Its latest attempt; 0 before it starts, and for a start that names none.", "0"
     ),
-    _column("progress_count", Integer, "Results in between.", "0"),
+    _column("progress_count", Integer, "Number of intermediate results.", "0"),
     _optional("synchronous", Boolean, "An interruption cancels it; null before it starts."),
     _column(
         "tool_call_id", _ID, "The id that its provider gave; it may come again once this call is settled."
@@ -348,7 +354,7 @@ tool_calls = Table(
     ),
     _optional("run_id", _ID, "The run that made it."),
     _optional("group_id", _ID, "What it was announced together with."),
-    _optional("worker", Text, "Who runs it, by its own account."),
+    _optional("worker", Text, "The worker that runs it, as it names itself."),
     _column("arguments", _JSON, "The arguments; a string if they came as text."),
     _optional("result", _JSON, "Its final result; null for none."),
     _optional(
@@ -409,26 +415,28 @@ Index(
 workers = Table(
     "workers",
     metadata,
-    _column("worker_id", _ID, "One life of one process: a restart is another worker."),
+    _column("worker_id", _ID, "One session of one process: after a restart it is another worker."),
     _column("started_at", _TIME, "When it registered, by the database's clock.", "clock_timestamp()"),
     _column(
         "connected_at",
         _TIME,
-        "Since when it has been connected: it judges nobody before that is a whole lease ago.",
+        "Since when it has been connected; it judges other workers only after a whole lease.",
         "clock_timestamp()",
     ),
     _column(
-        "heartbeat_at", _TIME, "When it was last heard of, by the database's clock.", "clock_timestamp()"
+        "heartbeat_at", _TIME, "Time of its last heartbeat, by the database's clock.", "clock_timestamp()"
     ),
     _optional(
         "stopped_at",
         _TIME,
         "When it left; of one that died long ago, when it was last heard of. Null while it may be alive.",
     ),
-    _column("lease_secs", Double, "How many seconds after its last heartbeat it is taken for dead."),
-    _column("slots", Integer, "How much it does at once."),
+    _column("lease_secs", Double, "Seconds after its last heartbeat at which it counts as dead."),
+    _column("slots", Integer, "Number of jobs that it runs at once."),
     _column("pid", Integer, "Its process on that host."),
-    _column("serves_all", Boolean, "It takes what no live worker lists: a catch-all, or any model.", "false"),
+    _column(
+        "serves_all", Boolean, "It serves whatever no live worker lists: any function, or any model.", "false"
+    ),
     _column("service", _ID, "The service that it belongs to: what shares its work has the same name."),
     _column("kind", Text, "inference, functions, or timekeeper."),
     _column("host", Text, "Where it runs."),
@@ -447,7 +455,8 @@ workers = Table(
         "autovacuum_vacuum_scale_factor": 0,
         "autovacuum_vacuum_threshold": 500,
     },
-    comment="Every life of every worker. It is alive while stopped_at is null and heartbeat_at younger than its lease.",
+    comment="Every session of every worker. It is alive while stopped_at is null and heartbeat_at younger than "
+    "its lease.",
 )
 # No index on heartbeat_at: it changes all the time, and this one leaves few rows to look at.
 Index("workers_present", workers.c.worker_id, postgresql_where=text("stopped_at IS NULL"))
@@ -455,11 +464,11 @@ Index("workers_present", workers.c.worker_id, postgresql_where=text("stopped_at 
 claims = Table(
     "claims",
     metadata,
-    _column("effect_id", _ID, "The effect: the second worker that wants it finds it taken."),
+    _column("effect_id", _ID, "The effect. One worker has it: a second one's claim is refused."),
     _column("version", BigInteger, "The version of the context that the effect names."),
     _optional("requested_version", BigInteger, "Of a call: the version of the frame that announced it."),
-    _column("claimed_at", _TIME, "When it was first taken, by the database's clock.", "clock_timestamp()"),
-    _column("taken_at", _TIME, "When its latest attempt was.", "clock_timestamp()"),
+    _column("claimed_at", _TIME, "When it was first claimed, by the database's clock.", "clock_timestamp()"),
+    _column("taken_at", _TIME, "When its latest attempt was claimed.", "clock_timestamp()"),
     _optional(
         "released_at", _TIME, "When its worker gave it back for another one to take; null once it is taken."
     ),
@@ -468,8 +477,8 @@ claims = Table(
     _column(
         "attempt",
         Integer,
-        "Its latest attempt, from 1 and above every attempt that is folded: the only source of attempt numbers. "
-        "One that was given back before anything of it was published is taken off again, so it may be 0.",
+        "Its latest attempt, from 1 and above every attempt that is folded: the only source of attempt "
+        "numbers. Giving a claim back before anything was published takes one off, so it may be 0.",
         "1",
     ),
     _column("kind", Text, "run or call."),
@@ -482,8 +491,8 @@ claims = Table(
     _column(
         "token",
         _ID,
-        "Drawn by chance whenever it is taken: its worker's frames name it (`claim`), so nobody is taken for another "
-        "one who was given the same attempt by a database that lost its latest commits.",
+        "Random, drawn for each attempt and named by the worker's frames (`claim`). It tells two workers "
+        "apart that got the same attempt number, from a database that lost its latest commits.",
         '"left"((gen_random_uuid())::text, 8)',
     ),
     PrimaryKeyConstraint("effect_id", name="claims_pkey"),
@@ -498,7 +507,7 @@ claims = Table(
     CheckConstraint("finish IN ('done', 'over', 'given_up')", name="claims_finish_check"),
     CheckConstraint("(finish IS NULL) = (finished_at IS NULL)", name="claims_finished_check"),
     postgresql_with={"fillfactor": 80},
-    comment="Who runs what: one row for each effect that a worker took. Kept for thirty days.",
+    comment="Which worker runs which effect: one row for each effect that was claimed. Kept for thirty days.",
 )
 Index("claims_unfinished", claims.c.worker_id, postgresql_where=text("finished_at IS NULL"))
 Index(
@@ -515,7 +524,7 @@ outbox = Table(
     _column("topic", _ID, "The topic of the record that caused it."),
     _column("partition", Integer, "The partition of that record."),
     _column("offset", BigInteger, "The offset of that record."),
-    _column("ordinal", Integer, "Its place among what that record caused, from 0."),
+    _column("ordinal", Integer, "Its index among the rows that the record caused, from 0."),
     _column("recorded_at", _TIME, "When this row was written, by the database's clock.", "clock_timestamp()"),
     _column("kind", Text, "effect, dead_letter, or forward."),
     _column("to_topic", Text, "The topic that it is published to."),
@@ -528,7 +537,7 @@ outbox = Table(
     CheckConstraint("kind IN ('effect', 'dead_letter', 'forward')", name="outbox_kind_check"),
     # Every row is deleted a moment after it was written.
     postgresql_with={"autovacuum_vacuum_scale_factor": 0, "autovacuum_vacuum_threshold": 5000},
-    comment="What was decided and is not on Kafka yet: effects, dead letters, forwarded records.",
+    comment="What is still to be published: effects, dead letters, forwarded records.",
 )
 
 topics = Table(
@@ -536,9 +545,12 @@ topics = Table(
     metadata,
     _column("topic", _ID, "The topic's name."),
     _column(
-        "generation", Integer, "Lasts as long as its offsets count on; recover begins the next one.", "1"
+        "generation",
+        Integer,
+        "Offsets are comparable within one generation; recover begins the next one.",
+        "1",
     ),
-    _column("partitions", Integer, "How many partitions it has; services stop if the broker says otherwise."),
+    _column("partitions", Integer, "Number of partitions; services stop if the broker has another."),
     _optional(
         "topic_id", UUID, "The broker's own id of it; another one means that it was deleted and made again."
     ),
@@ -550,12 +562,15 @@ topics = Table(
 projections = Table(
     "projections",
     metadata,
-    _column("projection", _ID, "What reads."),
-    _column("topic", _ID, "What it reads."),
+    _column("projection", _ID, "The name of the projection."),
+    _column("topic", _ID, "The topic that it reads."),
     _column("generation", Integer, "The topic's generation.", "1"),
     _column("partition", Integer, "The partition."),
     _column(
-        "epoch", BigInteger, "Raised when the partition changes hands; the owner before is fenced by it.", "0"
+        "epoch",
+        BigInteger,
+        "Raised whenever the partition changes hands, which fences the owner before.",
+        "0",
     ),
     _column("next_offset", BigInteger, "The offset to be read next.", "0"),
     _optional(
@@ -568,7 +583,7 @@ projections = Table(
         "updated_at", _TIME, "When this row was last written, by the database's clock.", "clock_timestamp()"
     ),
     _optional("owner_pid", Integer, "The database's process that serves the owner."),
-    _optional("owner", Text, "Who reads it now."),
+    _optional("owner", Text, "The process that reads it now."),
     _optional("last_hash", LargeBinary, "sha256 of that record's key, value and time."),
     _optional(
         "sealed_at",
@@ -578,23 +593,22 @@ projections = Table(
     _optional(
         "effects_held_until",
         BigInteger,
-        "The end that the partition had when it was taken over, while records before it are still to be folded: "
-        "until then nothing is asked for, and nobody takes its work; -1 while its new owner has not looked yet. Null "
-        "when it has caught up.",
+        "End of the partition when it was taken over. Until it is reached no effects are published, and no "
+        "work is claimed; -1 until the new owner has read the end. Null once it has caught up.",
     ),
     _optional(
         "server_started_at",
         _TIME,
-        "Since when the server of the owner's session had run without a break when that began.",
+        "Since when PostgreSQL had run without a restart or crash, when the owner took the partition over.",
     ),
     _optional(
         "attempt",
         _ID,
-        "What the owner began at next_offset: a batch, or the next record alone. Null before it does and once it ended "
-        "in order.",
+        "What the owner began at next_offset: a batch, or the next record alone. Null before that, and after "
+        "an orderly end.",
     ),
-    _column("crashes", Integer, "How many owners crashed over what they began at next_offset.", "0"),
-    _column("crashes_alone", Integer, "How many of these had begun nothing but the next record.", "0"),
+    _column("crashes", Integer, "Number of owners that crashed over what they began at next_offset.", "0"),
+    _column("crashes_alone", Integer, "Number of those that had begun the next record alone.", "0"),
     CheckConstraint("attempt IN ('batch', 'record')", name="projections_attempt_check"),
     PrimaryKeyConstraint("projection", "topic", "generation", "partition", name="projections_pkey"),
     # Few rows, each written with every batch.
@@ -603,7 +617,7 @@ projections = Table(
         "autovacuum_vacuum_scale_factor": 0,
         "autovacuum_vacuum_threshold": 500,
     },
-    comment="How far each partition was read, and by whom; written in the transaction of each batch.",
+    comment="How far each partition was read, and its owner; written in the transaction of each batch.",
 )
 Index(
     "projections_held",
@@ -621,24 +635,25 @@ recoveries = Table(
     _column(
         "happened",
         Text,
-        "What had become of the partition: fine (nothing), lost_tail, expired (before it was stored), another_log.",
+        "What was wrong with the partition: fine (nothing), lost_tail, expired (before it was stored), "
+        "another_log.",
     ),
-    _column("stored_offset", BigInteger, "Where the generation before would have been read next."),
+    _column("stored_offset", BigInteger, "next_offset of the generation before."),
     _column("first_offset", BigInteger, "The first offset that the partition had."),
     _column("end_offset", BigInteger, "The end of the partition."),
-    _column("begins_at", BigInteger, "The offset at which the new generation is read first."),
-    _column("missing", BigInteger, "How many offsets expired that were never stored here."),
+    _column("begins_at", BigInteger, "The first offset of the new generation."),
+    _column("missing", BigInteger, "Number of offsets that expired before they were stored."),
     _optional("put_back_at", _TIME, "When all was on the log again that it had lost; null until then."),
     _optional("put_back", BigInteger, "How many frames were put back."),
     _optional(
         "put_back_through", BigInteger, "The highest offset that one of them has; null if none was put back."
     ),
-    _column("recovered_by", Text, "Who: the database user of the session.", "SESSION_USER"),
+    _column("recovered_by", Text, "The database user of the session.", "SESSION_USER"),
     PrimaryKeyConstraint("topic", "generation", "partition", name="recoveries_pkey"),
     CheckConstraint(
         "happened IN ('fine', 'lost_tail', 'expired', 'another_log')", name="recoveries_happened_check"
     ),
-    comment="The receipts of recover: what had become of each partition, and where its new generation begins.",
+    comment="The receipts of recover: what was wrong with each partition, and where its new generation begins.",
 )
 
 rejected_frames = Table(
@@ -658,21 +673,22 @@ rejected_frames = Table(
     _column("headers", _JSON, _HEADERS),
     _generation(),
     PrimaryKeyConstraint("topic", "partition", "offset", "generation", name="rejected_frames_pkey"),
-    comment="Records that are no frame, or that the database refused: kept as received, changing nothing.",
+    comment="Dead letters: records that are no frame, or that the database refused, kept as received. They change"
+    " nothing.",
 )
 
 outcome_changes = Table(
     "outcome_changes",
     metadata,
     _context_id(),
-    _column("version", BigInteger, "The frame."),
+    _column("version", BigInteger, "The version of the frame."),
     _column("changed_at", _TIME, "When, by the database's clock.", "clock_timestamp()"),
-    _column("old_outcome", Text, "What the frame's outcome was."),
+    _column("old_outcome", Text, "The outcome before."),
     _optional("old_reason", Text, "And why."),
-    _column("new_outcome", Text, "What it became."),
+    _column("new_outcome", Text, "The outcome since."),
     _optional("new_reason", Text, "And why."),
-    _column("changed_by", Text, "Who: the database user of the session.", "SESSION_USER"),
-    _column("why", Text, "For what purpose, in the words of whoever did it."),
+    _column("changed_by", Text, "The database user of the session.", "SESSION_USER"),
+    _column("why", Text, "The reason that was given."),
     PrimaryKeyConstraint("context_id", "version", "changed_at", name="outcome_changes_pkey"),
     comment="Every change of a frame's outcome after it was stored; written by settle_outcome().",
 )
@@ -681,13 +697,11 @@ erasures = Table(
     "erasures",
     metadata,
     _context_id("The conversation that is gone."),
-    _column(
-        "erased_at", _TIME, "When: the start of the transaction that erased it.", "transaction_timestamp()"
-    ),
+    _column("erased_at", _TIME, "The start of the transaction that erased it.", "transaction_timestamp()"),
     _column("version", BigInteger, "The version of its last frame."),
     _column("frame_count", BigInteger, "How many frames were deleted."),
-    _column("erased_by", Text, "Who: the database user of the session.", "SESSION_USER"),
-    _column("why", Text, "For what purpose, in the words of whoever did it."),
+    _column("erased_by", Text, "The database user of the session.", "SESSION_USER"),
+    _column("why", Text, "The reason that was given."),
     _column("chain", LargeBinary, "The head of its hash chain."),
     PrimaryKeyConstraint("context_id", "erased_at", name="erasures_pkey"),
     comment="The receipts of erase(): what is left of a conversation that was deleted.",
