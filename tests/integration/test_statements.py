@@ -148,7 +148,7 @@ def test_rows_of_the_outbox_are_read_in_the_order_asked_for_but_those_that_were_
                 place,
             )
         await outbox.delete(connection, places[1:2])
-        assert [row[:5] for row in await outbox.read(connection, places)] == [places[0], places[2]]
+        assert [row.place for row in await outbox.read(connection, places)] == [places[0], places[2]]
 
     on(database, test)
 

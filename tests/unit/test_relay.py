@@ -6,8 +6,8 @@ import pytest
 from tests.bounds import IN_PROCESS
 
 from frameledger_services.projector.relay import Relay
-from frameledger_services.projector.rows import OutboxRow
 from frameledger_services.store import outbox
+from frameledger_services.store.outbox import OutboxRow
 
 
 def row(number, topic):

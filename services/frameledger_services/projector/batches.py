@@ -40,7 +40,7 @@ from frameledger_services.projector.decoded import DecodedRecord, FetchedRecord,
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.log_check import record_hash
-from frameledger_services.projector.rows import OutboxRow, Rows, at
+from frameledger_services.projector.rows import Rows, at
 from frameledger_services.projector.stored_heads import load, park
 from frameledger_services.projector.watchdog import deadline
 from frameledger_services.projector.writer import write, write_single_statement
@@ -48,6 +48,7 @@ from frameledger_services.store import checkpoints, single_statement
 from frameledger_services.store import heads as head_statements
 from frameledger_services.store.batch import MissingHeadError
 from frameledger_services.store.frame_ids import frame_uuid
+from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.projections import Progress
 
 Connection = AsyncConnection[Any]

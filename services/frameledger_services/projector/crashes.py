@@ -49,8 +49,8 @@ from frameledger.errors import RefusedError
 from frameledger_services import logs
 from frameledger_services.projector.batches import Batches, OwnedPartition
 from frameledger_services.projector.decoded import FetchedRecord
-from frameledger_services.projector.rows import OutboxRow
 from frameledger_services.store import projections
+from frameledger_services.store.outbox import OutboxRow
 
 Connection = AsyncConnection[Any]
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 
 from frameledger_services import logs, transient
-from frameledger_services.projector.rows import OutboxPlace, OutboxRow
+from frameledger_services.store.outbox import OutboxPlace, OutboxRow
 
 Send = Callable[[Sequence[OutboxRow]], Awaitable[list[OutboxRow]]]
 """Publishes rows in their order; returns when the broker has acknowledged them, with those that no topic can take."""

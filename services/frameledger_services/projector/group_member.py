@@ -35,7 +35,8 @@ from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.log_check import LogProbe
 from frameledger_services.projector.notifier import Notifier
 from frameledger_services.projector.prefetch import Chunk, Prefetch
-from frameledger_services.projector.relay import Relay, left_behind
+from frameledger_services.projector.relay import Relay
+from frameledger_services.store import outbox
 
 MAX_RECORDS = 2_000
 """Of a batch. In a backlog a head is written once for all of its frames in it: with half as many a frame took
@@ -152,7 +153,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             self._owned[partition] = taken.owned
             self._isolation.take(taken.owned, taken.crashes)
             self._feed.follow(partition, taken.owned.next_offset)
-            left = await left_behind(self._connection, self._topics.frames, [partition])
+            left = await outbox.left_behind(self._connection, self._topics.frames, [partition])
             self._relay.enqueue(left)
             try:
                 # It may have come to its end with its former owner, who died before it let them out.

@@ -27,12 +27,13 @@ from psycopg import AsyncConnection
 from frameledger.record import Place
 from frameledger_services.projector.batches import OwnedPartition, ProjectorFencedError, ProjectorTopics
 from frameledger_services.projector.outbox_rows import effect_row
-from frameledger_services.projector.rows import OutboxRow, Rows
+from frameledger_services.projector.rows import Rows
 from frameledger_services.projector.stale_work import MAX_AGE, closing_id, closing_row
 from frameledger_services.projector.writer import write
 from frameledger_services.store import heads as head_statements
 from frameledger_services.store import held_effects as statements
 from frameledger_services.store.held_effects import OpenCall, OpenRun
+from frameledger_services.store.outbox import OutboxRow
 
 Connection = AsyncConnection[Any]
 OpenWork = OpenRun | OpenCall

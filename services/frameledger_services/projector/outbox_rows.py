@@ -7,7 +7,7 @@ import orjson
 from frameledger.effects import CallFunction, Cancel, Effect, RunInference, to_wire
 from frameledger.record import LoggedFrame, Place, Record, forward
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.projector.rows import OutboxRow
+from frameledger_services.store.outbox import OutboxRow
 
 
 def effect_topics(names: TopicNames) -> dict[str, str]:

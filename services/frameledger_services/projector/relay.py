@@ -25,8 +25,8 @@ from frameledger_services import logs
 from frameledger_services.event_log.producer import Producer, TooLargeError
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.destination import Destination, Send
-from frameledger_services.projector.rows import OutboxPlace, OutboxRow
 from frameledger_services.store import dead_letters, outbox
+from frameledger_services.store.outbox import OutboxPlace, OutboxRow
 
 Connection = AsyncConnection[Any]
 
@@ -120,7 +120,7 @@ class Relay:
             self._wake.set()
 
     async def _read(self, places: Sequence[OutboxPlace]) -> list[OutboxRow]:
-        return [_row(one) for one in await outbox.read(self._connection, places)]
+        return await outbox.read(self._connection, places)
 
     async def _set_aside(self, too_large: Sequence[OutboxRow]) -> None:
         """Keep among the rejected frames what no topic takes. It is removed with what was sent; if we die before that,
@@ -174,18 +174,3 @@ def sender(producer: Producer) -> Send:
 def _outgoing(row: OutboxRow) -> Outgoing:
     # A dead letter may have had no key or no value at all; `rejected_frames` knows.
     return Outgoing(row.key or b"", row.value or b"", row.headers)
-
-
-async def left_behind(connection: Connection, topic: str, partitions: Sequence[int]) -> list[OutboxRow]:
-    """What a former owner of these partitions committed and did not remove, in the order of its causes."""
-    return [_row(row) for row in await outbox.left_behind(connection, topic, partitions)]
-
-
-def _row(values: Sequence[Any]) -> OutboxRow:
-    """A row as it was read, of all of its columns."""
-    return OutboxRow(
-        **dict(zip(_COLUMNS, values, strict=True)) | {"headers": outbox.headers_from_json(values[-1])}
-    )
-
-
-_COLUMNS = tuple(OutboxRow.__dataclass_fields__)

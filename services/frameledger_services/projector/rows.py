@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from frameledger.record import Record
+from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.tables import FOR_EVER
 
 Key = tuple[Any, ...]
-
-OutboxPlace = tuple[str, int, int, int, int]
-"""Topic, partition, generation, offset and ordinal: the primary key of `outbox`."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -61,28 +59,6 @@ class MessageRow:
     run_id: str | None
     message: bytes
     inherits: bool = False
-
-
-@dataclass(slots=True)
-class OutboxRow:
-    """A row of `outbox`: something to be published, in the place of what caused it."""
-
-    topic: str
-    partition: int
-    generation: int
-    offset: int
-    ordinal: int
-    kind: str
-    to_topic: str
-    context_id: str | None
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-
-    @property
-    def place(self) -> OutboxPlace:
-        """Which row of the table it is."""
-        return self.topic, self.partition, self.generation, self.offset, self.ordinal
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from frameledger.effects import CallFunction, RunInference
 from frameledger.frames import ErrorFrame, FunctionCallCancelFrame
 from frameledger.record import Place, outgoing
 from frameledger_services.projector.outbox_rows import effect_row
-from frameledger_services.projector.rows import OutboxRow
+from frameledger_services.store.outbox import OutboxRow
 
 MAX_AGE = timedelta(minutes=5)
 """Work that was asked for longer ago than this, and that nobody has, is not begun any more."""

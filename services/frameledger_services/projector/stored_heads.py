@@ -53,23 +53,16 @@ def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
     """A head as the database has it, with what its stored state does not know yet folded in. Raises `RefoldError` if
     that fails."""
     row = found.row
+    counters: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
+    for column, path in statements.ATTRIBUTES.items():
+        of_counters, _, name = path.rpartition(".")
+        (counters if of_counters else attributes)[name] = row[column]
     head = Head(
         context_id,
         stored.load(row["state"].encode()),
-        bytes(row["chain"]),
-        version=row["version"],
-        started_at=row["started_at"],
-        last_at=row["last_at"],
-        counters=Counters(
-            messages=row["message_count"],
-            runs=row["run_count"],
-            calls=row["call_count"],
-            open_calls=row["open_call_count"],
-            interruptions=row["interruption_count"],
-            unknown=row["unknown_count"],
-            duplicates=row["duplicate_count"],
-        ),
-        run_version=row["run_version"],
+        **attributes,
+        counters=Counters(**counters),
         parked_version=row["parked_version"],
         parked_error=row["parked_error"],
         stored=True,

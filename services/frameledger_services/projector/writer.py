@@ -7,10 +7,12 @@ from operator import attrgetter
 from typing import Any
 
 from frameledger import stored
+from frameledger.evolve.state import State
+from frameledger.ids import ContextId
 from frameledger_services.projector.head import Head, open_text
-from frameledger_services.projector.rows import FrameRow, MessageRow, OutboxRow, Rows
+from frameledger_services.projector.rows import FrameRow, MessageRow, Rows
 from frameledger_services.store import batch as statements
-from frameledger_services.store import single_statement, tables
+from frameledger_services.store import heads, outbox, single_statement, tables
 from frameledger_services.store.batch import Connection, Insert, Update
 from frameledger_services.store.outbox import headers_as_json
 from frameledger_services.store.projections import Progress
@@ -24,7 +26,6 @@ SMALL_TEXT = 4_096
 
 _FRAMES = FrameRow._fields
 _MESSAGES = tuple(name for name in MessageRow.__dataclass_fields__ if name != "inherits")
-_OUTBOX = tuple(OutboxRow.__dataclass_fields__)
 _REJECTED = (
     "topic",
     "partition",
@@ -39,30 +40,7 @@ _REJECTED = (
     "headers",
 )
 
-_HEAD = frozenset(
-    {
-        "version",
-        "run_version",
-        "started_at",
-        "last_at",
-        "era",
-        "message_count",
-        "run_count",
-        "call_count",
-        "open_call_count",
-        "interruption_count",
-        "unknown_count",
-        "duplicate_count",
-        "recording",
-        "ended",
-        "open_run_id",
-        "chain",
-        "turn_opened_version",
-        "turn_waits",
-        "bot_since_version",
-    }
-)
-"""What of a head is written with every batch that touches it, unless it is parked."""
+_values_of_head = attrgetter(*heads.ATTRIBUTES.values())
 
 _ACTED_UPON = frozenset({tables.outbox, tables.tool_calls})
 """What goes into these tables makes somebody begin what must not begin twice."""
@@ -70,7 +48,7 @@ _ACTED_UPON = frozenset({tables.outbox, tables.tool_calls})
 _values_of_message = attrgetter(*_MESSAGES)
 
 
-async def write(connection: Connection, rows: Rows, heads: Iterable[Head]) -> None:
+async def write(connection: Connection, rows: Rows, changed: Iterable[Head]) -> None:
     """Write everything that a batch gathered, in the caller's transaction: the quickest way for many rows.
 
     Raises psycopg's errors, and then nothing of it counts.
@@ -80,7 +58,7 @@ async def write(connection: Connection, rows: Rows, heads: Iterable[Head]) -> No
     for row in messages:
         if row.inherits:
             row.run_id = said_by.get((row.context_id, row.era, row.position))
-    for one in _writes(rows, messages, heads):
+    for one in _writes(rows, messages, changed):
         if isinstance(one, Insert):
             await statements.insert(connection, one)
         else:
@@ -92,19 +70,19 @@ async def write_single_statement(
     topic: str,
     progress: Sequence[Progress],
     rows: Rows,
-    heads: Iterable[Head],
+    changed: Iterable[Head],
 ) -> set[int]:
     """Write it all and move the partitions on, in one statement that commits: the quickest way for few rows.
 
     Returns the partitions that are still ours; unless those are all, nothing was written. If anybody acts upon it, it
     is on disk by then; see `batches`.
     """
-    writes = list(_writes(rows, rows.messages(), heads))
+    writes = list(_writes(rows, rows.messages(), changed))
     on_disk = any(one.rows and one.table in _ACTED_UPON for one in writes)
     return await single_statement.store(cursor, topic, progress, rows.ended, writes, on_disk=on_disk)
 
 
-def _writes(rows: Rows, messages: Sequence[MessageRow], heads: Iterable[Head]) -> Iterator[Insert | Update]:
+def _writes(rows: Rows, messages: Sequence[MessageRow], changed: Iterable[Head]) -> Iterator[Insert | Update]:
     """What is written after the messages that end. Statements in this order wait for nobody who runs them too."""
     # Each is looked for first: a small batch has few of them, and need not make what it has not.
     if rows.frames:
@@ -127,19 +105,15 @@ def _writes(rows: Rows, messages: Sequence[MessageRow], heads: Iterable[Head]) -
     if rows.rejections:
         yield Insert(tables.rejected_frames, _REJECTED, list(_rejected(rows)))
     if rows.outbox:
-        yield Insert(tables.outbox, _OUTBOX, [_outbox_values(row) for row in rows.outbox])
+        yield Insert(tables.outbox, outbox.COLUMNS, [row.values() for row in rows.outbox])
     new: list[dict[str, Any]] = []
     known: list[dict[str, Any]] = []
-    for head in heads:
+    for head in changed:
         (known if head.stored else new).append(_head_row(head))
     if new:
         yield statements.insert_of(tables.contexts, new)
     if known:
         yield Update(tables.contexts, ("context_id",), known, usual=_HEAD)
-
-
-def _outbox_values(row: OutboxRow) -> list[Any]:
-    return [*(getattr(row, name) for name in _OUTBOX[:-1]), headers_as_json(row.headers)]
 
 
 def _changed(table: Any, key: tuple[str, ...], patches: dict[Any, dict[str, Any]]) -> Update:
@@ -169,33 +143,12 @@ def _rejected(rows: Rows) -> Iterator[tuple[Any, ...]]:
 
 
 def _head_row(head: Head) -> dict[str, Any]:
-    state, counters, turn = head.state, head.counters, head.state.turn
-    row: dict[str, Any] = {
-        "context_id": head.context_id,
-        "version": head.version,
-        "run_version": head.run_version,
-        "started_at": head.started_at,
-        "last_at": head.last_at,
-        "message_count": counters.messages,
-        "run_count": counters.runs,
-        "call_count": counters.calls,
-        "open_call_count": counters.open_calls,
-        "interruption_count": counters.interruptions,
-        "unknown_count": counters.unknown,
-        "duplicate_count": counters.duplicates,
-        "chain": head.chain,
-    }
+    state = head.state
+    row: dict[str, Any] = dict(zip(heads.ATTRIBUTES, _values_of_head(head), strict=True))
+    row["context_id"] = head.context_id
     if head.parked_version is None or not head.stored:
         # While it is parked nothing of this changes, and a head that could not be brought up to date does not know it.
-        row |= {
-            "era": state.place.era,
-            "recording": state.terms.recording,
-            "ended": state.terms.ended,
-            "open_run_id": None if state.runs.open is None else state.runs.open.run_id,
-            "turn_opened_version": None if turn is None else turn.opened_version,
-            "turn_waits": None if turn is None else not turn.speaking,
-            "bot_since_version": state.speech.bot_since,
-        }
+        row |= _columns_of(state)
     if head.parked_at is not None:
         # Of a head that was parked when it was loaded, the row says it already.
         row |= {
@@ -213,6 +166,24 @@ def _head_row(head: Head) -> dict[str, Any]:
             "state": dumped,
         }
     return row
+
+
+def _columns_of(state: State) -> dict[str, Any]:
+    """The columns of `contexts` that are written from the state and not read again."""
+    turn, run = state.turn, state.runs.open
+    return {
+        "era": state.place.era,
+        "recording": state.terms.recording,
+        "ended": state.terms.ended,
+        "open_run_id": None if run is None else run.run_id,
+        "turn_opened_version": None if turn is None else turn.opened_version,
+        "turn_waits": None if turn is None else not turn.speaking,
+        "bot_since_version": state.speech.bot_since,
+    }
+
+
+_HEAD = frozenset({*heads.ATTRIBUTES, *_columns_of(State(ContextId("")))})
+"""The columns of `contexts` that every batch writes of each head that it changed, unless that is parked."""
 
 
 def _is_due(head: Head, text: int) -> bool:

@@ -30,7 +30,7 @@ from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.destination import Send
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.outbox_rows import effect_row, effect_topics
-from frameledger_services.projector.rows import OutboxRow, Rows, clean
+from frameledger_services.projector.rows import Rows, clean
 from frameledger_services.projector.stale_work import MAX_AGE, closing_row
 from frameledger_services.projector.step_rows import write_step
 from frameledger_services.projector.stored_heads import RefoldError, loaded_head
@@ -38,6 +38,7 @@ from frameledger_services.projector.writer import write
 from frameledger_services.settings import SettingsError
 from frameledger_services.store import heads as head_statements
 from frameledger_services.store import outbox, parked, projections
+from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.parked import ParkedFrame, Settled
 
 Connection = AsyncConnection[Any]

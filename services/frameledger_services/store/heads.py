@@ -8,6 +8,24 @@ from typing import Any
 
 from frameledger_services.store.batch import Connection
 
+ATTRIBUTES = {
+    "version": "version",
+    "run_version": "run_version",
+    "started_at": "started_at",
+    "last_at": "last_at",
+    "message_count": "counters.messages",
+    "run_count": "counters.runs",
+    "call_count": "counters.calls",
+    "open_call_count": "counters.open_calls",
+    "interruption_count": "counters.interruptions",
+    "unknown_count": "counters.unknown",
+    "duplicate_count": "counters.duplicates",
+    "chain": "chain",
+}
+"""Columns of `contexts` that every batch writes and loading reads, each with the attribute of `projector.head.Head`."""
+
+_COLUMNS = ("context_id", "state_version", "parked_version", "parked_error", *ATTRIBUTES)
+
 
 @dataclass(frozen=True, slots=True)
 class Unfolded:
@@ -64,26 +82,6 @@ async def recent_ids(
         tuple(map(list, zip(*pairs, strict=True))),
     )
     return {(row[0], row[1]): row[2].encode() for row in await cursor.fetchall()}
-
-
-_COLUMNS = (
-    "context_id",
-    "version",
-    "state_version",
-    "run_version",
-    "parked_version",
-    "parked_error",
-    "started_at",
-    "last_at",
-    "message_count",
-    "run_count",
-    "call_count",
-    "open_call_count",
-    "interruption_count",
-    "unknown_count",
-    "duplicate_count",
-    "chain",
-)
 
 
 def _is_behind(row: Mapping[str, Any]) -> bool:

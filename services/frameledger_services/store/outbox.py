@@ -5,14 +5,51 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from psycopg import AsyncConnection
 
 Connection = AsyncConnection[Any]
 
+OutboxPlace = tuple[str, int, int, int, int]
+"""Topic, partition, generation, offset and ordinal: the primary key of `outbox`."""
 
-async def delete(connection: Connection, places: Sequence[tuple[str, int, int, int, int]]) -> None:
+
+@dataclass(slots=True)
+class OutboxRow:
+    """A row of `outbox`: something to be published, in the place of what caused it."""
+
+    topic: str
+    partition: int
+    generation: int
+    offset: int
+    ordinal: int
+    kind: str
+    to_topic: str
+    context_id: str | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    @property
+    def place(self) -> OutboxPlace:
+        """Which row of the table it is."""
+        return self.topic, self.partition, self.generation, self.offset, self.ordinal
+
+    def values(self) -> list[Any]:
+        """The values of `COLUMNS`."""
+        return [*_all_but_headers(self), headers_as_json(self.headers)]
+
+
+COLUMNS = tuple(OutboxRow.__dataclass_fields__)
+
+_COLUMNS = ", ".join(f'"{column}"' for column in COLUMNS)
+_all_but_headers = attrgetter(*COLUMNS[:-1])
+
+
+async def delete(connection: Connection, places: Sequence[OutboxPlace]) -> None:
     """Remove what is on Kafka by now, given as topic, partition, generation, offset and ordinal."""
     await connection.execute(
         """
@@ -26,14 +63,11 @@ async def delete(connection: Connection, places: Sequence[tuple[str, int, int, i
     )
 
 
-async def read(
-    connection: Connection, places: Sequence[tuple[str, int, int, int, int]]
-) -> list[tuple[Any, ...]]:
-    """Those of these rows that are still there, in the order of their places as given: topic, partition, generation,
-    offset, ordinal, kind, to_topic, context_id, key, value and headers."""
+async def read(connection: Connection, places: Sequence[OutboxPlace]) -> list[OutboxRow]:
+    """Returns the rows at these places that are still there, in the order given."""
     cursor = await connection.execute(
-        """
-        SELECT topic, partition, generation, "offset", ordinal, kind, to_topic, context_id, key, value, headers
+        f"""
+        SELECT {_COLUMNS}
         FROM unnest(%s::text[], %s::int[], %s::int[], %s::bigint[], %s::int[])
             WITH ORDINALITY AS asked (topic, partition, generation, "offset", ordinal, number)
         JOIN outbox USING (topic, partition, generation, "offset", ordinal)
@@ -41,22 +75,26 @@ async def read(
         """,
         tuple(map(list, zip(*places, strict=True))),
     )
-    return await cursor.fetchall()
+    return [_row(row) for row in await cursor.fetchall()]
 
 
-async def left_behind(connection: Connection, topic: str, partitions: Sequence[int]) -> list[tuple[Any, ...]]:
+async def left_behind(connection: Connection, topic: str, partitions: Sequence[int]) -> list[OutboxRow]:
     """What a former owner of these partitions committed and did not remove, in the order of its causes: also what is
     left of generations that are sealed by now."""
     cursor = await connection.execute(
-        """
-        SELECT topic, partition, generation, "offset", ordinal, kind, to_topic, context_id, key, value, headers
+        f"""
+        SELECT {_COLUMNS}
         FROM outbox
         WHERE topic = %s AND partition = ANY (%s)
         ORDER BY partition, generation, "offset", ordinal
         """,
         (topic, list(partitions)),
     )
-    return await cursor.fetchall()
+    return [_row(row) for row in await cursor.fetchall()]
+
+
+def _row(values: Sequence[Any]) -> OutboxRow:
+    return OutboxRow(**dict(zip(COLUMNS, values, strict=True)) | {"headers": headers_from_json(values[-1])})
 
 
 def headers_as_json(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
