@@ -146,10 +146,10 @@ def test_claims_come_in_the_order_asked_and_no_more_than_the_limit(scene):
             first = await one.claim_runs(asked, 2)
             assert [run.context_id for run in first.claimed] == ["b", "d"]
             # e, f and the one that is over: they have to be asked for again.
-            assert first.left == 3
-            second = await one.claim_runs(asked[-first.left :], 10)
+            assert first.unexamined == 3
+            second = await one.claim_runs(asked[-first.unexamined :], 10)
             assert [run.context_id for run in second.claimed] == ["e", "f"]
-            assert second.left == 0
+            assert second.unexamined == 0
 
     run(scenario())
 
@@ -373,10 +373,10 @@ def test_a_heartbeat_names_calls_that_are_settled_or_owed_a_cancel(scene):
                 "result": 1,
             }
             await scene.tell(("a", result))
-            assert (await one.heartbeat(held)).over == {settled.id}
+            assert (await one.heartbeat(held)).obsolete == {settled.id}
             await scene.tell(("a", INTERRUPTION))
             # The dispatched one is forgotten, and those that were started are owed a cancel.
-            assert (await one.heartbeat(held)).over == set(held)
+            assert (await one.heartbeat(held)).obsolete == set(held)
 
     run(scenario())
 

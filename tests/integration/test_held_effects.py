@@ -25,7 +25,7 @@ from frameledger_services.projector import held_effects
 from frameledger_services.projector.batches import ProjectorFencedError
 from frameledger_services.store import held_effects as statements
 from frameledger_services.store import projections
-from frameledger_services.work.effect_decoding import read
+from frameledger_services.work.effect_decoding import decode_effect
 
 AGES = timedelta(days=100_000)
 HI = {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": "Hi"}], "run_llm": True}
@@ -62,8 +62,8 @@ def effects_of(rows):
 
 def split(rows):
     """The effects that rows of the outbox hold: of runs, and of calls."""
-    runs = [read(RunInference, row.value) for row in rows if b"run_inference" in row.value]
-    calls = [read(CallFunction, row.value) for row in rows if b"call_function" in row.value]
+    runs = [decode_effect(RunInference, row.value) for row in rows if b"run_inference" in row.value]
+    calls = [decode_effect(CallFunction, row.value) for row in rows if b"call_function" in row.value]
     return runs, calls
 
 

@@ -156,10 +156,10 @@ class Desk:
         if may_end.is_set():
             return self.ending
         async with self._changed:
-            self.told.append((name, job.why))
+            self.told.append((name, job.stop_reason))
             self.at[name] = time.monotonic()
             self._changed.notify_all()
-        return "over" if job.why == "over" else "release"
+        return "over" if job.stop_reason == "obsolete" else "release"
 
     def end(self, *names):
         for name in names:
@@ -318,7 +318,7 @@ def test_runs_of_one_context_go_one_after_the_other(office):
             await office.scene.tell(("a", INTERRUPTION))
             (second,) = await office.ask("a")
             await desk.until(lambda: len(desk.begun) == 2)
-            assert first_job.why == "over"
+            assert first_job.stop_reason == "obsolete"
             assert desk.jobs["a"].claimed.run_id == second.run_id != first.run_id
             desk.end("a")
             await office.until("SELECT finish FROM claims ORDER BY version", expected=[("over",), ("done",)])
@@ -342,7 +342,7 @@ def test_a_cancellation_stops_the_work_at_once(office):
                     office.names.cancellations,
                     [Outgoing(name.encode(), json.dumps(to_wire(cancel)).encode(), ())],
                 )
-                await desk.until_told((name, "over"))
+                await desk.until_told((name, "obsolete"))
                 waits.append(desk.at[name] - sent)
             print(
                 f"\ncancellation published to job told, ms: {[round(1000 * one, 1) for one in sorted(waits)]}"
@@ -361,7 +361,7 @@ def test_a_cancellation_that_is_lost_is_known_within_a_second(office):
             before = time.monotonic()
             await office.scene.tell(("a", INTERRUPTION))
             folded = time.monotonic()
-            await desk.until_told(("a", "over"))
+            await desk.until_told(("a", "obsolete"))
             print(f"\ninterruption folded to job told by heartbeat, ms: {1000 * (desk.at['a'] - before):.0f}")
             assert desk.at["a"] - folded < 1
 
@@ -392,7 +392,7 @@ def test_a_cancellation_that_comes_while_the_work_is_being_claimed_is_not_missed
             await office.publish(*office.scene.cancels)
             await heard.wait()
             cancelled.set()
-            await desk.until_told(("a", "over"))
+            await desk.until_told(("a", "obsolete"))
             assert desk.jobs["a"].stop.is_set()
 
     asyncio.run(scenario())
@@ -512,7 +512,7 @@ def test_who_was_judged_dead_stops_publishes_nothing_and_lives_anew(office):
             await office.rows(
                 "UPDATE workers SET heartbeat_at = heartbeat_at - interval '1 day' RETURNING worker_id"
             )
-            await desk.until_told(("a", "lost"))
+            await desk.until_told(("a", "claim_lost"))
             with pytest.raises(LeaseLostError):
                 await first.publisher.publish("a", LLMRunFrame())
             assert not first.lease.valid()
@@ -574,7 +574,7 @@ def test_when_the_database_is_away_for_longer_than_the_lease_jobs_are_told_and_a
             await desk.until_begun("a")
             async with nobody_may_connect(office, database_server):
                 away = time.monotonic()
-                await desk.until_told(("a", "lost"))
+                await desk.until_told(("a", "claim_lost"))
                 assert desk.at["a"] - away <= office.settings.work_lease_secs + 0.5
             await desk.until(lambda: len(desk.begun) == 2)
             assert desk.sessions[0].worker_id != desk.sessions[1].worker_id

@@ -83,7 +83,7 @@ def test_a_worker_that_was_frozen_beyond_its_lease_is_told_and_publishes_nothing
                 await desk.until_begun("a")
                 assert desk.jobs["a"].claimed.attempt == 2
                 frozen.send(signal.SIGCONT)
-                assert await asyncio.to_thread(frozen.hear) == ("told", "lost", "LeaseLostError")
+                assert await asyncio.to_thread(frozen.hear) == ("told", "claim_lost", "LeaseLostError")
                 desk.end("a")
                 await office.until_finished(a="done")
             frozen.send(signal.SIGTERM)

@@ -98,9 +98,9 @@ def _work(settings: Settings, point: str | None, number: signal.Signals, holds: 
         try:
             await living.publisher.publish(job.claimed.context_id, LLMRunFrame())
         except LeaseLostError as error:
-            said.send(("told", job.why, type(error).__name__))
+            said.send(("told", job.stop_reason, type(error).__name__))
         else:
-            said.send(("told", job.why, "published"))
+            said.send(("told", job.stop_reason, "published"))
         return "release"
 
     async def serve(stopping: asyncio.Event) -> None:

@@ -10,7 +10,7 @@ from tests.support.batches import Log, Projecting
 
 from frameledger import effects
 from frameledger.ids import ContextId, RunId, Version
-from frameledger_services.work.effect_decoding import read
+from frameledger_services.work.effect_decoding import decode_effect
 
 
 class Scene:
@@ -37,7 +37,7 @@ class Scene:
                 kind = {
                     one.effect: one for one in (effects.RunInference, effects.CallFunction, effects.Cancel)
                 }
-                kinds[named].append(read(kind[named], row.value))  # type: ignore[attr-defined, type-var]
+                kinds[named].append(decode_effect(kind[named], row.value))  # type: ignore[attr-defined, type-var]
 
     async def ask(
         self, *context_ids: str, settings: dict[str, Any] | None = None

@@ -186,7 +186,7 @@ def test_a_call_that_is_interrupted_while_its_handler_does_not_begin_is_cancelle
             statuses=OneCall(interrupted=7),
             handlers=TooLate(),
             is_async=False,
-            meanwhile=lambda lifecycle: tell.append(lambda: lifecycle.request_stop("over")),
+            meanwhile=lambda lifecycle: tell.append(lambda: lifecycle.request_stop("obsolete")),
         )
         assert ran == []
         assert frames[-1].type == "FunctionCallCancelFrame"
@@ -221,7 +221,7 @@ def test_a_handler_that_raises_when_it_is_stopped_has_its_error_on_the_log():
     lifecycles: list[CallLifecycle] = []
 
     async def handler(params):
-        lifecycles[0].request_stop("over")
+        lifecycles[0].request_stop("obsolete")
         try:
             await asyncio.Event().wait()
         finally:

@@ -9,7 +9,7 @@ from frameledger_services.claims import ClaimedRun
 from frameledger_services.settings import SettingsError
 from frameledger_services.settings_sources import load
 from frameledger_services.work.cancellations import REMEMBERED, Cancelled
-from frameledger_services.work.effect_decoding import NoEffectError, read
+from frameledger_services.work.effect_decoding import NoEffectError, decode_effect
 from frameledger_services.work.job import Job
 
 RUN = effects.RunInference("e", "ctx", 7, "run")
@@ -19,7 +19,7 @@ CANCEL = effects.Cancel("e", "ctx", 7, tool_call_id="call")
 
 @pytest.mark.parametrize("effect", [RUN, CALL, CANCEL], ids=lambda effect: effect.effect)
 def test_an_effect_is_read_as_it_was_written_whatever_stands_beside_it(effect):
-    assert read(type(effect), json.dumps(effects.to_wire(effect) | {"later": 1}).encode()) == effect
+    assert decode_effect(type(effect), json.dumps(effects.to_wire(effect) | {"later": 1}).encode()) == effect
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ def test_an_effect_is_read_as_it_was_written_whatever_stands_beside_it(effect):
 )
 def test_what_the_database_would_not_take_is_no_effect(fields, why):
     with pytest.raises(NoEffectError, match=why):
-        read(effects.RunInference, json.dumps(effects.to_wire(RUN) | fields).encode())
+        decode_effect(effects.RunInference, json.dumps(effects.to_wire(RUN) | fields).encode())
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\xff", b"[]", b"1", b"{", b"{}"])
 def test_bytes_that_are_no_object_are_no_effect(value):
     with pytest.raises(NoEffectError):
-        read(effects.Cancel, value)
+        decode_effect(effects.Cancel, value)
 
 
 def test_a_cancellation_concerns_what_was_asked_for_before_it():
@@ -74,15 +74,15 @@ def test_a_stronger_reason_to_stop_replaces_a_weaker_one_and_not_the_other_way_r
     job = Job(ClaimedRun("e", "ctx", 7, "run", 1, "claim"))
     assert not job.stop.is_set()
     for why, expected in [
-        ("over", "over"),
+        ("obsolete", "obsolete"),
         ("draining", "draining"),
-        ("over", "draining"),
-        ("lost", "lost"),
-        ("draining", "lost"),
+        ("obsolete", "draining"),
+        ("claim_lost", "claim_lost"),
+        ("draining", "claim_lost"),
     ]:
-        job.tell(why)
+        job.request_stop(why)
         assert job.stop.is_set()
-        assert job.why == expected
+        assert job.stop_reason == expected
 
 
 def test_several_heartbeats_must_fit_into_a_lease():

@@ -1,6 +1,6 @@
-"""Calls that need somebody: those that nobody has any more, that wait for a person, or that are ambiguous.
+"""Calls that need a person's attention: no worker has them any more, they wait for a person, or they are ambiguous.
 
-What an operator is told of; none of them is taken by this.
+For the report to an operator; nothing is claimed by it.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from frameledger_services.claims import rules
 from frameledger_services.claims.values import Connection
 
 AFTER_SECS = 5.0
-"""For so long nobody has had a call before it counts as left alone: a worker may be taking it over."""
+"""How long no worker must have had a call before it counts as lost: one may be taking it over."""
 
-Why = Literal["lost", "waiting", "ambiguous"]
+Reason = Literal["lost", "waiting", "ambiguous"]
 
 
 @dataclass(frozen=True, slots=True)
 class NeedsAttention:
-    """Some calls of one kind, and which of them is the oldest.
+    """Some calls that need attention for one reason, and which of them is the oldest.
 
-    `lost`: a worker started it, and no living worker has it. `waiting`: for a person. `ambiguous`: a person has to say
+    `lost`: a worker started it, and no live worker has it. `waiting`: for a person. `ambiguous`: a person has to decide
     whether it happened.
     """
 
-    why: Why
+    why: Reason
     count: int
     oldest_secs: float
     context_id: str
@@ -35,7 +35,7 @@ class NeedsAttention:
 
 
 async def calls_needing_attention(connection: Connection) -> list[NeedsAttention]:
-    """One row for each kind of which there are calls, of contexts that are neither parked nor recordings."""
+    """Returns one row for each reason for which there are calls, in contexts that are neither parked nor recordings."""
     async with connection.cursor(row_factory=class_row(NeedsAttention)) as cursor:
         await cursor.execute(_LEFT, {"after_secs": AFTER_SECS})
         return await cursor.fetchall()

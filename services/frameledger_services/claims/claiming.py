@@ -1,12 +1,12 @@
-"""Taking work that nobody has had: one statement looks whether it is still open, and takes it.
+"""Claiming work that no worker has had: one statement checks whether it is still open, and claims it.
 
-The effect's id is the key of the claim, so of two who ask at once one gets it. Effects are asked for in the order of
-their topic; the work that is over, somebody else's to serve, or taken is passed over in the same statement.
+The effect's id is the key of the claim, so of two workers that claim it at once one gets it. Effects are requested in
+the order of their topic; work that has ended, that others serve or that is claimed is skipped in the same statement.
 
 If the process dies before the statement, the effect's offset was not committed and another member of the group reads
-it again. If it dies after it, the claim is there: the effect read again is found taken, and the work is taken over
-(`taking_over`) once this worker is dead. If only the answer is lost, the worker lives and does not know what it has:
-`release_all_but` gives that back.
+it again. If it dies after it, the claim is there: the effect that is read again is found claimed, and the work is taken
+over (`takeover`) once this worker is dead. If only the answer is lost, the worker lives and does not know its claims:
+`release_all_but` releases them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ C = TypeVar("C")
 async def claim_runs(
     connection: Connection, worker_id: str, asked: Sequence[effects.RunInference], limit: int | None = None
 ) -> ClaimResult[ClaimedRun]:
-    """Take those of these runs that are open, that this worker serves and that nobody had, at most `limit` of them.
+    """Claim those of these runs that are open, served by this worker and not claimed yet, at most `limit` of them.
 
-    Raises `WorkerDeadError`, and nothing is taken then.
+    Raises `WorkerDeadError`, and claims nothing then.
     """
 
     def claimed(effect: effects.RunInference, attempt: int, token: str, _: Any) -> ClaimedRun:
@@ -40,10 +40,10 @@ async def claim_runs(
 async def claim_calls(
     connection: Connection, worker_id: str, asked: Sequence[effects.CallFunction], limit: int | None = None
 ) -> ClaimResult[ClaimedCall]:
-    """Take those of these calls that are dispatched, that this worker serves and that nobody had, at most `limit`.
+    """Claim those of these calls that are dispatched, served by this worker and not claimed yet, at most `limit`.
 
-    One that runs is taken too, if its claim was lost or came to nothing, a lease ago. Raises `WorkerDeadError`, and
-    nothing is taken then.
+    A running call is claimed too if its claim was lost or had no effect, a lease ago. Raises `WorkerDeadError`, and
+    claims nothing then.
     """
     return await _claim(
         connection, worker_id, asked, limit, _CLAIM_CALLS, _call_columns(asked), _claimed_call
@@ -71,22 +71,22 @@ async def _claim(
         },
     )
     found: list[C] = []
-    looked_at: set[int] = set()
+    examined: set[int] = set()
     mine: set[str] = set()
     for is_alive, place, attempt, token, *ledger in await cursor.fetchall():
         if not is_alive:
             raise rules.dead(worker_id)
         if place is None:
             break
-        looked_at.add(place)
+        examined.add(place)
         effect = asked[place - 1]
-        # The same effect may be asked for twice: a topic may hold it twice.
+        # A topic may hold the same effect twice.
         if attempt is not None and effect.id not in mine:
             mine.add(effect.id)
             found.append(claimed(effect, attempt, token, tuple(ledger)))
-    # Behind the last one that the limit let in nothing was looked at.
-    is_full = limit is not None and len(looked_at) >= limit
-    return ClaimResult(found, len(asked) - max(looked_at, default=0) if is_full else 0)
+    # Nothing was examined behind the last one that the limit let in.
+    is_full = limit is not None and len(examined) >= limit
+    return ClaimResult(found, len(asked) - max(examined, default=0) if is_full else 0)
 
 
 def _call_columns(asked: Sequence[effects.CallFunction]) -> dict[str, Any]:
@@ -113,10 +113,10 @@ def _claimed_call(effect: effects.CallFunction, attempt: int, token: str, ledger
     )
 
 
-# One row at least comes back: it says whether the worker is alive. Rows are inserted in the order of their key, so
-# that two who ask for the same at once do not wait for each other in a circle. Of a claim that is there already, two
-# who see it finished reckon the same attempt: the second one finds it given out.
-_TAKE_AGAIN = """
+# It returns one row at least, which says whether the worker is alive. Rows are inserted in the order of their key, so
+# that two workers that claim the same effects do not deadlock. If two see an existing claim finished, they compute the
+# same attempt; the second one finds it given out.
+_CLAIM_AGAIN = """
     ON CONFLICT (effect_id) DO UPDATE SET
         worker_id = excluded.worker_id, service = excluded.service, attempt = excluded.attempt, token = DEFAULT,
         taken_at = clock_timestamp(), released_at = NULL, finished_at = NULL, finish = NULL
@@ -147,7 +147,7 @@ _CLAIM_RUNS = f"""
         SELECT DISTINCT ON (effect_id) effect_id, 'run', context_id, version, run_id, service, worker_id, attempt
         FROM mine
         ORDER BY effect_id
-        {_TAKE_AGAIN}
+        {_CLAIM_AGAIN}
     )
     SELECT EXISTS (SELECT FROM me), mine.place, taken.attempt, taken.token
     FROM (VALUES (true)) AS always
@@ -186,7 +186,7 @@ _CLAIM_CALLS = f"""
             tool_call_id, service, worker_id, attempt
         FROM mine
         ORDER BY effect_id
-        {_TAKE_AGAIN}
+        {_CLAIM_AGAIN}
     )
     SELECT EXISTS (SELECT FROM me), mine.place, taken.attempt, taken.token, mine.function_name, mine.arguments,
         mine.group_id, mine.run_id, mine.age_secs, mine.status, mine.safe_to_retry, mine.interrupted, mine.builtin

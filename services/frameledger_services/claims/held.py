@@ -1,4 +1,4 @@
-"""What a worker does with work that it has: keep it, finish it, give it back; and what is forgotten in the end."""
+"""What a worker does with its claims: keep, finish and release them; and the deletion of old ones."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from frameledger_services.claims.values import Connection, Finish
 async def next_attempt(
     connection: Connection, worker_id: str, effect_id: str, token: str, attempt: int
 ) -> int | None:
-    """Keep a run that this worker has as `attempt`, with the next one; None if it is not this claim's any more.
+    """Keep a run that this worker has as `attempt`, with the next one. Returns that; None if the claim is lost.
 
-    If the answer is lost, asking again with the same `attempt` gives None: whoever is unsure gives the work up.
+    Called again with the same `attempt`, because the answer was lost, it returns None: a worker in doubt gives the work
+    up.
     """
     cursor = await connection.execute(
         """
@@ -33,8 +34,8 @@ async def next_attempt(
 async def finish(
     connection: Connection, worker_id: str, held: Mapping[str, str], how: Finish = "done"
 ) -> None:
-    """Nothing is left to do for these, each effect with the token of its claim. Called twice it does nothing; what is
-    under another claim by now is left alone."""
+    """Finish these claims, each an effect with the token of its claim. Called twice it does nothing; effects under
+    another claim by now are left alone."""
     await connection.execute(
         """
         UPDATE claims SET finished_at = clock_timestamp(), finish = %s
@@ -49,9 +50,9 @@ async def finish(
 async def release(
     connection: Connection, worker_id: str, held: Mapping[str, str], *, untried: bool = False
 ) -> None:
-    """Give these back, each effect with the token of its claim: anybody may take them at once, as their next attempt.
+    """Release these claims, each an effect with its token: any worker may take the work at once, as the next attempt.
 
-    With `untried` nothing of this attempt was published, and it does not count: whoever takes them has the same number,
+    With `untried` nothing of this attempt was published, and it does not count: the next worker gets the same number,
     under another token.
     """
     await connection.execute(
@@ -68,11 +69,11 @@ async def release(
 async def release_all_but(
     connection: Connection, worker_id: str, held: Mapping[str, str], *, older_than_secs: float = 0.0
 ) -> int:
-    """Give back what this worker has and does not know of, and took so long ago; how many those are.
+    """Release this worker's claims that are so old and not in `held`, which is all that it knows, each effect with the
+    token of its claim. Returns how many.
 
-    It does not know of a claim whose answer was lost with the connection, nor of one that a database which lost its
-    latest commits shows as it was before. `held` is all that it knows of, each effect with the token of its claim.
-    To be called while no claim is under way."""
+    It does not know a claim whose answer was lost with the connection, nor one that a database which lost its latest
+    commits shows in an earlier state. To be called while no claim is in progress."""
     cursor = await connection.execute(
         """
         UPDATE claims SET released_at = clock_timestamp()
@@ -91,8 +92,8 @@ async def release_all_but(
 async def purge(
     connection: Connection, *, claims_days: float, workers_days: float, limit: int = 10_000
 ) -> int:
-    """Delete claims of that age that are finished, and workers that died so long ago and have nothing unfinished; how
-    many claims. At most `limit` of these; call it again while it was so many."""
+    """Delete finished claims of that age, at most `limit`, and workers that died so long ago and hold no claim. Returns
+    how many claims; call it again if that is `limit`."""
     cursor = await connection.execute(
         f"""
         WITH old AS (

@@ -1,8 +1,8 @@
-"""Taking work that somebody else had: released, or a dead worker's, with its next attempt.
+"""Taking over work that another worker had: it was released, or is a dead worker's. It gets the next attempt.
 
-Nobody judges another before it has been connected for a whole lease itself: when the database comes back, everybody's
-heartbeats are old, and the others need time to be heard of. What was released may be taken at once. Rows that another
-taker looks at are skipped, so two takers never wait for each other, and one gets each.
+A worker judges no other dead before it has been connected for a whole lease itself: when the database comes back, all
+heartbeats are old, and the others need time to send theirs. Released work may be taken at once. Rows that another
+takeover has locked are skipped, so that two never wait for each other, and one gets each.
 
 If the process dies after the statement, or its answer is lost, the work is taken over once more in the same way.
 """
@@ -15,7 +15,7 @@ from frameledger_services.claims.values import ClaimedCall, ClaimedRun, Connecti
 
 
 async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> list[ClaimedRun]:
-    """Take over at most `limit` open runs that this worker serves, the oldest claims first.
+    """Take over at most `limit` open runs that this worker serves, the oldest claims first. Returns them.
 
     Raises `WorkerDeadError`.
     """
@@ -32,9 +32,9 @@ async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> 
 
 
 async def take_over_calls(connection: Connection, worker_id: str, limit: int) -> list[ClaimedCall]:
-    """Take over at most `limit` calls that are dispatched or running and that this worker serves.
+    """Take over at most `limit` calls, dispatched or running, that this worker serves. Returns them.
 
-    One that is owed a cancel, or that is unsafe and had started, has to be settled and not run. Raises
+    A call that must be cancelled, or that is unsafe and had started, has to be settled and not run. Raises
     `WorkerDeadError`.
     """
     cursor = await connection.execute(_TAKE_CALLS, {"worker_id": worker_id, "limit": limit})
@@ -48,17 +48,17 @@ async def take_over_calls(connection: Connection, worker_id: str, limit: int) ->
 
 
 async def finish_over(connection: Connection, worker_id: str, limit: int = 1_000) -> int:
-    """Finish claims, of either kind, that could be taken over but whose run or call is over; how many.
+    """Finish claims, of either kind, that could be taken over but whose run or call has ended. Returns how many.
 
-    A call that waits for a person is nobody's work. Nothing happens if the worker is dead.
+    A call that waits for a person counts as ended: no worker has to do anything. Does nothing if the worker is dead.
     """
     cursor = await connection.execute(_FINISH_OVER, {"worker_id": worker_id, "limit": limit})
     return cursor.rowcount
 
 
-# What may be taken: by two indexes, one of released claims and one of what each dead worker has not finished. Of the
-# workers only those are looked at that have something unfinished, each found behind the one before it: the dead are
-# kept for a year, and this is asked every second.
+# What may be taken, by two indexes: of released claims, and of each worker's unfinished ones. Only workers that have
+# unfinished claims are examined, each found behind the one before it: the dead are kept for a year, and this is
+# executed every second.
 _FREE = f"""
     owners (worker_id) AS (
         (SELECT worker_id FROM claims WHERE finished_at IS NULL ORDER BY worker_id LIMIT 1)
@@ -87,7 +87,7 @@ _FREE = f"""
     )
 """
 
-# The claim is looked at once more when its row is locked: another taker would have raised its attempt.
+# The claim is checked once more when its row is locked: another takeover would have raised its attempt.
 _CLAIMABLE = """
     FROM me
     CROSS JOIN free

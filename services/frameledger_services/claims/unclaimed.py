@@ -1,11 +1,10 @@
-"""Work that is open and that nobody has, a while after it was asked for; what the dead have is `taking_over`'s.
+"""Open work without a claim, a while after it was requested. Dead workers' claims are the subject of `takeover`.
 
-Usually an effect is claimed by the member of the group that reads it. It is not if that member does not serve it and
-another one of its group does (a new release is being rolled out), if the one who listed it died at that moment, or if
-the member has no free slot. And a database that lost its latest commits may have lost the claim, or have had the work
-done twice as one attempt, which ends with a claim that is finished and work that is not. So a worker with a free slot
-looks here from time to time. An effect's id follows from the row that it is of, so this asks for the same claim as the
-effect on the topic, and one of the two gets it.
+Usually the member of the group that reads an effect claims it. It does not if it does not serve it and another member
+does (a new release is being rolled out), if the worker that listed it died at that moment, or if it has no free slot.
+And a database that lost its latest commits may have lost the claim, or have let one attempt be made twice, which ends
+with a finished claim of unfinished work. So a worker with a free slot looks here from time to time. An effect's id
+follows from its row, so this requests the same claim as the effect on the topic, and one of the two gets it.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from frameledger_services.claims import rules
 from frameledger_services.claims.values import Connection
 
 AFTER_SECS = 2.0
-"""How old such work is at least: usually an effect is claimed within milliseconds."""
+"""The least age of such work; usually an effect is claimed within milliseconds."""
 
 
 async def unclaimed_runs(connection: Connection, worker_id: str, limit: int) -> list[effects.RunInference]:
-    """The effects of at most `limit` open runs that this worker serves and that nobody claimed, the oldest first."""
+    """Returns the effects of at most `limit` open, unclaimed runs that this worker serves, the oldest first."""
     cursor = await connection.execute(
         _RUNS, {"worker_id": worker_id, "limit": limit, "after_secs": AFTER_SECS}
     )
@@ -33,7 +32,7 @@ async def unclaimed_runs(connection: Connection, worker_id: str, limit: int) -> 
 
 
 async def unclaimed_calls(connection: Connection, worker_id: str, limit: int) -> list[effects.CallFunction]:
-    """The effects of at most `limit` calls, dispatched or running, that this worker serves and that nobody claimed."""
+    """Returns the effects of at most `limit` unclaimed calls, dispatched or running, that this worker serves."""
     cursor = await connection.execute(
         _CALLS, {"worker_id": worker_id, "limit": limit, "after_secs": AFTER_SECS}
     )

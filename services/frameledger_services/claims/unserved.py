@@ -1,6 +1,6 @@
-"""Work that nobody takes: it is open for a while, nobody who lives has it, and nobody who lives serves it.
+"""Open work that cannot be done: no live worker has it, and none serves it. For the report to an operator.
 
-What an operator is told of. A worker that is alive and has no free slot takes its work later; that is not meant here.
+Work that waits for a live worker's free slot is not meant.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from frameledger_services.claims import rules
 from frameledger_services.claims.values import Connection
 
 AFTER_SECS = 5.0
-"""How old such work is at least: a worker that was started a moment ago, or is being replaced, may yet come."""
+"""The least age of such work: a worker may be starting, or being replaced."""
 
-LOOKED_AT = 1_000
-"""So many are looked at, the oldest first."""
+EXAMINED = 1_000
+"""How many are examined, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """Some runs or calls that wait for one thing. `name` is the model or function; None for a run of any model."""
+    """Runs or calls that wait for one model or function, `name`; None for runs that any model may answer."""
 
     name: str | None
     count: int
@@ -30,7 +30,7 @@ class Unserved:
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """What is open, of contexts that are neither parked nor recordings, and how many timekeepers live to end it."""
+    """What is open in contexts that are neither parked nor recordings, and how many timekeepers are alive."""
 
     runs: int
     calls: int
@@ -41,23 +41,23 @@ class OpenWork:
 
 
 async def unserved_runs(connection: Connection) -> list[Unserved]:
-    """Open runs that nobody takes, by model, those that wait longest first.
+    """Returns unserved open runs by model, those that wait longest first.
 
-    One that has started without ever being claimed is answered by somebody whom we do not know.
+    A run that started without ever being claimed is left out: a program that the tables do not know answers it.
     """
     return await _unserved(connection, _RUNS)
 
 
 async def unserved_calls(connection: Connection) -> list[Unserved]:
-    """Dispatched calls that nobody takes, by function, those that wait longest first.
+    """Returns unserved dispatched calls by function, those that wait longest first.
 
-    Of a built-in tool that is the function which it is about.
+    A built-in tool counts as the function that it acts on.
     """
     return await _unserved(connection, _CALLS)
 
 
 async def open_work(connection: Connection) -> OpenWork:
-    """What a timekeeper would have an eye on."""
+    """Returns what a timekeeper would watch."""
     async with connection.cursor(row_factory=class_row(OpenWork)) as cursor:
         await cursor.execute(_OPEN)
         found = await cursor.fetchone()
@@ -67,15 +67,15 @@ async def open_work(connection: Connection) -> OpenWork:
 
 async def _unserved(connection: Connection, statement: str) -> list[Unserved]:
     async with connection.cursor(row_factory=class_row(Unserved)) as cursor:
-        await cursor.execute(statement, {"after_secs": AFTER_SECS, "looked_at": LOOKED_AT})
+        await cursor.execute(statement, {"after_secs": AFTER_SECS, "examined": EXAMINED})
         return await cursor.fetchall()
 
 
-# A claim that is finished says that somebody did it: what came of it is on its way.
-_NOBODY_HAS_IT = f"claim.finished_at IS NULL AND {rules.alive('holder')} IS NOT TRUE"
+# A finished claim says that the work was done: its frames are in transit.
+_NOT_HELD = f"claim.finished_at IS NULL AND {rules.alive('holder')} IS NOT TRUE"
 
 
-def _nobody_serves(kind: str, name: str) -> str:
+def _not_served(kind: str, name: str) -> str:
     return f"""
         NOT EXISTS (
             SELECT FROM workers AS serving
@@ -96,7 +96,7 @@ _RUNS = f"""
         FROM runs
         WHERE status = 'open' AND opened_at < now() - make_interval(secs => %(after_secs)s)
         ORDER BY opened_at
-        LIMIT %(looked_at)s
+        LIMIT %(examined)s
     ) AS claimable
     {rules.LIVES}
     CROSS JOIN LATERAL (SELECT {rules.MODEL} AS name) AS model
@@ -104,8 +104,8 @@ _RUNS = f"""
         ON claim.context_id = claimable.context_id AND claim.version = claimable.version
             AND claim.run_id = claimable.run_id
     LEFT JOIN workers AS holder ON holder.worker_id = claim.worker_id
-    WHERE {_NOBODY_HAS_IT} AND (claimable.started_at IS NULL OR claim.effect_id IS NOT NULL)
-        AND {_nobody_serves("inference", "model.name")}
+    WHERE {_NOT_HELD} AND (claimable.started_at IS NULL OR claim.effect_id IS NOT NULL)
+        AND {_not_served("inference", "model.name")}
     GROUP BY model.name
     ORDER BY oldest_secs DESC
 """
@@ -117,7 +117,7 @@ _CALLS = f"""
         FROM tool_calls
         WHERE status = 'dispatched' AND dispatched_at < now() - make_interval(secs => %(after_secs)s)
         ORDER BY requested_at
-        LIMIT %(looked_at)s
+        LIMIT %(examined)s
     ) AS claimable
     {rules.LIVES}
     CROSS JOIN LATERAL (SELECT {rules.FUNCTION.replace("tool_calls.", "claimable.")} AS name) AS function
@@ -125,7 +125,7 @@ _CALLS = f"""
         ON claim.context_id = claimable.context_id AND claim.version = claimable.version
             AND claim.tool_call_id = claimable.tool_call_id
     LEFT JOIN workers AS holder ON holder.worker_id = claim.worker_id
-    WHERE {_NOBODY_HAS_IT} AND {_nobody_serves("functions", "function.name")}
+    WHERE {_NOT_HELD} AND {_not_served("functions", "function.name")}
     GROUP BY function.name
     ORDER BY oldest_secs DESC
 """

@@ -1,4 +1,4 @@
-"""What the statements take and give: an offer of work, claimed work, and what a heartbeat says."""
+"""What the statements take and return: a worker's registration, claimed work, and the answer to a heartbeat."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ Connection = AsyncConnection[Any]
 Kind = Literal["inference", "functions", "timekeeper"]
 
 Finish = Literal["done", "over", "given_up"]
-"""How a claim ends: its work was done; what it was for had ended; it was tried too often."""
+"""How a claim ends: its work was done; its run or call had ended otherwise; it was attempted too often."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A worker, one life of one process, and what it does."""
+    """A worker, which is one session of one process, and what it serves."""
 
     worker_id: str
     service: str
-    """The name that all who share its work have: its consumer group."""
+    """The name of its consumer group, which the workers that share its work have in common."""
 
     kind: Kind
     host: str
     pid: int
     lease_secs: float
-    """Seconds after its last heartbeat that it is taken for alive."""
+    """Seconds after its last heartbeat for which it counts as alive."""
 
     slots: int
     serves: tuple[str, ...] = ()
     """Names of functions, or of models."""
 
     serves_all: bool = False
-    """It takes what no live worker of its kind lists."""
+    """It is a catch-all: it takes what no live worker of its kind lists."""
 
     offers: Mapping[str, Any] = field(default_factory=dict)
     """JSON: the functions with schemas and options, or how requests are made."""
@@ -59,23 +59,23 @@ class Claimed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRun:
-    """A run that is this worker's to answer, as `attempt`: a number that nobody reads again. Nobody else has it, unless
-    the database lost its latest commits: then `claim` tells the two apart."""
+    """A run that this worker answers, as `attempt`: a number that is given out once. No other worker has it, unless the
+    database lost its latest commits; then `claim` tells the two apart."""
 
     effect_id: str
     context_id: ContextId
     version: Version
-    """Of the context that the model is to see."""
+    """Of the context that the model is given."""
 
     run_id: RunId
     attempt: int
     claim: str
-    """The claim's token, which all that is said under it names: nobody else ever has it."""
+    """The claim's token, which every frame that is published under it names. No two claims have the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedCall:
-    """A call that is this worker's, as `call_attempt`, with all that is needed to run it or to settle it."""
+    """A call that this worker runs or settles, as `call_attempt`, with all that it needs for that."""
 
     effect_id: str
     context_id: ContextId
@@ -96,19 +96,19 @@ class ClaimedCall:
     """Seconds since it was dispatched, by the database's clock."""
 
     status: Literal["dispatched", "running"]
-    """As the ledger said when it was claimed: `running` if an earlier attempt had started."""
+    """When it was claimed: `running` if an earlier attempt had started."""
 
     safe_to_retry: bool | None
-    """What its first start said; null before it started."""
+    """As its first start says; None before it started."""
 
     interrupted: bool
-    """An interruption owes it a cancel."""
+    """An interruption asked for its cancellation."""
 
     builtin: bool
-    """`cancel_<name>`, which whoever serves `<name>` serves."""
+    """A built-in `cancel_<name>`; served by the workers of `<name>`."""
 
     claim: str
-    """The claim's token, which all that is said under it names: nobody else ever has it."""
+    """The claim's token, which every frame that is published under it names. No two claims have the same."""
 
 
 class WorkerDeadError(FencedError):
@@ -124,22 +124,22 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult(Generic[C]):
-    """What became of effects that were asked for: what is ours now, in their order, and how many of them, the last
-    ones, have to be asked for again, because the limit was reached before them."""
+    """The result of a request for effects: what was claimed, in their order; and how many effects, the last ones, were
+    not examined because the limit was reached, and have to be requested again."""
 
     claimed: list[C]
-    left: int = 0
+    unexamined: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a heartbeat was answered."""
+    """The answer to a heartbeat."""
 
     alive: bool
-    """False: the row is gone, or was too old already. A worker that is dead once is dead: a new one has to be made."""
+    """False: the row is gone, or its lease had ended. A dead worker stays dead; a new session has to register."""
 
-    over: frozenset[str] = frozenset()
-    """Effects held whose run is closed, or whose call is settled, or is owed a cancel."""
+    obsolete: frozenset[str] = frozenset()
+    """Effects held whose run is closed, or whose call is settled or must be cancelled."""
 
     lost: frozenset[str] = frozenset()
-    """Effects held that are not this worker's any more, or whose latest start is somebody else's."""
+    """Effects held that are no longer this worker's, or whose latest start is another worker's."""

@@ -1,7 +1,7 @@
-"""Who is alive: a worker registers, is heard of, and leaves.
+"""Workers: they register, send heartbeats, and deregister.
 
-A worker is one life of one process. It is alive while it has not left and its last heartbeat is younger than its
-lease, by the database's clock; once it is not, it never is again.
+A worker is one session of one process. It is alive while it has not stopped and its last heartbeat is younger than its
+lease, by the database's clock. Once it is not, it never is again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LONG_DEAD_SECS = 3_600.0
 
 
 async def register(connection: Connection, offer: Registration) -> None:
-    """A new worker, alive and connected from now on. Its id must be new."""
+    """Insert a worker, alive and connected from now on. Its id must be new."""
     await connection.execute(
         """
         INSERT INTO workers
@@ -41,7 +41,7 @@ async def register(connection: Connection, offer: Registration) -> None:
 
 
 async def update_registration(connection: Connection, offer: Registration) -> None:
-    """What the worker serves has changed; claims from now on follow it."""
+    """Change what the worker serves. Claims follow it from now on."""
     await connection.execute(
         "UPDATE workers SET serves = %s, serves_all = %s, offers = %s, slots = %s WHERE worker_id = %s",
         (list(offer.serves), offer.serves_all, Json(dict(offer.offers)), offer.slots, offer.worker_id),
@@ -49,20 +49,22 @@ async def update_registration(connection: Connection, offer: Registration) -> No
 
 
 async def reconnected(connection: Connection, worker_id: str) -> None:
-    """The worker was without the database for a while. Others may have been too: it judges nobody for a whole lease."""
+    """Note that the worker was without the database for a while. Others may have been too, so for a whole lease it
+    judges none of them dead."""
     await connection.execute(
         "UPDATE workers SET connected_at = clock_timestamp() WHERE worker_id = %s", (worker_id,)
     )
 
 
 async def heartbeat(connection: Connection, worker_id: str, held: Mapping[str, str]) -> Heartbeat:
-    """The worker lives, and works on these effects, each with the token of its claim; which of them it is to stop."""
+    """Renew the worker's lease. `held` are the effects that it works on, each with the token of its claim. Returns
+    whether it is alive, and which of them it has to stop."""
     cursor = await connection.execute(
         _HEARTBEAT, {"worker_id": worker_id, "held": list(held), "tokens": list(held.values())}
     )
     row = await cursor.fetchone()
     assert row is not None
-    return Heartbeat(alive=row[0], over=frozenset(row[1] or ()), lost=frozenset(row[2] or ()))
+    return Heartbeat(alive=row[0], obsolete=frozenset(row[1] or ()), lost=frozenset(row[2] or ()))
 
 
 async def may_judge(connection: Connection, worker_id: str) -> bool:
@@ -83,7 +85,7 @@ async def registered_offers(connection: Connection, worker_id: str) -> dict[str,
 
 
 async def leave(connection: Connection, worker_id: str) -> None:
-    """The worker leaves. What it still has may be taken over by whoever judges it dead."""
+    """Deregister the worker. What it still holds may be taken over at once."""
     await connection.execute(
         "UPDATE workers SET stopped_at = clock_timestamp() WHERE worker_id = %s AND stopped_at IS NULL",
         (worker_id,),
@@ -91,8 +93,8 @@ async def leave(connection: Connection, worker_id: str) -> None:
 
 
 async def reap_workers(connection: Connection) -> None:
-    """Say of those who died `LONG_DEAD_SECS` ago that they have left. They were dead before and stay so; but whoever
-    asks who is alive has only a few rows to look at."""
+    """Mark workers as stopped that died `LONG_DEAD_SECS` ago. They were dead before; but it leaves few rows to search
+    for the live ones."""
     await connection.execute(
         f"""
         UPDATE workers SET stopped_at = heartbeat_at
@@ -103,9 +105,9 @@ async def reap_workers(connection: Connection) -> None:
     )
 
 
-# A call that is owed a cancel is to stop, and its worker says what became of it. One that waits for a person is not
-# over: its worker may still be about to end its job. What somebody else started last, under the same attempt or a later
-# one, is as good as lost: given back, it is taken with the next attempt.
+# A call that must be cancelled is to be stopped by its worker, which publishes what became of it. One that waits for a
+# person is not obsolete: its worker may be about to end the job. Work that another worker started last, under the same
+# attempt or a later one, counts as lost: once released it is claimed with the next attempt.
 _HEARTBEAT = f"""
     WITH beat AS (
         UPDATE workers SET heartbeat_at = clock_timestamp()

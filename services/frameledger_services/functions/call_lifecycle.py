@@ -128,7 +128,7 @@ class CallLifecycle:
         try:
             await self._start()
         except LeaseLostError:
-            self.request_stop("lost")
+            self.request_stop("claim_lost")
         finally:
             self._start_next()
 
@@ -142,7 +142,7 @@ class CallLifecycle:
             # the in-progress frame is a few bytes larger.
             _log.error("call.not_startable", **call.names(), error=str(error))
             await publisher.publish(call.error(str(error)), call.cancel(run_llm=True))
-            self.request_stop("over")
+            self.request_stop("obsolete")
 
     async def _until_settled(self, folded: asyncio.Future[CallSnapshot]) -> Ending:
         state = self._state
@@ -168,7 +168,7 @@ class CallLifecycle:
                 return ending
             # The handler did not begin: the status was read too long ago, or the call is to stop.
             why = state.inbox.take_stop_request()
-            if why == "lost" or not state.leased.may_publish():
+            if why == "claim_lost" or not state.leased.may_publish():
                 return "release"
             if current is None:
                 ending = None if why is None else await self._handler.stop_for(why)
@@ -186,12 +186,12 @@ class CallLifecycle:
         give_up_at, draining = state.deadline, False
         while not folded.done() and state.now() < give_up_at:
             why = inbox.take_stop_request()
-            if why == "lost":
+            if why == "claim_lost":
                 return "release"
             if why == "draining":
                 draining = True
                 give_up_at = min(give_up_at, state.stops_by())
-            if why == "over":
+            if why == "obsolete":
                 current = await state.read_again()
                 if current is None:
                     return "release"

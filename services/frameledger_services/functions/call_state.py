@@ -53,7 +53,7 @@ class JobPublisher:
         return await self._session.publisher.publish(context_id, *frames)
 
     def may_publish(self) -> bool:
-        return self._session.lease.valid() and (self._job is None or self._job.why != "lost")
+        return self._session.lease.valid() and (self._job is None or self._job.stop_reason != "claim_lost")
 
 
 class BackgroundTasks:

@@ -118,10 +118,10 @@ class CallHandler:
         """Stop it, and settle or release the call. Returns None if there was no reason to stop."""
         state = self._state
         match why:
-            case "lost":
+            case "claim_lost":
                 self.stop()
                 return "release"
-            case "over":
+            case "obsolete":
                 current = await state.read_again()
                 if current is None:
                     # Not known to be over: the next worker to claim it finds out.
@@ -206,7 +206,7 @@ class CallHandler:
         self.stop()
         while (event := inbox.take_last()) is None and state.now() < until:
             why = inbox.take_stop_request()
-            if why == "lost":
+            if why == "claim_lost":
                 inbox.stop_requested = why
                 break
             if why == "draining":
@@ -234,7 +234,7 @@ class CallHandler:
     async def _conclude(self, event: HandlerEvent | None, *, interrupted: int | None) -> Ending:
         """Settle a call whose handler was asked to stop, by the interruption at that version or by its deadline."""
         publisher = self._publisher
-        if event is None and self._state.inbox.stop_requested == "lost":
+        if event is None and self._state.inbox.stop_requested == "claim_lost":
             return "release"
         if self._is_answer(event):
             await self.handle(event)

@@ -163,7 +163,7 @@ class LocalCalls:
         frame_id = call.frame_id("in progress")
         async with self._deps.statuses.folding(call.context_id, frame_id, call, _is_over) as over:
             await over
-            lifecycle.request_stop("over")
+            lifecycle.request_stop("obsolete")
 
     @contextmanager
     def _batch(self) -> Iterator[None]:

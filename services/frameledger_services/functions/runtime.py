@@ -212,7 +212,7 @@ async def _forward(job: work.Job[ClaimedCall], lifecycle: CallLifecycle) -> None
     await job.stop.wait()
     forwarded: work.StopReason | None = None
     while True:
-        if job.why is not None and job.why != forwarded:
-            forwarded = job.why
+        if job.stop_reason is not None and job.stop_reason != forwarded:
+            forwarded = job.stop_reason
             lifecycle.request_stop(forwarded)
         await asyncio.sleep(FORWARD_SECS)

@@ -94,7 +94,7 @@ class InferenceService(work.BackgroundService):
             return publishing.given_back
         if outcome is not None:
             return outcome
-        return "over" if job.why == "over" else publishing.given_back
+        return "over" if job.stop_reason == "obsolete" else publishing.given_back
 
     async def _compose(self, run: ClaimedRun) -> PreparedRequest:
         stored, cancel_tools = await self._connections.read(preparation.read, run.context_id, run.version)

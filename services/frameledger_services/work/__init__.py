@@ -1,6 +1,6 @@
-"""The life of a worker: effects off their topic, claimed, done in lanes; heartbeats, cancellations, drain.
+"""What a worker does: it claims effects off their topic and runs them as jobs; heartbeats, cancellations, drain.
 
-Start with `worker`. `job` is what a service's own code is given, `publisher` how it speaks.
+Start with `worker`. `job` is what a service's own code is given, and `publisher` publishes its frames.
 """
 
 from frameledger_services.work.background import BackgroundService

@@ -1,7 +1,7 @@
 """`llm.cancellations`, read by every worker from its end, without a group: the quick way to stop work.
 
-Nothing depends on it: what is missed here a heartbeat says a moment later. A cancellation may also come while its work
-is just being claimed, so the newest ones are remembered: whoever begins a job asks.
+Nothing depends on it: a cancellation that is missed here comes with a heartbeat a moment later. It may also come while
+its work is being claimed, so the newest ones are remembered, and looked up when a job begins.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from frameledger_services.event_log import broker
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import TopicPartition, consumer
 from frameledger_services.settings import Settings
-from frameledger_services.work.effect_decoding import NoEffectError, read
+from frameledger_services.work.effect_decoding import NoEffectError, decode_effect
 
 REMEMBERED = 10_000
-LOOK_MS = 1_000
+POLL_MS = 1_000
 PAUSE_SECONDS = 1.0
-"""Before the topic is looked for again."""
+"""Between two attempts to read the topic."""
 
 _log = logs.get_logger("worker")
 
@@ -40,22 +40,22 @@ class Cancelled:
             self._newest.popitem(last=False)
 
     def has(self, context_id: str, subject: str, version: int) -> bool:
-        """Whether the work that this version asked for was cancelled. The id of a call may be used again later: a
-        cancellation concerns what came before it."""
+        """Returns whether the work that this version requested was cancelled. A call's id may be used again later: a
+        cancellation concerns only what was requested before it."""
         return self._newest.get((context_id, subject), 0) > version
 
 
 async def follow(
-    settings: Settings, topic: str, tell: Callable[[Cancel], None], following: asyncio.Event
+    settings: Settings, topic: str, on_cancel: Callable[[Cancel], None], following: asyncio.Event
 ) -> None:
-    """Tell of each cancellation that comes, until cancelled. `following` is set while it would hear of them."""
-    said = False
+    """Call `on_cancel` with each cancellation, until this task is cancelled. `following` is set while it reads them."""
+    warned = False
     while True:
         try:
-            await _follow(settings, topic, tell, following)
+            await _follow(settings, topic, on_cancel, following)
         except transient.BROKER as error:
-            if not said or following.is_set():
-                said = True
+            if not warned or following.is_set():
+                warned = True
                 _log.warning(
                     "worker.cancellations_by_heartbeat_only", topic=topic, reason=transient.reason(error)
                 )
@@ -65,7 +65,7 @@ async def follow(
 
 
 async def _follow(
-    settings: Settings, topic: str, tell: Callable[[Cancel], None], following: asyncio.Event
+    settings: Settings, topic: str, on_cancel: Callable[[Cancel], None], following: asyncio.Event
 ) -> None:
     client = consumer(settings, name="frameledger-cancellations")
     try:
@@ -80,27 +80,27 @@ async def _follow(
         client.assign(partitions)
         await client.seek_to_end(*partitions)
         for partition in partitions:
-            # The end is looked up now, and not when the first record is asked for.
+            # Looks the end up now instead of at the first fetch.
             await client.position(partition)
         following.set()
         while True:
-            received = await client.getmany(timeout_ms=LOOK_MS)
-            for some in received.values():
-                for one in some:
-                    _tell(one, tell)
+            received = await client.getmany(timeout_ms=POLL_MS)
+            for records in received.values():
+                for record in records:
+                    _decode(record, on_cancel)
     finally:
         await closed(client.stop())
 
 
-def _tell(received: Any, tell: Callable[[Cancel], None]) -> None:
+def _decode(record: Any, on_cancel: Callable[[Cancel], None]) -> None:
     try:
-        cancel = read(Cancel, received.value)
+        cancel = decode_effect(Cancel, record.value)
     except NoEffectError as error:
         _log.warning(
             "worker.unreadable_cancellation",
-            topic=received.topic,
-            offset=received.offset,
+            topic=record.topic,
+            offset=record.offset,
             reason=transient.reason(error),
         )
     else:
-        tell(cancel)
+        on_cancel(cancel)

@@ -1,6 +1,6 @@
-"""Claimer work, for one life of a worker: effects off their topic, the work of the dead, and what nobody claimed.
+"""Claiming work, in one session of a worker: effects off their topic, dead workers' work, and what no worker claimed.
 
-It is taken only where a lane is free. One claim is under way at a time, so that two never count the same free place.
+Work is claimed only while a slot is free. One claim is in progress at a time, so that no free slot is counted twice.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from frameledger_services.work.kinds import JobKind
 from frameledger_services.work.lease import Lease
 
 TAKE_OVER_SECONDS = 1.0
-"""Between two looks for work of the dead."""
+"""Between two sweeps for dead workers' work."""
 
-LOOK_FOR_MISSED = 5
-"""Every so manieth of these looks is also for open work that nobody claimed."""
+UNCLAIMED_EVERY = 5
+"""Every fifth sweep also looks for unclaimed work."""
 
-LOOK_SECONDS = 1.0
-"""How long a worker without a free slot waits at most before it shows its group that it lives."""
+POLL_SECONDS = 1.0
+"""Between two polls of a worker without a free slot, which keep its membership in the consumer group."""
 
 WINDOW = 50
-"""Effects that one claim asks for, at least."""
+"""Effects that one claim requests, at least."""
 
 E = TypeVar("E")
 C = TypeVar("C", bound=Claimed)
@@ -43,7 +43,7 @@ _log = logs.get_logger("worker")
 
 
 class Claimer(Generic[E, C]):
-    """Two ways of taking work; each goes on until it is cancelled, as the life does when it ends."""
+    """Two loops that claim work. The session cancels them when it ends."""
 
     def __init__(
         self,
@@ -51,17 +51,17 @@ class Claimer(Generic[E, C]):
         worker_id: str,
         database: Database,
         lease: Lease,
-        intake: EffectConsumer[E],
+        consumer: EffectConsumer[E],
         executor: KeyedExecutor,
         in_flight: InFlight[C],
         failpoint: Failpoint,
     ) -> None:
-        """`lease` is ended when the database says that the worker is dead."""
+        """`lease` is ended when the database finds that the worker is dead."""
         self._kind = kind
         self._worker_id = worker_id
         self._database = database
         self._lease = lease
-        self._consumer = intake
+        self._consumer = consumer
         self._executor = executor
         self._in_flight = in_flight
         self._failpoint = failpoint
@@ -72,7 +72,7 @@ class Claimer(Generic[E, C]):
         while True:
             await self._consumer.fetch()
             while self._consumer.pending:
-                await self._room()
+                await self._wait_for_slot()
                 async with self._claiming:
                     await self._claim()
                 await self._failpoint("before commit")
@@ -81,71 +81,72 @@ class Claimer(Generic[E, C]):
             await self._consumer.commit()
 
     async def from_others(self) -> None:
-        """Take over what the dead left and others gave back; finish the claims of theirs that are over."""
-        for looks in itertools.count():
+        """Take over work that was released or is a dead worker's; finish those of their claims whose work has ended."""
+        for sweep in itertools.count():
             await asyncio.sleep(TAKE_OVER_SECONDS)
             async with self._claiming:
                 if free := self._executor.free_slots:
-                    self._in_flight.start(await self._ask(partial(self._taken_over, limit=free)))
+                    self._in_flight.start(await self._execute(partial(self._take_over, limit=free)))
                     await self._failpoint("after take-over")
-                if looks % LOOK_FOR_MISSED == 0:
+                if sweep % UNCLAIMED_EVERY == 0:
                     if free := self._executor.free_slots:
-                        self._in_flight.start(await self._ask(partial(self._claimed_late, limit=free)))
-                    await self._ask(self._give_back_unknown)
-            await self._ask(lambda connection: claims.finish_over(connection, self._worker_id))
+                        self._in_flight.start(await self._execute(partial(self._claim_unclaimed, limit=free)))
+                    await self._execute(self._release_unknown)
+            await self._execute(lambda connection: claims.finish_over(connection, self._worker_id))
 
     async def _claim(self) -> None:
         free = self._executor.free_slots
         if not free:
-            # What was taken over meanwhile needs it.
+            # Work that was taken over meanwhile has it.
             return
-        # Most may be over or somebody else's; but they are not all to be asked for again for each slot.
-        asked = self._consumer.pending[: max(WINDOW, 4 * free)]
+        # Most may have ended or be another worker's, so more are requested than fit; but not all of them for each slot.
+        requested = self._consumer.pending[: max(WINDOW, 4 * free)]
         await self._failpoint("before claim")
-        claiming = await self._ask(
-            lambda connection: self._kind.claim(connection, self._worker_id, asked, free)
+        result = await self._execute(
+            lambda connection: self._kind.claim(connection, self._worker_id, requested, free)
         )
         await self._failpoint("after claim")
-        self._in_flight.start(claiming.claimed)
-        self._consumer.ack(asked, claiming.left)
+        self._in_flight.start(result.claimed)
+        self._consumer.ack(requested, result.unexamined)
 
-    async def _room(self) -> None:
+    async def _wait_for_slot(self) -> None:
         while not self._executor.free_slots:
             await self._consumer.keep_membership()
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(POLL_SECONDS):
                     await self._executor.wait_for_slot()
 
-    async def _taken_over(self, connection: Connection, limit: int) -> list[C]:
+    async def _take_over(self, connection: Connection, limit: int) -> list[C]:
         taken = await self._kind.take_over(connection, self._worker_id, limit)
         for one in taken:
             _log.info(
-                "run.taken_over" if self._kind.kind == "inference" else "call.taken_over",
+                "run.taken_over" if self._kind.worker == "inference" else "call.taken_over",
                 worker=self._worker_id,
                 context_id=one.context_id,
                 of=self._kind.subject(one),
             )
         return taken
 
-    async def _claimed_late(self, connection: Connection, limit: int) -> list[C]:
+    async def _claim_unclaimed(self, connection: Connection, limit: int) -> list[C]:
         unclaimed = await self._kind.unclaimed(connection, self._worker_id, limit)
         if not unclaimed:
             return []
         return (await self._kind.claim(connection, self._worker_id, unclaimed, limit)).claimed
 
-    async def _give_back_unknown(self, connection: Connection) -> None:
-        """Of claims that are younger than a lease the answer may be on its way, to a connection that is broken by now:
-        they are given back at a later look."""
+    async def _release_unknown(self, connection: Connection) -> None:
+        """A claim that is younger than a lease is released by a later sweep: its answer may be in transit, or lost with
+        its connection."""
         count = await claims.release_all_but(
-            connection, self._worker_id, self._in_flight.known(), older_than_secs=self._lease.seconds
+            connection, self._worker_id, self._in_flight.unsettled(), older_than_secs=self._lease.seconds
         )
         if count:
             _log.info("worker.unknown_claims_released", worker=self._worker_id, count=count)
 
-    async def _ask(self, statement: Callable[[Connection], Awaitable[T]]) -> T:
-        """A statement that needs a live worker. If this one is dead, its lease is over, and the life ends."""
+    async def _execute(self, statement: Callable[[Connection], Awaitable[T]]) -> T:
+        """Returns the result of a statement that needs a live worker. If this one is dead, it ends the lease, and so
+        the session."""
         try:
             return await self._database.do(statement)
         except WorkerDeadError:
             self._lease.end()
-            return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]  # cancelled by the life
+            return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]  # cancelled by the session

@@ -1,10 +1,10 @@
-"""Effects off their topic, in a consumer group: handed out in order, committed once they were dealt with.
+"""Effects off their topic, in a consumer group: returned in order, their offsets committed once they are handled.
 
-What was fetched and not dealt with is pending. While something is, the partitions are paused and polling goes on, so
-that the group does not take a busy member for a dead one. When the group deals the partitions out anew, what is
-pending is dropped: the next owner, maybe this one, reads it again.
+What was fetched and is not acknowledged is pending. While something is pending, the partitions are paused and polling
+goes on, so that the group keeps a busy member. A rebalance drops what is pending: the next owner of its partition,
+maybe this one, reads it again.
 
-If the process dies before the offsets were committed, the effects come again, and their claims say who has them.
+If the process dies before offsets are committed, the effects are read again, and their claims tell who has them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.work.effect_decoding import NoEffectError
 
 AT_ONCE = 500
-"""How many effects are pending at most, but for what a rebalance brings."""
+"""The most effects that are pending, except those that a rebalance adds."""
 
 QUIET_MS = 500
 COMMIT_SECONDS = 5.0
@@ -41,22 +41,28 @@ _log = logs.get_logger("worker")
 
 @dataclass(frozen=True, slots=True)
 class _Pending(Generic[E]):
-    place: Any
+    partition: Any
     offset: int
     effect: E | None
-    """None for bytes that are no effect: they are passed over when their turn comes."""
+    """None for bytes that are no effect; they are skipped in their turn."""
 
 
 class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
-    """One membership in the group of a service."""
+    """One membership in a service's consumer group."""
 
     def __init__(
-        self, settings: Settings, *, topic: str, group: str, read: Callable[[bytes | None], E], **options: Any
+        self,
+        settings: Settings,
+        *,
+        topic: str,
+        group: str,
+        decode: Callable[[bytes | None], E],
+        **options: Any,
     ) -> None:
-        """`options` are aiokafka's."""
+        """`options` are passed to aiokafka's consumer."""
         self._topic = topic
-        self._read = read
-        # A new service begins with the earliest effects; most are over, and found so.
+        self._decode = decode
+        # A new service begins with the earliest effects. Most of their work has ended, which claiming finds out.
         self._client = consumer(
             settings, group=group, name=f"frameledger-{group}", auto_offset_reset="earliest", **options
         )
@@ -64,10 +70,10 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         self._next: dict[Any, int] = {}
         self._paused = False
         self.assigned = asyncio.Event()
-        """Set once the group has given us partitions, or said that there are none for us."""
+        """Set once the group has assigned partitions, or none."""
 
     async def start(self) -> None:
-        """Join the group. Raises `KafkaError` when no broker answers."""
+        """Join the group. Raises `KafkaError` if no broker answers."""
         self._client.subscribe([self._topic], listener=self)
         try:
             await self._client.start()
@@ -76,52 +82,54 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
             raise
 
     async def stop(self) -> None:
-        """Leave the group. Called twice it does nothing more; a broker that is away is not waited for for long."""
+        """Leave the group, without waiting long for a broker that is away. Called twice it does nothing more."""
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 await closed(self._client.stop())
 
     @property
     def pending(self) -> list[E]:
-        """What was fetched and not dealt with, each partition in order."""
+        """The effects that were fetched and not acknowledged, those of each partition in order."""
         return [one.effect for one in self._pending if one.effect is not None]
 
     async def fetch(self) -> None:
-        """Wait a moment for effects, if none is pending. A broker that is away is waited for, and said."""
+        """Poll for effects if none is pending. Waits during an outage of the broker, and logs it."""
         if self._pending:
             return
         if self._paused:
             self._client.resume(*self._client.paused())
             self._paused = False
-        self._take(await self._poll(QUIET_MS, AT_ONCE))
+        self._add(await self._poll(QUIET_MS, AT_ONCE))
         self.ack([], 0)
 
     async def keep_membership(self) -> None:
-        """Show the group that we live while there is no room for more. Never blocks for long."""
-        # Those that a rebalance brought too, which are not paused.
+        """Poll without fetching more, to keep the membership of a worker without a free slot. It does not block."""
+        # Including those that a rebalance added, which are not paused yet.
         self._client.pause(*self._client.assignment())
         self._paused = True
-        self._take(await self._poll(0, 1))
+        self._add(await self._poll(0, 1))
 
-    def ack(self, effects: list[E], left: int) -> None:
-        """Of what `pending` said all but the last `left` are durable, or nothing for us. What was dropped meanwhile
-        is left alone."""
-        done = set(map(id, effects[: len(effects) - left]))
+    def ack(self, effects: list[E], unexamined: int) -> None:
+        """Acknowledge effects that `pending` returned, except the last `unexamined`: they are claimed or not ours.
+        Those that were dropped meanwhile are ignored."""
+        done = set(map(id, effects[: len(effects) - unexamined]))
         keep: list[_Pending[E]] = []
-        waiting: set[Any] = set()
+        blocked: set[Any] = set()
         for one in self._pending:
-            if one.place not in waiting and (one.effect is None or id(one.effect) in done):
-                self._next[one.place] = one.offset + 1
+            if one.partition not in blocked and (one.effect is None or id(one.effect) in done):
+                self._next[one.partition] = one.offset + 1
             else:
-                waiting.add(one.place)
+                blocked.add(one.partition)
                 keep.append(one)
         self._pending = keep
 
     async def commit(self) -> None:
-        """Commit what was dealt with. What fails is committed with the next: committing is a convenience, not a
-        promise."""
+        """Commit the offsets of what was acknowledged. After a failure they are committed the next time: they decide
+        only how much is read again."""
         due, self._next = self._next, {}
-        due = {place: offset for place, offset in due.items() if place in self._client.assignment()}
+        due = {
+            partition: offset for partition, offset in due.items() if partition in self._client.assignment()
+        }
         if not due:
             return
         try:
@@ -150,11 +158,11 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
             return []
         return [one for some in received.values() for one in some]
 
-    def _take(self, received: list[Any]) -> None:
+    def _add(self, received: list[Any]) -> None:
         for one in received:
-            place = TopicPartition(one.topic, one.partition)
+            partition = TopicPartition(one.topic, one.partition)
             try:
-                effect = self._read(one.value)
+                effect = self._decode(one.value)
             except NoEffectError as error:
                 effect = None
                 _log.warning(
@@ -164,4 +172,4 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
                     offset=one.offset,
                     reason=str(error),
                 )
-            self._pending.append(_Pending(place, one.offset, effect))
+            self._pending.append(_Pending(partition, one.offset, effect))

@@ -1,4 +1,4 @@
-"""Effects as they come off their topics. Whoever wrote there, nothing that is no effect gets further."""
+"""Decoding of effects. Anybody may write to their topics, so every field is checked for what the database takes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _LARGEST = {"version": 2**63 - 1, "requested_version": 2**63 - 1, "ordinal": 2**
 
 
 class NoEffectError(RefusedError, ValueError):
-    """Bytes on a topic of effects are no effect of the kind that is wanted; the message says why.
+    """Bytes on a topic of effects are no effect of the expected kind; the message says why.
 
     Remedy: None is needed: the record is passed over. Find out who else writes to that topic.
     """
 
 
-def read(kind: type[E], value: bytes | None) -> E:
-    """The effect that these bytes are. Raises `NoEffectError`, and nothing else."""
+def decode_effect(kind: type[E], value: bytes | None) -> E:
+    """Returns the effect that these bytes encode. Raises `NoEffectError`, and nothing else."""
     try:
         fields = orjson.loads(value or b"")
     except orjson.JSONDecodeError as error:
@@ -43,7 +43,7 @@ def read(kind: type[E], value: bytes | None) -> E:
 
 
 def _problem(name: str, value: Any) -> str | None:
-    """StopReason the database would not take it, if so. A name may be anything: it is not looked up."""
+    """Returns why the database would refuse a field, or None. A function's name may be any text: it is no key."""
     if isinstance(value, str) and name != "function_name":
         return "an id is 1 to 255 bytes without NUL" if not _is_id(value) else None
     if isinstance(value, int) and not 0 <= value <= _LARGEST[name]:
@@ -55,7 +55,7 @@ def _is_id(text: str) -> bool:
     return 1 <= len(text.encode()) <= 255 and "\0" not in text
 
 
-# `to_wire` leaves out what is not named. What a kind does not know is passed over.
+# `to_wire` omits a `group_id` of None. Fields that a kind does not know are ignored.
 _DEFAULTS = {"group_id": None}
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {
     kind: TypeAdapter(kind) for kind in (effects.RunInference, effects.CallFunction, effects.Cancel)

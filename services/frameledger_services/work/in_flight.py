@@ -1,4 +1,4 @@
-"""The work that a worker has in hand: jobs in executor, told when to stop, and their claims settled when they end."""
+"""The jobs that a worker has in flight: run by the executor, asked to stop, and their claims settled when they end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logs.get_logger("worker")
 
 
 class InFlightJob(Generic[C]):
-    """A job, and where it goes on."""
+    """A job, and its place in the executor."""
 
     def __init__(self, job: Job[C]) -> None:
         self.job = job
@@ -37,7 +37,7 @@ class InFlightJob(Generic[C]):
 
 
 class InFlight(Generic[C]):
-    """What one life of a worker has claimed and not settled."""
+    """What one session of a worker has claimed and not settled."""
 
     def __init__(
         self,
@@ -49,128 +49,128 @@ class InFlight(Generic[C]):
         grace_secs: float,
         failpoint: Failpoint,
     ) -> None:
-        """`subject` is what a cancellation names of a piece of work; `grace_secs` is for jobs that are sent home."""
+        """`subject` returns what a cancellation names; a job that is asked to stop may take `grace_secs`."""
         self._executor = executor
         self._session = session
         self._perform = perform
         self._subject = subject
         self._grace_secs = grace_secs
         self._failpoint = failpoint
-        self._doing: dict[str, InFlightJob[C]] = {}
+        self._jobs: dict[str, InFlightJob[C]] = {}
         self._ended: dict[tuple[str, str], Ending] = {}
         self._all_settled = asyncio.Event()
         self._to_settle = asyncio.Event()
         self._cancelled = Cancelled()
 
     def __len__(self) -> int:
-        """How many jobs go on or wait for their turn."""
-        return len(self._doing)
+        """Returns how many jobs run or wait for their turn."""
+        return len(self._jobs)
 
-    def held(self) -> dict[str, InFlightJob[C]]:
-        """The jobs by effect, as they are now. May be called from any thread."""
-        return dict(self._doing)
+    def by_effect(self) -> dict[str, InFlightJob[C]]:
+        """Returns a copy of the jobs by effect. May be called from any thread."""
+        return dict(self._jobs)
 
-    def known(self) -> dict[str, str]:
-        """Every effect that this worker knows to have claimed and has not settled, and the token of its claim."""
-        return {**dict(self._ended), **{effect: doing.claim for effect, doing in self._doing.items()}}
+    def unsettled(self) -> dict[str, str]:
+        """Returns every effect whose claim this worker knows and has not settled, with the token of the claim."""
+        return {**dict(self._ended), **{effect: entry.claim for effect, entry in self._jobs.items()}}
 
     def start(self, claimed: Sequence[C]) -> None:
-        """Begin jobs of what was just claimed, for which there must be places in the executor."""
+        """Submit jobs for what was just claimed. The executor must have free slots for them."""
         for one in claimed:
             job = Job(one)
-            if (before := self._doing.get(one.effect_id)) is not None:
-                # Its claim was lost, by a database that lost its latest commits for one.
-                before.job.tell("lost")
-            doing = self._doing[one.effect_id] = InFlightJob(job)
+            if (before := self._jobs.get(one.effect_id)) is not None:
+                # That one's claim was lost, for instance by a database that lost its latest commits.
+                before.job.request_stop("claim_lost")
+            entry = self._jobs[one.effect_id] = InFlightJob(job)
             if self._cancelled.has(one.context_id, self._subject(one), one.version):
-                job.tell("over")
-            doing.ticket = self._executor.submit(one.context_id, partial(self._do, doing))
-            job.release_order = doing.ticket.release_order
+                job.request_stop("obsolete")
+            entry.ticket = self._executor.submit(one.context_id, partial(self._run, entry))
+            job.release_order = entry.ticket.release_order
 
-    async def _do(self, doing: InFlightJob[C], _: Ticket) -> None:
-        doing.task = asyncio.current_task()
+    async def _run(self, entry: InFlightJob[C], _: Ticket) -> None:
+        entry.task = asyncio.current_task()
         ending: Ending = "release"
         try:
-            ending = await self._perform(doing.job, self._session)
+            ending = await self._perform(entry.job, self._session)
         except Exception as error:
             if not transient.is_transient(error, LeaseLostError):
                 raise
             _log.warning(
                 "worker.job_released",
                 worker=self._session.worker_id,
-                context_id=doing.job.claimed.context_id,
-                effect=doing.job.claimed.effect_id,
+                context_id=entry.job.claimed.context_id,
+                effect=entry.job.claimed.effect_id,
                 reason=transient.reason(error),
             )
         finally:
-            self._ends(doing, ending)
+            self._on_end(entry, ending)
 
-    def _ends(self, doing: InFlightJob[C], ending: Ending) -> None:
-        effect_id = doing.job.claimed.effect_id
-        if self._doing.get(effect_id) is not doing:
-            # It was lost, and came again as another job: the claim is that one's.
+    def _on_end(self, entry: InFlightJob[C], ending: Ending) -> None:
+        effect_id = entry.job.claimed.effect_id
+        if self._jobs.get(effect_id) is not entry:
+            # Its claim was lost and claimed again for another job, which owns it now.
             return
-        del self._doing[effect_id]
-        self._ended[effect_id, doing.claim] = ending
+        del self._jobs[effect_id]
+        self._ended[effect_id, entry.claim] = ending
         self._to_settle.set()
 
     async def settle(self) -> None:
-        """Finish and release claims, as many at once as there are."""
+        """Finish and release claims of ended jobs, in batches, until cancelled."""
         worker_id = self._session.worker_id
         while True:
             await self._to_settle.wait()
             self._to_settle.clear()
             for ending in sorted(set(self._ended.values())):
-                held = [held for held, how in self._ended.items() if how == ending]
+                claims_of = [claim for claim, how in self._ended.items() if how == ending]
                 await self._failpoint("before settling")
                 await self._session.database.do(
-                    partial(_settled, worker_id=worker_id, held=dict(held), ending=ending)
+                    partial(_settle, worker_id=worker_id, held=dict(claims_of), ending=ending)
                 )
-                for one in held:
+                for one in claims_of:
                     del self._ended[one]
                 await self._failpoint("after settling")
             if not self._ended:
                 self._all_settled.set()
                 self._all_settled = asyncio.Event()
 
-    def heard(self, answer: Heartbeat, held: Mapping[str, InFlightJob[C]]) -> None:
-        """Tell those jobs that a heartbeat says are over or lost. `held` is what it was sent with: what was given back
-        since may have come again as another job."""
-        for effect_id in answer.over:
-            held[effect_id].job.tell("over")
+    def apply_heartbeat(self, answer: Heartbeat, held: Mapping[str, InFlightJob[C]]) -> None:
+        """Ask those jobs to stop whose work a heartbeat reports as obsolete or lost. `held` is what it was sent with:
+        an effect may be another job's since."""
+        for effect_id in answer.obsolete:
+            held[effect_id].job.request_stop("obsolete")
         for effect_id in answer.lost:
-            held[effect_id].job.tell("lost")
+            held[effect_id].job.request_stop("claim_lost")
 
     def cancel(self, cancel: effects.Cancel) -> None:
-        """Tell the job that a cancellation names, or remember it for one that is being claimed."""
+        """Ask the job to stop that a cancellation names, or remember it for one that is being claimed."""
         self._cancelled.add(cancel)
-        for doing in self._doing.values():
-            claimed = doing.job.claimed
+        for entry in self._jobs.values():
+            claimed = entry.job.claimed
             if self._cancelled.has(claimed.context_id, self._subject(claimed), claimed.version):
-                doing.job.tell("over")
+                entry.job.request_stop("obsolete")
 
     async def stop_all(self, why: StopReason) -> None:
-        """Tell every job to stop, wait for a while, and cancel those that have not. Returns when all have ended."""
-        self.drop_waiting()
-        for doing in tuple(self._doing.values()):
-            doing.job.tell(why)
+        """Ask every job to stop, wait `grace_secs`, and cancel tasks that still run. Returns when all have ended."""
+        self.release_waiting()
+        for entry in tuple(self._jobs.values()):
+            entry.job.request_stop(why)
         try:
             async with asyncio.timeout(self._grace_secs):
                 await self._executor.join()
         except TimeoutError:
             _log.warning(
-                "worker.jobs_cancelled", worker=self._session.worker_id, why=why, jobs=len(self._doing)
+                "worker.jobs_cancelled", worker=self._session.worker_id, why=why, jobs=len(self._jobs)
             )
-            for doing in tuple(self._doing.values()):
-                if doing.task is not None:
-                    doing.task.cancel()
+            for entry in tuple(self._jobs.values()):
+                if entry.task is not None:
+                    entry.task.cancel()
             await self._executor.join()
 
-    def drop_waiting(self) -> None:
-        """Give back what has not begun."""
-        for doing in tuple(self._doing.values()):
-            if doing.ticket is not None and self._executor.withdraw(doing.ticket):
-                self._ends(doing, "untried")
+    def release_waiting(self) -> None:
+        """Release what has not begun."""
+        for entry in tuple(self._jobs.values()):
+            if entry.ticket is not None and self._executor.withdraw(entry.ticket):
+                self._on_end(entry, "untried")
 
     async def all_settled(self) -> None:
         """Returns when every claim of an ended job is settled."""
@@ -178,7 +178,7 @@ class InFlight(Generic[C]):
             await self._all_settled.wait()
 
 
-async def _settled(connection: Connection, *, worker_id: str, held: dict[str, str], ending: Ending) -> None:
+async def _settle(connection: Connection, *, worker_id: str, held: dict[str, str], ending: Ending) -> None:
     if ending == "release" or ending == "untried":
         await claims.release(connection, worker_id, held, untried=ending == "untried")
     else:

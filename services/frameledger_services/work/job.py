@@ -1,4 +1,4 @@
-"""A job: one piece of claimed work, when it has to stop, and what it works with."""
+"""A job: one piece of claimed work, when it has to stop, and the session that it runs in."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from frameledger_services.work.database import Database
 from frameledger_services.work.lease import Lease
 from frameledger_services.work.publisher import Publisher
 
-StopReason = Literal["over", "lost", "draining"]
-"""Why a job must stop. `over`: its run is closed, or its call is settled or must be cancelled. `lost`: another worker
-has the work, or may have it, so nothing may be published any more. `draining`: the process ends."""
+StopReason = Literal["obsolete", "claim_lost", "draining"]
+"""Why a job must stop. `obsolete`: its run is closed, or its call is settled or must be cancelled. `claim_lost`: the
+work is another worker's, or may be, so nothing may be published any more. `draining`: the process ends."""
 
 Ending = Literal["done", "over", "given_up", "release", "untried"]
-"""What becomes of a claim: it is finished in one of three ways, or given back, for another worker's next attempt or,
-when nothing of this one was published, for the same."""
+"""What becomes of a claim: it is finished in one of three ways, or released for another worker's next attempt, or,
+`untried`, for the same attempt, since nothing of this one was published."""
 
 C = TypeVar("C", bound=Claimed)
 
@@ -28,41 +28,41 @@ C = TypeVar("C", bound=Claimed)
 class Job(Generic[C]):
     """Claimed work, from its claim until its code returns.
 
-    `stop` may be set before the work begins, and, for a run or call whose own last frame was folded quicker than its
-    code returned, at the very end: `over` is then no news. `lost` outranks `draining` outranks `over`.
+    `stop` may be set before the work begins. It may also be set at the very end, if the job's own last frame was folded
+    before its code returned; `obsolete` is then no news. `claim_lost` outranks `draining` outranks `obsolete`.
     """
 
     claimed: C
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    why: StopReason | None = None
+    stop_reason: StopReason | None = None
     release_order: Callable[[], None] = lambda: None
-    """Lets the next job of this context begin while this one goes on."""
+    """Lets the next job of this context begin while this one runs."""
 
-    def tell(self, why: StopReason) -> None:
-        """Say that it is to stop. A weaker reason changes nothing."""
-        if self.why is None or _RANK[why] > _RANK[self.why]:
-            self.why = why
+    def request_stop(self, why: StopReason) -> None:
+        """Ask it to stop. A weaker reason than the one that it has changes nothing."""
+        if self.stop_reason is None or _RANK[why] > _RANK[self.stop_reason]:
+            self.stop_reason = why
         self.stop.set()
 
 
-_RANK: dict[StopReason, int] = {"over": 0, "draining": 1, "lost": 2}
+_RANK: dict[StopReason, int] = {"obsolete": 0, "draining": 1, "claim_lost": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One life of a worker, as its jobs see it."""
+    """One session of a worker, as its jobs see it."""
 
     worker_id: str
     publisher: Publisher
-    """Within this life's lease."""
+    """Publishes within the lease of this session."""
 
     lease: Lease
-    """`lease.valid()` is to be asked right before a deed that must not happen without it."""
+    """Ask `lease.valid()` right before a side effect that must not happen without the lease."""
 
     database: Database
 
     async def next_attempt(self, claimed: Claimed, attempt: int) -> int | None:
-        """Keep a job's work with the next attempt number; None if it is not ours any more, or not for certain.
+        """Keep a job's claim, with the next attempt. Returns its number; None if the claim is lost, or may be.
 
         Waits while the database is away. Raises `LeaseLostError`.
         """
@@ -75,9 +75,9 @@ class Session:
 
 
 Perform = Callable[[Job[C], Session], Awaitable[Ending]]
-"""Does one job, and says what becomes of its claim; it does not touch the claim itself.
+"""Does one job. Returns what becomes of its claim, which it does not touch itself.
 
-`LeaseLostError` may leave it, and so may what is transient (broker, database): the claim is released
-then, for another attempt. Anything else that it raises is a bug and ends the process. When it is told to stop it has
-`work_grace_secs` to return if it is draining or lost; then it is cancelled.
+It may raise `LeaseLostError` and transient errors of broker and database: the claim is released then, for another
+attempt. Any other error is a bug and ends the process. When it is asked to stop because it is draining or lost its
+claim, it has `work_grace_secs` to return; then its task is cancelled.
 """

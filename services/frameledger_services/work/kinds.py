@@ -1,4 +1,4 @@
-"""The two trades of a worker: answering runs and running calls. How each reads, claims and takes over its work."""
+"""The two kinds of work: answering runs and running calls. How each is read, claimed and taken over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from frameledger_services import claims
 from frameledger_services.claims import Claimed, ClaimedCall, ClaimedRun, ClaimResult
 from frameledger_services.claims.values import Connection
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.work.effect_decoding import read
+from frameledger_services.work.effect_decoding import decode_effect
 
 E = TypeVar("E")
 C = TypeVar("C", bound=Claimed)
@@ -23,10 +23,10 @@ C = TypeVar("C", bound=Claimed)
 class JobKind(Generic[E, C]):
     """What distinguishes one kind of work from the other."""
 
-    kind: claims.Kind
+    worker: claims.Kind
     topic: Callable[[TopicNames], str]
-    read: Callable[[bytes | None], E]
-    """Raises `NoEffectError` for what is no effect of this kind."""
+    decode: Callable[[bytes | None], E]
+    """Raises `NoEffectError` for bytes that are no effect of this kind."""
 
     claim: Callable[[Connection, str, Sequence[E], int | None], Awaitable[ClaimResult[C]]]
     take_over: Callable[[Connection, str, int], Awaitable[list[C]]]
@@ -36,9 +36,9 @@ class JobKind(Generic[E, C]):
 
 
 RUNS: JobKind[effects.RunInference, ClaimedRun] = JobKind(
-    kind="inference",
+    worker="inference",
     topic=attrgetter("inference"),
-    read=partial(read, effects.RunInference),
+    decode=partial(decode_effect, effects.RunInference),
     claim=claims.claim_runs,
     take_over=claims.take_over_runs,
     unclaimed=claims.unclaimed_runs,
@@ -46,9 +46,9 @@ RUNS: JobKind[effects.RunInference, ClaimedRun] = JobKind(
 )
 
 CALLS: JobKind[effects.CallFunction, ClaimedCall] = JobKind(
-    kind="functions",
+    worker="functions",
     topic=attrgetter("function_calls"),
-    read=partial(read, effects.CallFunction),
+    decode=partial(decode_effect, effects.CallFunction),
     claim=claims.claim_calls,
     take_over=claims.take_over_calls,
     unclaimed=claims.unclaimed_calls,

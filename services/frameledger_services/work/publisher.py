@@ -1,4 +1,4 @@
-"""How a worker speaks: frames onto the log, within its lease only."""
+"""Publishes a worker's frames, only while its lease is valid."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from frameledger_services.event_log.producer import Producer
 from frameledger_services.work.lease import Lease
 
 WITHIN = 30.0
-"""Seconds that the broker may take to acknowledge."""
+"""Seconds until the broker has to have acknowledged."""
 
 
 class Publisher:
-    """Publishes as one worker. Frames of a context lie in the order in which they were given.
+    """Publishes as one worker. Frames of a context reach the log in the order in which they were given.
 
-    What is on its way when the lease ends may still arrive: the fold knows by its attempt whose it is.
+    Frames in transit when the lease ends may still arrive: the fold tells by the attempt which worker's they are.
     """
 
     def __init__(self, producer: Producer, topic: str, lease: Lease, source: str) -> None:
@@ -26,12 +26,12 @@ class Publisher:
         self._source = source
 
     async def publish(self, context_id: str, *frames: AnyFrame, within: float = WITHIN) -> list[Place]:
-        """Publish frames; where each lies, once all in-sync replicas have them. What has no id gets a random one, and
-        what has no `produced_at` the time.
+        """Publish frames. Returns the place of each once all in-sync replicas have them. A frame without an id gets a
+        random one, and one without `produced_at` the current time.
 
-        Raises `LeaseLostError` once the lease is over, also in the middle; ValueError for a frame that nobody could
-        read, before anything is published; `PublishError` and `BrokerError` as the producer does. What has an id can
-        be published again.
+        Raises `LeaseLostError` when the lease ends, also in the middle; ValueError for a frame that cannot be encoded,
+        before anything is published; `PublishError` and `BrokerError` as the producer does. Frames that have an id can
+        safely be published again.
         """
         records = [
             outgoing(with_defaults(frame), ContextId(context_id), source=self._source) for frame in frames

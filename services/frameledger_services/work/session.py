@@ -1,13 +1,13 @@
-"""One life of a worker: it registers, takes work until it is told to stop or its lease is over, and goes.
+"""One session of a worker: it registers, does work until it is stopped or its lease ends, and deregisters.
 
-What happens if the process dies between two lines of this module, or of `taking`:
+What happens if the process dies between two lines of this module, or of `claimer`:
 
-- before a claim: the effects were not committed, and come again to another member of the group.
-- after a claim, before the job begins, while it goes on, or before its claim is finished: the claim is a dead worker's
-  one lease later, and taken over with the next attempt; if its run or call is over by then, it is finished as that.
-- after a claim, before the commit of the offsets: the effects come again, and are found taken.
-- after a job ended, before its claim was finished or released: the same as in the middle of it.
-- before it left: others wait for the end of its lease before they take over; they need not once it has left.
+- before a claim: the offsets were not committed, so another member of the group reads the effects.
+- after a claim, before the job begins, while it runs, or before its claim is finished: one lease later the claim is a
+  dead worker's, and is taken over with the next attempt; if its run or call has ended by then, it is finished as over.
+- after a claim, before its offset is committed: the effect is read again and found to be claimed.
+- after a job ended, before its claim is finished or released: the same as while it runs.
+- before it deregisters: others take its work over when its lease ends; once it has deregistered, at once.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from frameledger_services.work.lease import Lease, LeaseLostError
 from frameledger_services.work.publisher import Publisher
 
 SETTLE_SECONDS = 5.0
-"""How long it tries, when it ends, to finish and release claims, and to say that it leaves."""
+"""How long it tries, when it ends, to finish and release claims, and to deregister."""
 
 FOLLOW_SECONDS = 5.0
-"""How long a worker waits, before it says that it began, until it hears cancellations."""
+"""How long a worker that is otherwise ready waits until it reads cancellations."""
 
 E = TypeVar("E")
 C = TypeVar("C", bound=Claimed)
@@ -56,39 +56,39 @@ class SessionRunner(Generic[E, C]):
         self,
         settings: Settings,
         kind: JobKind[E, C],
-        offer: Registration,
+        registration: Registration,
         perform: Perform[C],
         *,
         per_key: int,
         failpoint: Failpoint,
-        began: Callable[[Session], None],
+        on_ready: Callable[[Session], None],
     ) -> None:
-        """`began` is called when it has partitions and hears cancellations."""
+        """`on_ready` is called once it has partitions and reads cancellations."""
         self._settings = settings
         self._kind = kind
-        self._offer = offer
+        self._registration = registration
         self._perform = perform
         self._per_key = per_key
         self._failpoint = failpoint
         self._names = TopicNames(settings.topic_prefix)
         self._lease = Lease(settings.work_lease_secs)
-        self._database = Database(settings, offer.worker_id, self._connected_again)
-        self._producer = Producer(settings, name=f"frameledger-{offer.service}")
+        self._database = Database(settings, registration.worker_id, self._on_reconnect)
+        self._producer = Producer(settings, name=f"frameledger-{registration.service}")
         self._consumer: EffectConsumer[E] = EffectConsumer(
             settings,
             topic=kind.topic(self._names),
-            group=f"{settings.topic_prefix}{offer.service}",
-            read=kind.read,
+            group=f"{settings.topic_prefix}{registration.service}",
+            decode=kind.decode,
         )
-        source = f"frameledger/{offer.kind}/{offer.service}"
+        source = f"frameledger/{registration.kind}/{registration.service}"
         publisher = Publisher(self._producer, self._names.frames, self._lease, source)
-        self.session = Session(offer.worker_id, publisher, self._lease, self._database)
-        self._began = began
+        self.session = Session(registration.worker_id, publisher, self._lease, self._database)
+        self._on_ready = on_ready
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Live until `stopping` is set, and drain; or until the lease is over, and tell the jobs so.
+        """Work until `stopping` is set, then drain; or until the lease ends, then stop all jobs.
 
-        Raises one of `transient.EITHER` when it cannot begin.
+        Raises one of `transient.EITHER` if it cannot begin.
         """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._producer)
@@ -96,25 +96,27 @@ class SessionRunner(Generic[E, C]):
             await self._database.first(schema.check)
             await self._consumer.start()
             stack.push_async_callback(self._consumer.stop)
-            sent, offer = self._lease.clock(), self._offer
-            await self._database.first(lambda connection: claims.register(connection, offer))
+            sent, registration = self._lease.clock(), self._registration
+            await self._database.first(lambda connection: claims.register(connection, registration))
             self._lease.renew(sent)
-            stack.push_async_callback(self._leave)
-            _log.info("worker.began", worker=self._offer.worker_id)
+            stack.push_async_callback(self._deregister)
+            _log.info("worker.began", worker=self._registration.worker_id)
             async with asyncio.TaskGroup() as tasks:
-                await self._live(tasks, stopping, offer)
+                await self._work(tasks, stopping, registration)
 
-    async def update_registration(self, offer: Registration) -> None:
-        """What it serves has changed: returns when the database knows, or the lease is over."""
-        self._offer = offer
+    async def update_registration(self, registration: Registration) -> None:
+        """Change what it serves. Returns once the database has it, or the lease has ended."""
+        self._registration = registration
         with suppress(LeaseLostError):
             async with self._lease.held():
-                await self._database.do(lambda connection: claims.update_registration(connection, offer))
+                await self._database.do(
+                    lambda connection: claims.update_registration(connection, registration)
+                )
 
-    async def _live(
+    async def _work(
         self, tasks: asyncio.TaskGroup, stopping: asyncio.Event, registered: Registration
     ) -> None:
-        self._executor = KeyedExecutor(tasks, slots=self._offer.slots, per_key=self._per_key)
+        self._executor = KeyedExecutor(tasks, slots=self._registration.slots, per_key=self._per_key)
         self._in_flight = InFlight(
             self._executor,
             self.session,
@@ -123,55 +125,59 @@ class SessionRunner(Generic[E, C]):
             grace_secs=self._settings.work_grace_secs,
             failpoint=self._failpoint,
         )
-        heart = HeartbeatThread(
-            self._settings, self._offer.worker_id, self._lease, self._in_flight.held, self._in_flight.heard
+        heartbeats = HeartbeatThread(
+            self._settings,
+            self._registration.worker_id,
+            self._lease,
+            self._in_flight.by_effect,
+            self._in_flight.apply_heartbeat,
         )
-        if self._offer is not registered:
-            # It has changed meanwhile.
-            await self.update_registration(self._offer)
+        if self._registration is not registered:
+            # Changed while it registered.
+            await self.update_registration(self._registration)
         following = asyncio.Event()
-        beating = tasks.create_task(heart.run())
+        beating = tasks.create_task(heartbeats.run())
         settling = tasks.create_task(self._in_flight.settle())
         listening = tasks.create_task(
             follow(self._settings, self._names.cancellations, self._in_flight.cancel, following)
         )
-        taking = Claimer(
-            *(self._kind, self._offer.worker_id, self._database, self._lease, self._consumer),
+        claimer = Claimer(
+            *(self._kind, self._registration.worker_id, self._database, self._lease, self._consumer),
             *(self._executor, self._in_flight, self._failpoint),
         )
-        from_topic = tasks.create_task(taking.from_topic())
-        from_others = tasks.create_task(taking.from_others())
-        beginning = tasks.create_task(self._begin(following))
-        over = tasks.create_task(self._lease.over())
+        from_topic = tasks.create_task(claimer.from_topic())
+        from_others = tasks.create_task(claimer.from_others())
+        becoming_ready = tasks.create_task(self._announce_ready(following))
+        expiry = tasks.create_task(self._lease.ended())
         stop = tasks.create_task(stopping.wait())
-        # The heart ends when the lease does, or when the loop was blocked for too long: it comes to the same.
-        await asyncio.wait({over, stop, beating}, return_when=asyncio.FIRST_COMPLETED)
-        await _end(from_topic, from_others, beginning, stop)
-        if not over.done() and not beating.done():
+        # The heartbeats end with the lease, or because this loop was blocked for too long, which is as bad.
+        await asyncio.wait({expiry, stop, beating}, return_when=asyncio.FIRST_COMPLETED)
+        await _end(from_topic, from_others, becoming_ready, stop)
+        if not expiry.done() and not beating.done():
             with suppress(LeaseLostError):
                 async with self._lease.held():
                     await self._drain()
         is_lost = not self._lease.valid() or beating.done()
         self._lease.end()
         if is_lost:
-            _log.warning("worker.lease_lost", worker=self._offer.worker_id, jobs=len(self._in_flight))
-            await self._in_flight.stop_all("lost")
-        await _end(beating, settling, listening, over)
+            _log.warning("worker.lease_lost", worker=self._registration.worker_id, jobs=len(self._in_flight))
+            await self._in_flight.stop_all("claim_lost")
+        await _end(beating, settling, listening, expiry)
 
-    async def _begin(self, following: asyncio.Event) -> None:
+    async def _announce_ready(self, following: asyncio.Event) -> None:
         await self._consumer.assigned.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(FOLLOW_SECONDS):
                 await following.wait()
-        self._began(self.session)
+        self._on_ready(self.session)
 
     async def _drain(self) -> None:
-        """What has not begun is given back at once; what goes on has some time, then it is told."""
-        _log.info("worker.draining", worker=self._offer.worker_id, jobs=len(self._in_flight))
-        self._in_flight.drop_waiting()
+        """Release what has not begun at once; let jobs run for a while, then ask them to stop."""
+        _log.info("worker.draining", worker=self._registration.worker_id, jobs=len(self._in_flight))
+        self._in_flight.release_waiting()
         await self._consumer.stop()
-        # A claim may have been under way when it was told to end.
-        await self._database.do(self._give_back_unknown)
+        # The claimer may have been cancelled in the middle of a claim.
+        await self._database.do(self._release_unknown)
         try:
             async with asyncio.timeout(self._settings.work_drain_secs):
                 await self._executor.join()
@@ -181,21 +187,25 @@ class SessionRunner(Generic[E, C]):
             async with asyncio.timeout(SETTLE_SECONDS):
                 await self._in_flight.all_settled()
 
-    async def _leave(self) -> None:
+    async def _deregister(self) -> None:
         with suppress(TimeoutError, *transient.DATABASE):
             async with asyncio.timeout(SETTLE_SECONDS):
-                await self._database.do(lambda connection: claims.leave(connection, self._offer.worker_id))
-        _log.info("worker.left", worker=self._offer.worker_id)
+                await self._database.do(
+                    lambda connection: claims.leave(connection, self._registration.worker_id)
+                )
+        _log.info("worker.left", worker=self._registration.worker_id)
 
-    async def _connected_again(self, connection: Connection) -> None:
-        """Others were without the database too, perhaps; and an answer to a claim may have been lost."""
-        await claims.reconnected(connection, self._offer.worker_id)
-        _log.info("worker.reconnected", worker=self._offer.worker_id)
-        await self._give_back_unknown(connection)
+    async def _on_reconnect(self, connection: Connection) -> None:
+        """Others may have been without the database too, and the answer to a claim may have been lost."""
+        await claims.reconnected(connection, self._registration.worker_id)
+        _log.info("worker.reconnected", worker=self._registration.worker_id)
+        await self._release_unknown(connection)
 
-    async def _give_back_unknown(self, connection: Connection) -> None:
-        if count := await claims.release_all_but(connection, self._offer.worker_id, self._in_flight.known()):
-            _log.info("worker.unanswered_claims_released", worker=self._offer.worker_id, count=count)
+    async def _release_unknown(self, connection: Connection) -> None:
+        if count := await claims.release_all_but(
+            connection, self._registration.worker_id, self._in_flight.unsettled()
+        ):
+            _log.info("worker.unanswered_claims_released", worker=self._registration.worker_id, count=count)
 
 
 async def _end(*tasks: asyncio.Task[Any]) -> None:

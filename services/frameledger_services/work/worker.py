@@ -25,7 +25,7 @@ _log = logs.get_logger("worker")
 
 
 class Worker(Generic[E, C]):
-    """A worker of one service. `run` lives as many lives as it takes: one ends when its lease is over."""
+    """A worker of one service. `run` begins a new session whenever the lease of the one before has ended."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class Worker(Generic[E, C]):
         self._perform = perform
         self._per_key = per_key
         self._failpoint = failpoint
-        self._offer = Registration(
+        self._registration = Registration(
             worker_id="",
             service=service,
-            kind=kind.kind,
+            kind=kind.worker,
             host=socket.gethostname(),
             pid=os.getpid(),
             lease_secs=settings.work_lease_secs,
@@ -65,7 +65,7 @@ class Worker(Generic[E, C]):
             offers=offers or {},
         )
         self._runner: SessionRunner[E, C] | None = None
-        self._began = _Began()
+        self._ready = _ReadySession()
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Work until `stopping` is set, then drain: wait `settings.work_drain_secs` for jobs to end, ask the rest to
@@ -73,43 +73,45 @@ class Worker(Generic[E, C]):
 
         Raises errors that are not transient: a database with another schema, a bug, here or in a job.
         """
-        log = _log.bind(service=self._offer.service)
+        log = _log.bind(service=self._registration.service)
         await supervision.keep_running(lambda: self._run_session(stopping), stopping, log)
 
     async def update_registration(
         self, *, serves: Sequence[str], serves_all: bool = False, offers: Mapping[str, Any] | None = None
     ) -> None:
-        """What it serves has changed: returns when the database knows; at once if the worker does not live now, and it
-        begins its next life so."""
-        self._offer = replace(self._offer, serves=tuple(serves), serves_all=serves_all, offers=offers or {})
+        """Change what it serves. Returns once the database has it; between two sessions at once, since the next one
+        registers it."""
+        self._registration = replace(
+            self._registration, serves=tuple(serves), serves_all=serves_all, offers=offers or {}
+        )
         if (runner := self._runner) is not None:
-            await runner.update_registration(replace(self._offer, worker_id=runner.session.worker_id))
+            await runner.update_registration(replace(self._registration, worker_id=runner.session.worker_id))
 
     async def ready(self) -> Session:
-        """Wait until it lives, has been given partitions and hears cancellations; its life."""
-        return await self._began.wait()
+        """Wait until it is registered, has partitions and reads cancellations. Returns its session."""
+        return await self._ready.wait()
 
     async def _run_session(self, stopping: asyncio.Event) -> None:
-        offer = replace(self._offer, worker_id=_new_id(self._offer))
+        registration = replace(self._registration, worker_id=_new_id(self._registration))
         runner = SessionRunner(
             self._settings,
             self._kind,
-            offer,
+            registration,
             self._perform,
             per_key=self._per_key,
             failpoint=self._failpoint,
-            began=self._began.set,
+            on_ready=self._ready.set,
         )
         self._runner = runner
         try:
             await runner.run(stopping)
         finally:
             self._runner = None
-            self._began.clear()
+            self._ready.clear()
 
 
-class _Began:
-    """The life that goes on, for those who wait for one."""
+class _ReadySession:
+    """The session that is ready, for callers that wait for one."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -129,5 +131,5 @@ class _Began:
         return self._session
 
 
-def _new_id(offer: Registration) -> str:
-    return f"{offer.service}/{offer.host}/{offer.pid}/{uuid4().hex[:12]}"
+def _new_id(registration: Registration) -> str:
+    return f"{registration.service}/{registration.host}/{registration.pid}/{uuid4().hex[:12]}"
