@@ -239,10 +239,10 @@ def rendered_again(road, context_id):
     async def asked():
         [(run_id,)] = rows(road, "SELECT run_id FROM runs WHERE context_id = %s", context_id)
         async with await connect(road.settings) as connection:
-            return await recorded_request.asked(connection, context_id, run_id)
+            return await recorded_request.recorded_request(connection, context_id, run_id)
 
     found = asyncio.run(asked())
-    return found, recorded_request.rendered(found, lambda _: ScriptedLLMService())
+    return found, recorded_request.rebuild(found, lambda _: ScriptedLLMService())
 
 
 @pytest.mark.regression("repair 11")

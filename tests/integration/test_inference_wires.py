@@ -476,9 +476,9 @@ async def rendered_again(on, context_id, wire):
     latest = "SELECT run_id FROM runs WHERE context_id = %s ORDER BY requested_version DESC LIMIT 1"
     [(run_id,)] = rows(on, latest, context_id)
     async with await connect(on.settings) as connection:
-        asked = await recorded_request.asked(connection, context_id, run_id)
+        asked = await recorded_request.recorded_request(connection, context_id, run_id)
     providers = {"openai": OpenAILLMService, "anthropic": AnthropicLLMService}
-    request = recorded_request.rendered(
+    request = recorded_request.rebuild(
         asked, lambda name: providers[name](api_key="another", run_in_parallel=False)
     )
     assert request.sha256 == asked.start.request_sha256

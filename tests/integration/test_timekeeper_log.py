@@ -5,7 +5,7 @@ import asyncio
 from tests.bounds import ON_SERVERS
 
 from frameledger.frames import FunctionCallInProgressFrame, UserStoppedSpeakingFrame
-from frameledger_services.timekeeper.log import Log
+from frameledger_services.timekeeper.log import SettlementLog
 from frameledger_services.timekeeper.settling import Settlement
 
 LARGER_THAN_ANY_FRAME = 9 * 2**20
@@ -25,7 +25,7 @@ def stop(context_id):
 
 def test_a_frame_that_is_too_large_is_left_out_and_the_others_are_published(log):
     async def scenario():
-        async with asyncio.timeout(ON_SERVERS), Log(log) as timekeepers:
+        async with asyncio.timeout(ON_SERVERS), SettlementLog(log) as timekeepers:
             for size in LARGER_THAN_ANY_FRAME, LARGER_THAN_A_PRODUCER_TAKES:
                 before = sum((await timekeepers.ends(range(4))).values())
                 await timekeepers.publish([stop("a"), start(size), stop("b"), stop("c")])

@@ -11,7 +11,7 @@ from frameledger_services import claims
 from frameledger_services.claims import overdue_calls, overdue_runs, timekeeper_claims
 from frameledger_services.store import overdue
 from frameledger_services.timekeeper import service
-from frameledger_services.timekeeper.sweep import Sweeper, look
+from frameledger_services.timekeeper.sweep import Sweeper, sweep
 
 ALL = range(64)
 OPEN = 20
@@ -113,7 +113,7 @@ def test_a_look_finds_what_is_open_among_all_that_is_over(filled):
             offer = claims.Registration("us", "timekeeper", "timekeeper", "host", 1, 60.0, 1)
             await claims.register(connection, offer)
             on = limits(run_silent=PAST, call=PAST, waiting_calls=True, user_silent=PAST, bot_silent=PAST)
-            return await look(connection, on, Sweeper("us", "timekeeper", False), ALL)
+            return await sweep(connection, on, Sweeper("us", "timekeeper", False), ALL)
 
     rules = [one.rule for one in asyncio.run(found())]
     assert {rule: rules.count(rule) for rule in ("run_silent", "user_stop", "bot_stop")} == dict.fromkeys(

@@ -131,7 +131,7 @@ def test_two_timekeepers_bring_everything_to_rest_and_each_thing_is_settled_once
     assert ask_for(road, twice) == 0
 
 
-@pytest.mark.parametrize("point", ["after look", "after publish"])
+@pytest.mark.parametrize("point", ["after sweep", "after publish"])
 def test_whoever_is_killed_leaves_what_the_next_one_finishes(road, settings, point):
     with projector(road.settings) as projecting:
         road.publish(conversations(1))

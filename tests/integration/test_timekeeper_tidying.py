@@ -2,7 +2,7 @@
 
 from tests.support.timekeeping import at_desk, limits
 
-from frameledger_services.timekeeper.sweep import tidy
+from frameledger_services.timekeeper.sweep import purge
 
 
 async def fill(desk):
@@ -38,12 +38,12 @@ async def left(desk):
 def test_old_claims_and_workers_long_gone_are_forgotten(database):
     async def test(desk):
         await fill(desk)
-        await tidy(desk.connection, limits(keep_claims_days=30, keep_workers_days=35), "us")
+        await purge(desk.connection, limits(keep_claims_days=30, keep_workers_days=35), "us")
         claims, workers = await left(desk)
         assert claims == ["e1", "e29", "open"]
         # One that still has something is forgotten once somebody has finished that; here its run is over.
         assert workers == ["alive", "busy", "us"]
-        await tidy(desk.connection, limits(keep_claims_days=30, keep_workers_days=35), "us")
+        await purge(desk.connection, limits(keep_claims_days=30, keep_workers_days=35), "us")
         assert (await left(desk))[1] == ["alive", "us"]
 
     at_desk(database, test)
@@ -57,7 +57,7 @@ def test_however_many_claims_there_are_they_are_forgotten(database):
             "finished_at, finish) SELECT 'e' || n, 'run', 'ctx', n, 'r', 's', 'us', "
             "now() - interval '31 days', now(), 'done' FROM generate_series(1, 25) AS n"
         )
-        await tidy(desk.connection, limits(keep_claims_days=30), "us", at_once=10)
+        await purge(desk.connection, limits(keep_claims_days=30), "us", batch=10)
         assert (await left(desk))[0] is None
 
     at_desk(database, test)
@@ -66,7 +66,7 @@ def test_however_many_claims_there_are_they_are_forgotten(database):
 def test_what_is_kept_for_ever_is_kept(database):
     async def test(desk):
         await fill(desk)
-        await tidy(desk.connection, limits(), "us")
+        await purge(desk.connection, limits(), "us")
         assert await left(desk) == (
             ["e1", "e29", "e31", "open"],
             ["alive", "busy", "died", "left", "us"],

@@ -17,7 +17,7 @@ from frameledger.ids import ContextId, Version
 from frameledger_services import claims
 from frameledger_services.timekeeper.limits import Limits
 from frameledger_services.timekeeper.settling import Settlement
-from frameledger_services.timekeeper.sweep import Sweeper, look
+from frameledger_services.timekeeper.sweep import Sweeper, sweep
 
 OFF = Limits(
     run_unclaimed=None,
@@ -78,7 +78,7 @@ class Desk:
     ) -> list[Settlement]:
         """What a timekeeper of this name would publish now."""
         await self.lives(who, kind="timekeeper")
-        return await look(self.connection, on, Sweeper(who, "timekeeper", may_judge), current)
+        return await sweep(self.connection, on, Sweeper(who, "timekeeper", may_judge), current)
 
     def publish(self, found: list[Settlement]) -> None:
         for one in found:

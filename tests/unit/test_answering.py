@@ -34,7 +34,7 @@ class Stage:
         wire = {"replies": [{"say": list(say)}], **script}
         told = Script.model_validate_json(json.dumps(wire))
         self.model = ScriptedLLMService(script=told, completion_timeout_secs=0.05)
-        self.life_every_secs = None
+        self.keepalive_secs = None
         self.cancel_tools: tuple[str, ...] = ()
         self.log = []
         self.published = asyncio.Event()
@@ -44,7 +44,7 @@ class Stage:
         self._refuse = refuse or (lambda record: None)
         self._context = LLMContext([{"role": "user", "content": "Hello"}], tools)
 
-    async def compose(self):
+    async def prepare(self):
         stored = StoredContext("ctx", 7, self._context)
         return PreparedRequest(request_of(self.model, stored, self.cancel_tools), self._skip_tts)
 
@@ -62,13 +62,13 @@ class Stage:
     def world(self):
         return RunDependencies(
             worker="me",
-            compose=self.compose,
+            prepare=self.prepare,
             publish=self.publish,
             next_attempt=self.next_attempt,
             merge_secs=0.0,
             retries=2,
-            life_every_secs=self.life_every_secs,
-            hidden=self._hidden,
+            keepalive_secs=self.keepalive_secs,
+            secrets=self._hidden,
         )
 
     def answer(self, run=RUN):
@@ -101,7 +101,7 @@ def test_an_answer_is_start_words_end_each_with_its_run_and_attempt():
     start, *words, end = stage.log
     assert (start.type, start.provider, start.model) == ("LLMFullResponseStartFrame", "scripted", "scripted")
     assert (start.context_version, start.worker) == (7, "me")
-    assert start.request_sha256 == asyncio.run(stage.compose()).request.sha256
+    assert start.request_sha256 == asyncio.run(stage.prepare()).request.sha256
     assert stage.said() == "Good day to you."
     assert end.finish_reason == "stop"
     assert end.usage.output_tokens == 4
@@ -259,10 +259,10 @@ def test_an_empty_answer_is_an_end_without_text():
 def test_what_cannot_be_asked_is_named_and_nothing_is_sent(monkeypatch):
     stage = Stage({"text": "Never said."})
 
-    async def compose():
+    async def prepare():
         return PreparedRequest(UnmappableError("scripted", "the setting top_k"))
 
-    monkeypatch.setattr(stage, "compose", compose)
+    monkeypatch.setattr(stage, "prepare", prepare)
     assert stage.answer() == "done"
     start, error, end = stage.log
     assert (start.provider, start.model, start.request_sha256) == ("scripted", None, None)
@@ -403,7 +403,7 @@ def test_a_provider_that_has_only_counted_has_not_begun_to_speak(monkeypatch):
 
 def test_a_run_whose_model_is_silent_shows_that_it_lives():
     stage = Stage({"delay": 0.1}, {"text": "At last."})
-    stage.life_every_secs = 0.01
+    stage.keepalive_secs = 0.01
     stage.model.completion_timeout_secs = 60
     assert stage.answer() == "done"
     texts = [frame.text for frame in stage.log if frame.type == "LLMTextFrame"]
@@ -415,7 +415,7 @@ def test_a_run_whose_model_is_silent_shows_that_it_lives():
 def test_a_model_that_never_says_anything_is_not_said_to_live_for_ever(monkeypatch):
     monkeypatch.setattr(answering, "LONGEST_SILENCE", 0.03)
     stage = Stage({"text": "Well"}, {"delay": 0.3}, {"text": "..."})
-    stage.life_every_secs = 0.01
+    stage.keepalive_secs = 0.01
     stage.model.completion_timeout_secs = 60
     assert stage.answer() == "done"
     assert [frame.text for frame in stage.log if frame.type == "LLMTextFrame"].count("") == 3

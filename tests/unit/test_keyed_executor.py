@@ -114,7 +114,7 @@ def test_places_are_taken_by_what_goes_on_and_by_what_waits():
         for key, name in (("a", "a1"), ("a", "a2"), ("b", "b1")):
             executor.submit(key, jobs.named(name))
         assert executor.free_slots == 0
-        with pytest.raises(ValueError, match="all 3 places"):
+        with pytest.raises(ValueError, match="all 3 slots"):
             executor.submit("c", jobs.named("c1"))
         async with asyncio.TaskGroup() as tasks:
             waiting = tasks.create_task(executor.wait_for_slot())

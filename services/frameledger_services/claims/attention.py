@@ -47,7 +47,7 @@ _LEFT = f"""
         FROM tool_calls AS call
         {rules.HOLDER}
         WHERE call.status = 'running' AND call.attempt > 0
-            AND {rules.NOBODY_HAS_IT}
+            AND {rules.NOT_HELD}
             AND call.started_at < now() - make_interval(secs => %(after_secs)s)
         UNION ALL
         SELECT 'waiting', context_id, tool_call_id, coalesce(started_at, requested_at)
@@ -62,7 +62,7 @@ _LEFT = f"""
         extract(epoch FROM clock_timestamp() - claimable.since)::float8 AS oldest_secs, claimable.context_id,
         tool_call_id
     FROM claimable
-    {rules.LIVES}
+    {rules.ACTIVE_CONTEXT}
     WINDOW of_kind AS (PARTITION BY why)
     ORDER BY why, claimable.since
 """

@@ -73,7 +73,7 @@ async def _claim(
     found: list[C] = []
     examined: set[int] = set()
     mine: set[str] = set()
-    for is_alive, place, attempt, token, *ledger in await cursor.fetchall():
+    for is_alive, place, attempt, token, *call_columns in await cursor.fetchall():
         if not is_alive:
             raise rules.dead(worker_id)
         if place is None:
@@ -83,7 +83,7 @@ async def _claim(
         # A topic may hold the same effect twice.
         if attempt is not None and effect.id not in mine:
             mine.add(effect.id)
-            found.append(claimed(effect, attempt, token, tuple(ledger)))
+            found.append(claimed(effect, attempt, token, tuple(call_columns)))
     # Nothing was examined behind the last one that the limit let in.
     is_full = limit is not None and len(examined) >= limit
     return ClaimResult(found, len(asked) - max(examined, default=0) if is_full else 0)
@@ -97,7 +97,7 @@ def _call_columns(asked: Sequence[effects.CallFunction]) -> dict[str, Any]:
     }
 
 
-def _claimed_call(effect: effects.CallFunction, attempt: int, token: str, ledger: Any) -> ClaimedCall:
+def _claimed_call(effect: effects.CallFunction, attempt: int, token: str, call_columns: Any) -> ClaimedCall:
     return rules.claimed_call(
         (
             effect.id,
@@ -109,7 +109,7 @@ def _claimed_call(effect: effects.CallFunction, attempt: int, token: str, ledger
         ),
         attempt,
         token,
-        ledger,
+        call_columns,
     )
 
 
@@ -134,7 +134,7 @@ _CLAIM_RUNS = f"""
             greatest(had.attempt, runs.attempt) + 1 AS attempt
         FROM me
         CROSS JOIN claimable
-        {rules.LIVES}
+        {rules.ACTIVE_CONTEXT}
         {rules.OPEN_RUN}
         LEFT JOIN claims AS had ON had.effect_id = claimable.effect_id
         CROSS JOIN LATERAL (SELECT {rules.MODEL} AS name) AS model
@@ -169,11 +169,11 @@ _CLAIM_CALLS = f"""
             greatest(had.attempt, tool_calls.attempt) + 1 AS attempt, {rules.CALL_COLUMNS}
         FROM me
         CROSS JOIN claimable
-        {rules.LIVES}
+        {rules.ACTIVE_CONTEXT}
         {rules.open_call("dispatched", "running")}
         LEFT JOIN claims AS had ON had.effect_id = claimable.effect_id
         CROSS JOIN LATERAL (SELECT {rules.FUNCTION} AS name) AS function
-        WHERE {rules.claimable_call("tool_calls", "had")} AND {rules.NOT_BEGUN_LATELY}
+        WHERE {rules.claimable_call("tool_calls", "had")} AND {rules.NOT_STARTED_RECENTLY}
             AND {rules.served_call("function.name")}
         ORDER BY claimable.place
         LIMIT %(limit)s

@@ -121,7 +121,7 @@ async def lost(connection: Connection, limit: float, current: Sequence[int]) -> 
                 call.status = 'running' AND call.interrupted_version IS NULL
                 AND call.attempt > 0 AND call.safe_to_retry IS NOT TRUE
                 AND starter.kind IS DISTINCT FROM 'timekeeper'
-                AND {rules.NOBODY_HAS_IT}
+                AND {rules.NOT_HELD}
                 AND greatest(known.recorded_at, claim.released_at, claim.finished_at, holder.heartbeat_at)
                     < {ago("limit")}
             """,

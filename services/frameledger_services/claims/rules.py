@@ -1,20 +1,21 @@
-"""The conditions that the statements share, as SQL: who is alive, what is still open, who serves what.
+"""SQL conditions that the statements share: which workers are alive, what is open, and which worker serves it.
 
-In all of them `me` is the row of the worker that asks, and it has one only while it is alive.
+In all of them `me` is the row of the worker that executes the statement, which is there only while it is alive.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from frameledger_services.cancel_tools import PREFIX
 from frameledger_services.claims.values import ClaimedCall, WorkerDeadError
 
-DIED_LATELY = "5 minutes"
-"""A worker of which nothing was heard for longer, and that had not left, is not going to be started again soon."""
+RECENTLY = "5 minutes"
+"""A worker that died longer ago, without deregistering, is not expected to be restarted."""
 
 
 def alive(worker: str) -> str:
-    """Whether a row of `workers` is a live one. It is judged by its own lease."""
+    """Whether a row of `workers` is that of a live one, by its own lease."""
     return (
         f"({worker}.stopped_at IS NULL"
         f" AND {worker}.heartbeat_at > clock_timestamp() - {worker}.lease_secs * interval '1 second')"
@@ -23,7 +24,7 @@ def alive(worker: str) -> str:
 
 ME = f"me AS (SELECT * FROM workers WHERE workers.worker_id = %(worker_id)s AND {alive('workers')})"
 
-# A lone surrogate or NUL, which Postgres reads in no JSON, may stand anywhere in a context's settings.
+# A context's settings may hold lone surrogates and NUL, which PostgreSQL accepts in no JSON.
 _READABLE = r"(?<!\\)((?:\\\\)*)\\u(0000|[dD][89a-fA-F][0-9a-fA-F]{2})"
 
 MODEL = rf"""
@@ -31,21 +32,21 @@ MODEL = rf"""
         setting_at(claimable.context_id, 'settings', claimable.version)::text, '{_READABLE}', '\1?', 'g'
     )::json ->> 'model'
 """
-"""The model that the settings of a run name, null if they name none."""
+"""The model that the settings of a run name, NULL if they name none."""
 
 FUNCTION = f"""
     CASE WHEN tool_calls.builtin AND NOT EXISTS (
         SELECT FROM workers AS own
         WHERE own.stopped_at IS NULL AND own.kind = 'functions' AND {alive("own")}
             AND tool_calls.function_name = ANY (own.serves)
-    ) THEN regexp_replace(tool_calls.function_name, '^cancel_', '') ELSE tool_calls.function_name END
+    ) THEN regexp_replace(tool_calls.function_name, '^{PREFIX}', '') ELSE tool_calls.function_name END
 """
-"""The function that a call needs: whoever serves `<name>` serves `cancel_<name>`, the built-in one, unless an
-application has its own of that name."""
+"""The function that a call needs: the workers of `<name>` serve the built-in `cancel_<name>`, unless an application has
+a function of that name itself."""
 
 
 def served(name: str) -> str:
-    """Whether `me` serves a function or model: it lists it, or it takes what no live worker of its kind lists."""
+    """Whether `me` serves a function or model: it lists it, or it is a catch-all and no live worker lists it."""
     return f"""
         ({name} IS NULL OR {name} = ANY (me.serves) OR me.serves_all AND NOT EXISTS (
             SELECT FROM workers AS lister
@@ -56,37 +57,37 @@ def served(name: str) -> str:
 
 
 def started_by_another(work: str, claim: str) -> str:
-    """Whether the latest start of a run or call, as it is folded, is of the claim's attempt or a later one, and was
-    made under another claim: nothing that is said under this one counts any more."""
+    """Whether the latest folded start of a run or call has the claim's attempt or a later one, and was made under
+    another claim. Then no frame under this one counts any more."""
     return f"({work}.attempt >= {claim}.attempt AND {work}.claim <> {claim}.token) IS TRUE"
 
 
 def claimable_run(run: str, had: str) -> str:
-    """Whether nobody has had the open run, or who had it has nothing to show for it: the claim was finished a while
-    ago, and another one's start is what counts. `had` is the row of `claims`, of an outer join."""
+    """Whether an open run has no claim, or one that had no effect: it was finished a while ago, and another claim's
+    start counts. `had` is the row of `claims`, of an outer join."""
     return _claimable(had, started_by_another(run, had))
 
 
 def claimable_call(call: str, had: str) -> str:
-    """The same of a call that is dispatched or runs: whoever settles what an earlier attempt started has no start of
-    its own, so it runs a while later only if that settlement did not count."""
+    """The same for a call that is dispatched or running. A worker that settles an earlier attempt's start has no start
+    of its own, so the call still runs a while later only if that settlement did not count."""
     return _claimable(had, f"({call}.claim <> {had}.token) IS TRUE")
 
 
-def _claimable(had: str, came_to_nothing: str) -> str:
+def _claimable(had: str, had_no_effect: str) -> str:
     return f"""
-        ({had}.effect_id IS NULL OR {came_to_nothing}
+        ({had}.effect_id IS NULL OR {had_no_effect}
             AND {had}.finished_at < clock_timestamp() - me.lease_secs * interval '1 second')
     """
 
 
 def served_call(name: str) -> str:
-    """Whether `me` takes a call of this function: it serves it, or nobody would ever do.
+    """Whether `me` takes a call of this function: it serves it, or no worker ever will.
 
-    A name that no worker lists and no catch-all takes, and that the tools of the context do not have, is one that the
-    model made up: whoever sees it tells the model so. One that the tools do have may yet be served, by a service that
-    is being started again, and so may one of a worker that died a moment ago. Tools have many forms; that one has a
-    name shows in its text.
+    A name that no worker lists, no catch-all takes and the context's tools do not have is one that the model made up:
+    the first worker that reads the call tells the model so. One that the tools do have may still be served, by a
+    service that is restarting, and so may one of a worker that died recently. Tools have many forms, so the name is
+    searched in their text.
     """
     return f"""
         CASE
@@ -100,7 +101,7 @@ def served_call(name: str) -> str:
             WHEN EXISTS (
                 SELECT FROM workers AS known
                 WHERE known.stopped_at IS NULL AND known.kind = me.kind
-                    AND known.heartbeat_at > clock_timestamp() - interval '{DIED_LATELY}'
+                    AND known.heartbeat_at > clock_timestamp() - interval '{RECENTLY}'
                     AND (known.serves_all OR {name} = ANY (known.serves))
             ) THEN false
             ELSE position(
@@ -111,8 +112,8 @@ def served_call(name: str) -> str:
     """
 
 
-def _lives(held: str) -> str:
-    # Usually no partition is held, and then no conversation is asked for its own.
+def _active_context(held: str) -> str:
+    # Usually no partition is held, and then no context is asked for its own.
     held_partitions = f"SELECT partition FROM projections WHERE sealed_at IS NULL AND {held}"
     return f"""
         JOIN contexts ON contexts.context_id = claimable.context_id AND contexts.parked_version IS NULL
@@ -126,21 +127,21 @@ def _lives(held: str) -> str:
     """
 
 
-LIVES = _lives("effects_held_until IS NOT NULL")
-"""A join of the context, if it is neither parked nor a recording: nobody works for these. Nor does anybody for one
-whose partition is being read up to the end that its log had: what looks open may be over a few records further on. When
-it has caught up, the projector asks for what is open."""
+ACTIVE_CONTEXT = _active_context("effects_held_until IS NOT NULL")
+"""Joins the context if it may be worked on. A parked one and a recording may not, nor one whose partition is still
+catching up with its log: what looks open may have ended a few records later. Once it has caught up, the projector
+requests what is open."""
 
-LIVES_BY_THE_TABLES = _lives(
+ACTIVE_OWNED_CONTEXT = _active_context(
     """(effects_held_until IS NOT NULL OR owner_pid IS NOT NULL AND NOT EXISTS (
         SELECT FROM pg_stat_get_activity(owner_pid) AS session
         -- Of other users' sessions one sees that they are there, and not since when.
         WHERE coalesce(session.backend_start = owner_started_at, true)
     ))"""
 )
-"""The same for work of which only the tables say that it is open. While the session of its partition's owner is gone,
-these may be older than the log: a dump of last night, or a standby that was promoted. The next owner holds the
-partition until it has looked."""
+"""The same for work that is open by the tables only. While the session of its partition's owner is gone, they may be
+older than the log: last night's dump, or a promoted standby. The next owner holds the partition until it has
+checked."""
 
 OPEN_RUN = """
     JOIN runs ON runs.context_id = claimable.context_id AND runs.run_id = claimable.run_id
@@ -149,7 +150,7 @@ OPEN_RUN = """
 
 
 def open_call(*statuses: str) -> str:
-    """A join of the call, if it is in one of these states."""
+    """Joins the call if it is in one of these states."""
     return f"""
         JOIN tool_calls ON tool_calls.context_id = claimable.context_id
             AND tool_calls.requested_version = claimable.requested_version
@@ -166,17 +167,17 @@ HOLDER = """
     LEFT JOIN workers AS holder ON holder.worker_id = claim.worker_id AND claim.finished_at IS NULL
         AND claim.released_at IS NULL
 """
-"""An outer join of who has the call `call` now."""
+"""An outer join of the worker that holds `call` now."""
 
-NOBODY_HAS_IT = f"{alive('holder')} IS NOT TRUE"
-"""Of a call with its `HOLDER`: no living worker has it."""
+NOT_HELD = f"{alive('holder')} IS NOT TRUE"
+"""Of a call with its `HOLDER`: no live worker has it."""
 
-NOT_BEGUN_LATELY = """
+NOT_STARTED_RECENTLY = """
     (tool_calls.status = 'dispatched' OR tool_calls.attempt > 0
         AND tool_calls.started_at < clock_timestamp() - me.lease_secs * interval '1 second')
 """
-"""Whether a call may be taken that nobody has a claim of. One that a worker started, as its attempt says, had a claim
-that was lost: whoever made it is told so within a lease, and may still end it by then."""
+"""Whether a call without a claim may be claimed. One that a worker started, as its attempt says, had a claim that was
+lost: its worker is told so within a lease, and may still end the call by then."""
 
 CALL_COLUMNS = """
     tool_calls.function_name, tool_calls.arguments, tool_calls.group_id, tool_calls.run_id,
@@ -185,21 +186,22 @@ CALL_COLUMNS = """
     tool_calls.status, tool_calls.safe_to_retry, tool_calls.interrupted_version IS NOT NULL AS interrupted,
     tool_calls.builtin
 """
-"""What a `ClaimedCall` has from the ledger, in the order of its fields."""
+"""The columns of `tool_calls` in a `ClaimedCall`, in the order of its fields."""
 
 
 def dead(worker_id: str) -> WorkerDeadError:
-    """To be raised when a statement found no `me`."""
+    """Returns the error to raise when a statement found no `me`."""
     return WorkerDeadError(
-        f"The worker {worker_id} is dead by the database's clock: its row is gone, it has left, or its last heartbeat "
-        "is older than its lease. It has to begin again as another worker."
+        f"The worker {worker_id} is dead by the database's clock: its row is gone, it has stopped, or its last "
+        "heartbeat is older than its lease. It has to register again as another worker."
     )
 
 
 def claimed_call(
-    key: tuple[object, ...], attempt: int, token: str, ledger: tuple[object, ...]
+    key: tuple[object, ...], attempt: int, token: str, call_columns: tuple[object, ...]
 ) -> ClaimedCall:
-    """From effect_id, context_id, version, requested_version, ordinal, tool_call_id; the claim; `CALL_COLUMNS`."""
-    function_name, arguments, group_id, run_id, *rest = ledger
+    """Returns a call made of effect_id, context_id, version, requested_version, ordinal, tool_call_id; the claim; and
+    `CALL_COLUMNS`."""
+    function_name, arguments, group_id, run_id, *rest = call_columns
     row: Any = (*key, function_name, arguments, group_id, run_id, attempt, *rest, token)
     return ClaimedCall(*row)

@@ -108,7 +108,7 @@ _TAKE_RUNS = f"""
         SELECT claimable.effect_id, me.worker_id AS new_worker_id, me.service AS new_service,
             runs.attempt AS started_attempt
         {_CLAIMABLE} AND claimable.kind = 'run'
-        {rules.LIVES_BY_THE_TABLES}
+        {rules.ACTIVE_OWNED_CONTEXT}
         {rules.OPEN_RUN}
         CROSS JOIN LATERAL (SELECT {rules.MODEL} AS name) AS model
         WHERE {rules.served("model.name")}
@@ -127,7 +127,7 @@ _TAKE_CALLS = f"""
         SELECT claimable.effect_id, me.worker_id AS new_worker_id, me.service AS new_service,
             tool_calls.attempt AS started_attempt, {rules.CALL_COLUMNS}
         {_CLAIMABLE} AND claimable.kind = 'call'
-        {rules.LIVES_BY_THE_TABLES}
+        {rules.ACTIVE_OWNED_CONTEXT}
         {rules.open_call("dispatched", "running")}
         CROSS JOIN LATERAL (SELECT {rules.FUNCTION} AS name) AS function
         WHERE {rules.served_call("function.name")}

@@ -70,7 +70,7 @@ _RUNS = f"""
         WHERE runs.status = 'open'
             AND runs.opened_at < clock_timestamp() - %(after_secs)s * interval '1 second'
     ) AS claimable
-    {rules.LIVES_BY_THE_TABLES}
+    {rules.ACTIVE_OWNED_CONTEXT}
     CROSS JOIN LATERAL (SELECT {rules.MODEL} AS name) AS model
     LEFT JOIN claims AS had
         ON had.context_id = claimable.context_id AND had.version = claimable.version
@@ -89,10 +89,10 @@ _CALLS = f"""
     CROSS JOIN LATERAL (
         SELECT tool_calls.*
         FROM tool_calls
-        WHERE tool_calls.status IN ('dispatched', 'running') AND {rules.NOT_BEGUN_LATELY}
+        WHERE tool_calls.status IN ('dispatched', 'running') AND {rules.NOT_STARTED_RECENTLY}
             AND tool_calls.dispatched_at < clock_timestamp() - %(after_secs)s * interval '1 second'
     ) AS claimable
-    {rules.LIVES_BY_THE_TABLES}
+    {rules.ACTIVE_OWNED_CONTEXT}
     CROSS JOIN LATERAL (SELECT {rules.FUNCTION.replace("tool_calls.", "claimable.")} AS name) AS function
     LEFT JOIN claims AS had
         ON had.context_id = claimable.context_id AND had.version = claimable.dispatched_version

@@ -98,7 +98,7 @@ _RUNS = f"""
         ORDER BY opened_at
         LIMIT %(examined)s
     ) AS claimable
-    {rules.LIVES}
+    {rules.ACTIVE_CONTEXT}
     CROSS JOIN LATERAL (SELECT {rules.MODEL} AS name) AS model
     LEFT JOIN claims AS claim
         ON claim.context_id = claimable.context_id AND claim.version = claimable.version
@@ -119,7 +119,7 @@ _CALLS = f"""
         ORDER BY requested_at
         LIMIT %(examined)s
     ) AS claimable
-    {rules.LIVES}
+    {rules.ACTIVE_CONTEXT}
     CROSS JOIN LATERAL (SELECT {rules.FUNCTION.replace("tool_calls.", "claimable.")} AS name) AS function
     LEFT JOIN claims AS claim
         ON claim.context_id = claimable.context_id AND claim.version = claimable.version
@@ -132,12 +132,12 @@ _CALLS = f"""
 
 _OPEN = f"""
     SELECT
-        (SELECT count(*) FROM runs AS claimable {rules.LIVES} WHERE claimable.status = 'open') AS runs,
+        (SELECT count(*) FROM runs AS claimable {rules.ACTIVE_CONTEXT} WHERE claimable.status = 'open') AS runs,
         (
-            SELECT count(*) FROM tool_calls AS claimable {rules.LIVES}
+            SELECT count(*) FROM tool_calls AS claimable {rules.ACTIVE_CONTEXT}
             WHERE claimable.status IN ('announced', 'dispatched', 'running')
         ) + (
-            SELECT count(*) FROM tool_calls AS claimable {rules.LIVES} WHERE claimable.status = 'waiting'
+            SELECT count(*) FROM tool_calls AS claimable {rules.ACTIVE_CONTEXT} WHERE claimable.status = 'waiting'
         ) AS calls,
         (
             SELECT count(*) FROM contexts

@@ -38,8 +38,8 @@ def request(
 
     with backend.exit_on_error():
         settings = Settings.from_env()
-        asked = asyncio.run(backend.query(settings, recorded_request.asked, context, run, attempt))
-        made = recorded_request.rendered(
+        asked = asyncio.run(backend.query(settings, recorded_request.recorded_request, context, run, attempt))
+        made = recorded_request.rebuild(
             asked, lambda provider: plugins.create(provider, plugins.unspoken(settings))
         )
     if raw:

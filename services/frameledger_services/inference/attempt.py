@@ -1,4 +1,4 @@
-"""What the frames of one attempt carry: which attempt of which run they are of, and ids that follow from that."""
+"""What the frames of one attempt have in common: run, attempt and claim, and ids derived from these."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from frameledger.frames import (
 from frameledger_services.inference.call_ids import with_unique_ids
 
 FRAMES = UUID("4b0e7d52-3f0d-5a86-9a3d-0c2e5f8b7a61")
-"""The namespace of the ids of our frames. It never changes: a frame that is published again must have its id."""
+"""The namespace of our frames' ids. It never changes: a frame that is published again must keep its id."""
 
 GROUPS = UUID("a3c2d6f4-7e1b-5b1f-8a54-2d9f0e6c1b78")
 
@@ -27,8 +27,8 @@ class Attempt:
     """One attempt of one run. Its number was given out by the claim, so no other worker publishes under it, unless a
     database that lost its latest commits gave it out twice: then the claim's token tells the two apart.
 
-    Each kind of frame that an attempt has once is named after its kind, the others after how many came before them:
-    to publish a frame again repeats it, and whoever reads the log can tell what is missing.
+    A frame of a kind that an attempt has once gets an id from its kind, others from how many came before: publishing
+    one again repeats it, and a reader of the log can tell what is missing.
     """
 
     run_id: str
@@ -38,7 +38,7 @@ class Attempt:
     _named: set[str] = field(default_factory=set, repr=False)
 
     def stamped(self, frame: AnyFrame) -> AnyFrame:
-        """The frame as it goes to the log. Called once for each frame, in their order."""
+        """Returns the frame as it is published. To be called once for each frame, in order."""
         marks: dict[str, Any] = {
             "id": self._id(frame.type),
             "produced_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -46,7 +46,7 @@ class Attempt:
             "attempt": self.number,
             "claim": self.claim,
         }
-        # Null says nothing: then the provider's own word stays, if it has one.
+        # None leaves the provider's own value, if it set one.
         if self.skip_tts is not None and isinstance(
             frame, LLMFullResponseStartFrame | TextFrame | LLMFullResponseEndFrame
         ):
@@ -61,7 +61,7 @@ class Attempt:
         run_in_parallel: bool,
         group_parallel_tools: bool,
     ) -> FunctionCallsStartedFrame:
-        """The announcement of these calls as one group, each with an id of its own and marked if it is built in."""
+        """Returns the announcement of these calls as one group, each with a unique id and marked if it is built in."""
         calls = [
             call.model_copy(update={"builtin": True}) if call.function_name in builtin else call
             for call in announced.function_calls
@@ -86,7 +86,7 @@ class Attempt:
 
     @property
     def _name(self) -> str:
-        """What distinguishes it from all others of its run."""
+        """What distinguishes this attempt from the others of its run."""
         return f"{self.number}:{self.claim}"
 
 

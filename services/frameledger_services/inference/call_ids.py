@@ -1,9 +1,9 @@
-"""Ids of calls: a provider's own where nobody else can have the same and all providers take it, and otherwise one made
-from the call's place.
+"""Ids of calls: the provider's own if it is unique and all providers accept it, otherwise one derived from the call's
+place.
 
 Some providers number the calls of an answer (`call_0`), name them after the function, or leave the id out. Two runs
 of a conversation, or two attempts of one run, would then have calls of one id open at once, and a result could go to
-the wrong one (R3.1). Providers take any id, so it can be exchanged before anybody has seen it.
+the wrong one (R3.1). Providers accept any id, so it can be replaced before it is published.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from uuid import UUID, uuid5
 from frameledger.frames import FunctionCallFromLLM
 
 CALLS = UUID("0f1a6f2c-91a5-5c0e-8d5b-6f1c2b7a4d93")
-"""The namespace of ids that follow from a call's place. It never changes: a repeated announcement has the same ids."""
+"""The namespace of ids derived from a call's place. It never changes: a repeated announcement has the same ids."""
 
 LONGEST = 40
-"""Characters of an id that every provider takes. Where a longer one is shortened in a request, the model knows its
-call by another name than the messages about it do."""
+"""The longest id in characters that every provider accepts. If a longer one were shortened in a request, the model
+would know its call by another id than the messages about it."""
 
 _RANDOM = re.compile(r"(?=[a-zA-Z-]*[0-9])[a-zA-Z0-9](?:-?[a-zA-Z0-9]){15,}")
-"""What chance alone makes: sixteen letters and digits in a row, hyphens aside, and a digit among them."""
+"""What looks random: sixteen letters and digits in a row, hyphens aside, and a digit among them."""
 
 
 def is_unique(tool_call_id: str, function_name: str) -> bool:
-    """Whether an id looks drawn by chance from so many that nobody draws it twice. The function's name is no chance.
+    """Returns whether an id looks random and long enough to be unique. The function's name in it does not count.
 
     A random one that happens to have no digit counts as not unique, which does no harm.
     """
@@ -37,9 +37,8 @@ def is_unique(tool_call_id: str, function_name: str) -> bool:
 
 
 def with_unique_ids(calls: Sequence[FunctionCallFromLLM], attempt: str) -> tuple[FunctionCallFromLLM, ...]:
-    """The calls of one announcement, each with an id that no other call has and every provider takes: of two with one
-    id the first keeps it. `attempt` is what distinguishes the attempt that announces them from all others, of whatever
-    run."""
+    """Returns the calls of one announcement, each with a unique id that every provider accepts. Of two with one id the
+    first keeps it. `attempt` distinguishes the announcing attempt from all others of all runs."""
     taken: set[str] = set()
     unique = []
     for place, call in enumerate(calls):

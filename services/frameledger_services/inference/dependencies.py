@@ -1,4 +1,4 @@
-"""What a run is given and what becomes of it: everything around its life, as values and functions."""
+"""The dependencies of a run: everything that answering it needs from outside, as values and functions."""
 
 from __future__ import annotations
 
@@ -13,52 +13,52 @@ from frameledger_services.providers.request import Request
 from frameledger_services.settings import HIDDEN
 
 RunOutcome = Literal["done", "given_up", "release"]
-"""The run has its terminal frame; it had too many attempts, and has one for that; it is not ours any more, or not for
-certain, and so is given back: if it is another's, that changes nothing."""
+"""`done`: the run has its terminal frame. `given_up`: it had too many attempts, and a terminal frame that says so.
+`release`: its claim is lost, or may be, and is released; releasing another worker's claim does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """What a run's context comes to: the request, or why there can be none, and how its answer is marked."""
+    """The request that a run's context gives, or why there can be none, and how its answer is marked."""
 
     request: Request | ProviderError
     skip_tts: bool | None = None
 
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """For the start frame: what has to be known of the request, so that it can be made again."""
+    """For the start frame: what is needed to make the request again."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunDependencies:
-    """What a run needs beside the model. All of it is within the lease: once that is over, it raises."""
+    """What a run needs beside the model. All functions raise once the lease has ended."""
 
     worker: str
-    """Who we are, for the start frame."""
+    """The worker's id, for the start frame."""
 
-    compose: Callable[[], Awaitable[PreparedRequest]]
-    """Read the context at exactly the run's version, and make the request of it."""
+    prepare: Callable[[], Awaitable[PreparedRequest]]
+    """Reads the context at exactly the run's version, and makes the request from it."""
 
     publish: Callable[[ContextId, Sequence[AnyFrame]], Awaitable[object]]
-    """Put frames on the log, in their order; returns when they are there."""
+    """Publishes frames in order, and returns once they are on the log."""
 
     next_attempt: Callable[[int], Awaitable[int | None]]
-    """Keep the run, with the attempt after this one; None if it is another's by now, or not for certain ours."""
+    """Keeps the claim, with the attempt after this one. Returns that; None if the claim is lost, or may be."""
 
     merge_secs: float
-    """How long pieces of text are gathered before they are published."""
+    """How long pieces of text are buffered before they are published."""
 
     retries: int
-    """How often a request is sent again inside an attempt while nothing of its answer came."""
+    """How often a request is retried within an attempt while nothing of its answer has come."""
 
-    life_every_secs: float | None = None
-    """So often a run of which there is nothing to say shows that it lives; None: never. A model may think for longer
-    than the timekeeper waits for words."""
+    keepalive_secs: float | None = None
+    """Interval of empty pieces of text while the model says nothing, which may be for longer than the timekeeper's
+    limit of silence. None for none."""
 
-    hidden: Sequence[str] = ()
-    """Secrets, which no message may hold even if a provider repeats them."""
+    secrets: Sequence[str] = ()
+    """Texts that no message may contain, even if a provider repeats them."""
 
-    def shown(self, message: str) -> str:
-        """A sentence that may be published."""
-        for secret in self.hidden:
+    def redacted(self, message: str) -> str:
+        """Returns the message without secrets, for publication and logs."""
+        for secret in self.secrets:
             message = message.replace(secret, HIDDEN)
         return message

@@ -1,8 +1,8 @@
-"""Merging: pieces of an answer become few frames on their way to the log, and nobody waits for any of them.
+"""Merging: the many pieces of an answer are published as few frames, without delaying any of them noticeably.
 
-The first piece goes out at once. Later ones are gathered for a few tens of milliseconds, so that a model that writes
-60 tokens a second makes 20 frames of them, which the log, the fold and every subscriber pay for. One send is on its
-way at a time; what comes meanwhile is gathered too, so a slow broker makes larger frames and not a longer queue.
+The first piece is sent at once. Later ones are buffered for a few tens of milliseconds, so that 60 tokens a second
+become 20 frames, each of which costs the log, the fold and every subscriber. One send is in progress at a time, and
+what comes meanwhile is buffered too, so a slow broker causes larger frames and not a longer queue.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TypeGuard
 from frameledger.frames import AnyFrame, LLMTextFrame, LLMThoughtTextFrame
 
 Send = Callable[[Sequence[AnyFrame]], Awaitable[None]]
-"""Publishes frames in their order, and returns when they are on the log."""
+"""Publishes frames in order, and returns once they are on the log."""
 
 MOST_CHARACTERS = 64 * 1024
-"""Of a frame that was merged: far below what a topic takes, also if the broker was away for minutes."""
+"""Of a merged frame: far below a topic's limit, also after minutes without a broker."""
 
 
 class Merging:
@@ -29,10 +29,10 @@ class Merging:
     """
 
     def __init__(self, send: Send, *, merge_secs: float) -> None:
-        """`merge_secs`: how long pieces are gathered, counted from when those before them were sent."""
+        """`merge_secs`: how long pieces are buffered, counted from when those before them were sent."""
         self._send = send
         self._merge_secs = merge_secs
-        self._gathered: list[AnyFrame | _Pieces] = []
+        self._buffer: list[AnyFrame | _Pieces] = []
         self._changed = asyncio.Event()
         self._urgent = False
         self._ended = False
@@ -40,24 +40,24 @@ class Merging:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether something was added that is to be sent at once, and `run` has not begun to."""
+        """Whether something was added that has to be sent at once, and `run` has not begun to."""
         return self._urgent
 
     def add(self, frame: AnyFrame) -> None:
-        """Take a frame. It is sent at once, with all that was gathered before it, unless it goes on with a stream of
-        plain pieces."""
+        """Add a frame. It is sent at once, with all that was buffered before it, unless it continues a stream of plain
+        pieces."""
         if not _is_piece(frame):
-            self._gathered.append(frame)
+            self._buffer.append(frame)
             self._urgent, self._streaming = True, None
         else:
             if self._streaming is not type(frame):
                 self._urgent, self._streaming = True, type(frame)
-            if not (self._gathered and _took(self._gathered[-1], frame)):
-                self._gathered.append(_Pieces(frame, [frame.text], len(frame.text)))
+            if not (self._buffer and _took(self._buffer[-1], frame)):
+                self._buffer.append(_Pieces(frame, [frame.text], len(frame.text)))
         self._changed.set()
 
     def end(self) -> None:
-        """Nothing is added any more: `run` sends what is left, and returns."""
+        """Note that nothing more is added: `run` sends the rest, and returns."""
         self._ended = self._urgent = True
         self._changed.set()
 
@@ -66,18 +66,18 @@ class Merging:
         loop = asyncio.get_running_loop()
         not_before = loop.time()
         while True:
-            while not self._gathered:
+            while not self._buffer:
                 if self._ended:
                     return
                 await self._change()
             while not self._urgent and loop.time() < not_before:
                 # It may become urgent while it waits.
                 await self._change(until=not_before)
-            gathered, self._gathered = self._gathered, []
+            buffered, self._buffer = self._buffer, []
             self._urgent = self._ended
-            if isinstance(gathered[-1], _Pieces):
+            if isinstance(buffered[-1], _Pieces):
                 not_before = loop.time() + self._merge_secs
-            await self._send([one.joined() if isinstance(one, _Pieces) else one for one in gathered])
+            await self._send([one.joined() if isinstance(one, _Pieces) else one for one in buffered])
 
     async def _change(self, until: float | None = None) -> None:
         self._changed.clear()
@@ -93,7 +93,7 @@ _Piece = LLMTextFrame | LLMThoughtTextFrame
 
 @dataclass(slots=True)
 class _Pieces:
-    """Pieces that become one frame. A list: text that grows by a piece at a time would be copied each time."""
+    """Pieces that become one frame. A list, because text that grows piece by piece would be copied each time."""
 
     first: _Piece
     texts: list[str]
@@ -111,7 +111,7 @@ _PLAIN = frozenset({"type", "text"})
 
 
 def _is_piece(frame: AnyFrame) -> TypeGuard[_Piece]:
-    """Whether it says nothing but its text. What says more, such as `append_to_context`, keeps its frame."""
+    """Whether it has nothing but its text. A frame with more, such as `append_to_context`, is kept as it is."""
     return type(frame) in (LLMTextFrame, LLMThoughtTextFrame) and frame.model_fields_set <= _PLAIN
 
 

@@ -1,4 +1,4 @@
-"""The request of a run: made of the context at exactly its version, and made again from the log later.
+"""The request of a run: made from the context at exactly its version, and made again from the log later.
 
 All that a request is made of is on the log, except for how the service was configured, which is in its worker's row
 (`service_config`). The start frame names the cancel tools that were offered, and the configuration if it had changed.
@@ -24,8 +24,9 @@ from frameledger_services.store.contexts import StoredContext
 CANCEL_TOOLS = "cancel_tools"
 """In the metadata of a start frame: the functions whose cancel tools the request offers."""
 
-OFFER = "offer"
-"""In the metadata of a start frame: how the service was set up, if not as its worker's row says."""
+CONFIG = "offer"
+"""In the metadata of a start frame: the service's configuration, if its worker's row has another one. The key is stored
+and never changes."""
 
 _log = logs.get_logger("inference")
 
@@ -33,7 +34,7 @@ _log = logs.get_logger("inference")
 async def read(
     connection: AsyncConnection[Any], context_id: str, version: int
 ) -> tuple[StoredContext, Sequence[str]]:
-    """The context at this version, and the names of the functions whose calls the model may cancel."""
+    """Returns the context at this version, and the names of the functions whose calls the model may cancel."""
     stored = await contexts.context(connection, context_id, version)
     if not stored.context.tools:
         return stored, ()
@@ -43,7 +44,7 @@ async def read(
 def request_of(
     model: LLMService[Any], stored: StoredContext, cancel_tools: Sequence[str]
 ) -> Request | ProviderError:
-    """The request, or why this provider cannot be asked it."""
+    """Returns the request, or why this provider cannot be sent one."""
     try:
         return model.request(
             stored.context,
@@ -54,24 +55,24 @@ def request_of(
     except ProviderError as error:
         return error
     except Exception:
-        # An adapter is a plug-in, and a context may hold anything: it costs this run, and not the others.
+        # An adapter is a plug-in, and a context may hold anything: its bug fails this run and no other.
         _log.exception("run.adapter_failed", context_id=stored.context_id, version=stored.version)
         return ProviderError("The provider's adapter failed on this context; our log says how.")
 
 
-def metadata_of(request: Request, offer: Mapping[str, Any], offered: Mapping[str, Any]) -> dict[str, Any]:
-    """What the start frame has to say of the request so that it can be made again: `offer` is how the service is set up
-    now, and `offered` what its worker's row says of that."""
+def metadata_of(request: Request, config: Mapping[str, Any], registered: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what the start frame has to say so that the request can be made again: `config` is the service's
+    configuration now, and `registered` the one in its worker's row."""
     metadata: dict[str, Any] = {}
     if request.builtin_tools:
         metadata[CANCEL_TOOLS] = sorted(cancelled_by(name) for name in request.builtin_tools)
-    if offer != offered:
-        metadata[OFFER] = offer
+    if config != registered:
+        metadata[CONFIG] = config
     return metadata
 
 
 def service_config(model: LLMService[Any]) -> dict[str, Any]:
-    """How this service makes its requests, as JSON."""
+    """Returns how this service makes its requests, as JSON."""
     instructions = model.instructions
     return {
         "provider": model.provider,
@@ -84,11 +85,11 @@ def service_config(model: LLMService[Any]) -> dict[str, Any]:
     }
 
 
-def apply_config(model: LLMService[Any], offer: Mapping[str, Any]) -> None:
-    """Set a service of the same provider up as the one was that offered this."""
-    model.settings = LLMSettings(**offer["settings"])
-    model.write_with(model.get_llm_adapter().with_terms(offer["adapter"]))
+def apply_config(model: LLMService[Any], config: Mapping[str, Any]) -> None:
+    """Configure a service of the same provider by what `service_config` returned."""
+    model.settings = LLMSettings(**config["settings"])
+    model.write_with(model.get_llm_adapter().with_terms(config["adapter"]))
     model.instructions = Instructions(
-        appended=tuple(offer["instructions"]["appended"]),
-        turn_completion=offer["instructions"]["turn_completion"],
+        appended=tuple(config["instructions"]["appended"]),
+        turn_completion=config["instructions"]["turn_completion"],
     )

@@ -13,7 +13,7 @@ from frameledger.errors import NotFoundError
 from frameledger.frames import LLMFullResponseStartFrame
 from frameledger.record import decode
 from frameledger_services import claims
-from frameledger_services.inference.preparation import CANCEL_TOOLS, OFFER, apply_config, request_of
+from frameledger_services.inference.preparation import CANCEL_TOOLS, CONFIG, apply_config, request_of
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService
@@ -30,19 +30,19 @@ class NoRequestError(NotFoundError):
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """What the log and its worker's row say about the request of one attempt."""
+    """What the log and the worker's row have of the request of one attempt."""
 
     start: LLMFullResponseStartFrame
-    offer: Mapping[str, Any]
+    config: Mapping[str, Any]
     """How the service made its requests."""
 
     stored: StoredContext
 
 
-async def asked(
+async def recorded_request(
     connection: AsyncConnection[Any], context_id: str, run_id: str, attempt: int | None = None
 ) -> RecordedRequest:
-    """What is known of the request of a run's attempt, the latest that was begun if none is named.
+    """Returns what is recorded of the request of a run's attempt, by default of the latest one that began.
 
     Raises `NoRequestError`, and `NoSuchContextError` for a context that is not there.
     """
@@ -52,33 +52,33 @@ async def asked(
             f"Attempt {start.attempt or 1} of the run {run_id} had no request of ours: its start frame does not "
             "name a worker, a version and the hash of a request."
         )
-    offered = await claims.registered_offers(connection, start.worker)
-    if offered is None:
+    registered = await claims.registered_offers(connection, start.worker)
+    if registered is None:
         raise NoRequestError(
             f"The worker {start.worker} that answered is not in the table workers any more "
             "(FRAMELEDGER_TIMEKEEPER_KEEP_WORKERS_DAYS), so it is not known how it made its requests."
         )
-    offer = start.metadata.get(OFFER, offered)
+    config = start.metadata.get(CONFIG, registered)
     return RecordedRequest(
-        start, offer, await contexts.context(connection, context_id, start.context_version)
+        start, config, await contexts.context(connection, context_id, start.context_version)
     )
 
 
-def rendered(asked: RecordedRequest, create: Callable[[str], LLMService[Any]]) -> Request:
-    """The request, made again; `create` makes a service of a provider. Its hash may differ from that on the log.
+def rebuild(recorded: RecordedRequest, create: Callable[[str], LLMService[Any]]) -> Request:
+    """Returns the request, made again; `create` makes a service of a provider. Its hash may differ from the log's.
 
-    Raises `ProviderError` if it cannot be made any more, and `NoRequestError` if what is known of the service is of no
-    form that this release reads.
+    Raises `ProviderError` if it cannot be made any more, and `NoRequestError` if this release cannot read the recorded
+    configuration.
     """
     try:
-        model = create(asked.offer["provider"])
-        apply_config(model, asked.offer)
+        model = create(recorded.config["provider"])
+        apply_config(model, recorded.config)
     except (KeyError, TypeError, ValidationError) as error:
         raise NoRequestError(
-            f"How the worker {asked.start.worker} made its requests is written in no form that this release reads "
+            f"How the worker {recorded.start.worker} made its requests is written in no form that this release reads "
             f"({type(error).__name__}). Try the release that answered."
         ) from error
-    request = request_of(model, asked.stored, asked.start.metadata.get(CANCEL_TOOLS, ()))
+    request = request_of(model, recorded.stored, recorded.start.metadata.get(CANCEL_TOOLS, ()))
     if isinstance(request, ProviderError):
         raise request
     return request

@@ -1,4 +1,4 @@
-"""The inference service: runs off their topic, each answered once, many contexts at a time."""
+"""The inference service: it answers runs off their topic, each once, of many contexts concurrently."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ class InferenceService(work.BackgroundService):
         models: Sequence[str] = (),
         slots: int | None = None,
     ) -> None:
-        """`service` is the name that all who share its work have, and all of them have the same `models`.
+        """`service` is the name of its consumer group; services that share their work have the same name and `models`.
 
         `models` are the only models that it answers for, beside contexts that name none. Without them it answers for
-        its own model, and for what no live worker lists. `slots` is how many runs go on at once. The model service may
-        be set up otherwise while this runs, by `append_system_instruction` for one: requests from then on follow it.
+        its own model, and for those that no live worker lists. `slots` is how many runs it answers concurrently. The
+        model service may be changed while this runs, for instance by `append_system_instruction`: later requests
+        follow it.
         """
         self._settings = settings
         self._model = model
         self._connections = Connections(settings, "frameledger inference")
-        self._offered = preparation.service_config(model)
+        self._registered = preparation.service_config(model)
         own = model.settings.model or model.default_model
         self._worker = work.Worker(
             settings,
@@ -54,12 +55,12 @@ class InferenceService(work.BackgroundService):
             service=service or default_name(model.provider),
             serves=tuple(models) or ((own,) if own else ()),
             serves_all=not models,
-            offers=self._offered,
+            offers=self._registered,
             slots=slots,
         )
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Answer until `stopping` is set, then finish what can be finished and hand over the rest."""
+        """Answer until `stopping` is set, then finish what can be finished in time, and release the rest."""
         await self._model.start()
         try:
             await self._worker.run(stopping)
@@ -68,22 +69,22 @@ class InferenceService(work.BackgroundService):
             await self._connections.close()
 
     async def _perform(self, job: work.Job[ClaimedRun], session: work.Session) -> work.Ending:
-        """One run. What it was told to leave it leaves at once: the stream is closed, nothing more is published."""
+        """Answer one run. Asked to stop it stops at once: the stream is closed, and nothing more is published."""
         run = job.claimed
         publishing = _Publishing(session.publisher)
-        world = RunDependencies(
+        dependencies = RunDependencies(
             worker=session.worker_id,
-            compose=partial(self._compose, run),
+            prepare=partial(self._prepare, run),
             publish=publishing.publish,
             next_attempt=partial(session.next_attempt, run),
             merge_secs=self._settings.inference_merge_ms / 1000,
             retries=self._settings.inference_retries,
-            # Twice before the timekeeper takes the run for dead; 0 says that it never does.
-            life_every_secs=self._settings.timekeeper_run_silent_secs / 3 or None,
-            hidden=self._model.secrets(),
+            # Twice before the timekeeper fails the run for silence; 0 switches that off.
+            keepalive_secs=self._settings.timekeeper_run_silent_secs / 3 or None,
+            secrets=self._model.secrets(),
         )
         try:
-            outcome = await _unless(job.stop, answer(run, self._model, world))
+            outcome = await _unless(job.stop, answer(run, self._model, dependencies))
         except (NoSuchContextError, NoSuchVersionError) as error:
             _log.warning(
                 "run.nothing_to_answer", context_id=run.context_id, run_id=run.run_id, reason=str(error)
@@ -91,12 +92,12 @@ class InferenceService(work.BackgroundService):
             return "over"
         except (_ParkedError, DatabaseError) as error:
             _log.warning("run.not_answered", context_id=run.context_id, run_id=run.run_id, reason=str(error))
-            return publishing.given_back
+            return publishing.if_released
         if outcome is not None:
             return outcome
-        return "over" if job.stop_reason == "obsolete" else publishing.given_back
+        return "over" if job.stop_reason == "obsolete" else publishing.if_released
 
-    async def _compose(self, run: ClaimedRun) -> PreparedRequest:
+    async def _prepare(self, run: ClaimedRun) -> PreparedRequest:
         stored, cancel_tools = await self._connections.read(preparation.read, run.context_id, run.version)
         if stored.parked_version is not None:
             raise _ParkedError(
@@ -105,34 +106,35 @@ class InferenceService(work.BackgroundService):
         request = preparation.request_of(self._model, stored, cancel_tools)
         if isinstance(request, ProviderError):
             return PreparedRequest(request, stored.skip_tts)
-        metadata = preparation.metadata_of(request, preparation.service_config(self._model), self._offered)
+        metadata = preparation.metadata_of(request, preparation.service_config(self._model), self._registered)
         return PreparedRequest(request, stored.skip_tts, metadata)
 
 
 def default_name(provider: str) -> str:
-    """The name of a service that nobody named. Services of two providers must see every run, so it is not the same."""
+    """Returns the name of a service that was not given one. It names the provider: services of two providers must each
+    see every run."""
     return f"inference-{provider}"
 
 
 class _ParkedError(Exception):
-    """It was parked after it was claimed. Whoever takes the run when it is not parked any more answers."""
+    """The context was parked after the run was claimed. The run is answered once it is resumed."""
 
 
 class _Publishing:
-    """What one claim publishes, and so whether it counts as an attempt."""
+    """Publishes under one claim, and notes whether that makes it count as an attempt."""
 
     def __init__(self, publisher: work.Publisher) -> None:
         self._publisher = publisher
-        self.given_back: work.Ending = "untried"
+        self.if_released: work.Ending = "untried"
 
     async def publish(self, context_id: ContextId, frames: Sequence[AnyFrame]) -> None:
-        # Also if it fails: it may arrive.
-        self.given_back = "release"
+        # Also if it fails: the frames may arrive.
+        self.if_released = "release"
         await self._publisher.publish(context_id, *frames)
 
 
 async def _unless(stop: asyncio.Event, working: Coroutine[Any, Any, _T]) -> _T | None:
-    """What the work returns; None if it was told to stop before that. Then it was cancelled, and is at its end."""
+    """Returns the result of `working`; None if `stop` was set before it, once the cancelled work has ended."""
     if stop.is_set():
         working.close()
         return None

@@ -10,9 +10,9 @@ Until which offset it holds stands in `projections`, so it outlives us. Taking a
 statement, and before a record of it is read the new owner sets until where, or lets go: `log end > next_offset`. It is
 taken away in the transaction that writes what is still open into the outbox. If the process dies before that commit,
 the next owner finds the partition held, and does it; if it dies after it, the next owner sends what the outbox has.
-Meanwhile others leave the work of such a partition alone (`claims.rules.LIVES`, `store.projections.next_offsets`,
-`unpark`), and while a partition has no living owner what only the tables call open
-(`claims.rules.LIVES_BY_THE_TABLES`).
+Meanwhile others leave the work of such a partition alone (`claims.rules.ACTIVE_CONTEXT`, `unpark`,
+`store.projections.next_offsets`), and while a partition has no live owner, also what is open by the tables only
+(`claims.rules.ACTIVE_OWNED_CONTEXT`).
 """
 
 from __future__ import annotations

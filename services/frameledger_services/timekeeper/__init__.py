@@ -1,5 +1,5 @@
 """The timekeeper owns time, which the fold does not have: it finds what is overdue and publishes frames that settle it.
 
-`look` is one look, rule by rule: `questions` and `unstarted` ask Postgres, `settling` makes the frames (pure), and
-`service` is the process. Several may run; none of them leads.
+`sweep` applies every rule once: the statements of `store.overdue` and `claims` find what is overdue, and `settling`
+makes the frames (pure). `service` is the process. Several may run; none of them leads.
 """

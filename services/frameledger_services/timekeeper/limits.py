@@ -1,4 +1,4 @@
-"""How long is too long: the limits of every rule, as the settings say. None switches a rule off."""
+"""The time limits of every rule, from the settings. None switches a rule off."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from frameledger_services.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """In seconds, but for what is kept, which is in days."""
+    """In seconds; retention in days."""
 
     run_unclaimed: float | None
     run_silent: float | None
     call: float | None
-    """For a call that names no deadline of its own; None switches off those that do, too."""
+    """For calls without a deadline of their own. None also disables the deadlines of those that have one."""
 
     call_grace: float
-    """What a worker has beyond a deadline to keep it itself."""
+    """How long after a deadline the call's own worker may still settle it."""
 
     call_unserved: float | None
     call_unstarted: float | None
@@ -33,7 +33,7 @@ class Limits:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Those of the settings, where 0 means off."""
+        """Returns the limits that the settings give, where 0 means off."""
         return cls(
             run_unclaimed=settings.timekeeper_run_unclaimed_secs or None,
             run_silent=settings.timekeeper_run_silent_secs or None,

@@ -1,4 +1,4 @@
-"""The log, as the timekeeper uses it: it publishes what settles something, and asks where the log ends."""
+"""The timekeeper's access to the log: publishing settlements, and the end offsets of partitions."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from frameledger_services.timekeeper.settling import Settlement
 
 SOURCE = "frameledger/timekeeper"
 
-ANSWERED_WITHIN = 5.0
-"""What a broker has for one thing. Longer, and we would seem dead."""
+TIMEOUT_SECONDS = 5.0
+"""Timeout of one request to the broker. With a longer one we would miss heartbeats."""
 
 _log = logs.get_logger("timekeeper")
 
 
-class Log:
-    """Publishes, and says where partitions end. Connected when first used."""
+class SettlementLog:
+    """Publishes settlements and returns end offsets. Connects when it is first used."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._producer = Producer(settings, name="frameledger-timekeeper")
         self._stack = AsyncExitStack()
-        self._looking: LogProbe | None = None
+        self._probe: LogProbe | None = None
         self.topic = TopicNames(settings.topic_prefix).frames
 
-    async def __aenter__(self) -> Log:
+    async def __aenter__(self) -> SettlementLog:
         await self._stack.enter_async_context(self._producer)
         return self
 
@@ -41,49 +41,49 @@ class Log:
         await self._stack.aclose()
 
     async def publish(self, settlements: Sequence[Settlement]) -> None:
-        """Publish them, in their order. One that the log does not take is left out, and said: it must not keep the
-        others back. A call among these ends at its deadline."""
+        """Publish them in order. One that the log refuses is logged and skipped, so that it does not block the others;
+        if it would settle a call, the call ends at its deadline."""
         records = [(one, record) for one in settlements if (record := _record(one)) is not None]
         if not records:
             return
         try:
             await self._send(*(record for _, record in records))
         except TooLargeError:
-            # Which one is not said. Those that were sent already are repetitions now, and count once.
-            records = [(one, record) for one, record in records if await self._is_taken(one, record)]
+            # The error does not say which one. Those that were sent already are repetitions now, which count once.
+            records = [(one, record) for one, record in records if await self._is_accepted(one, record)]
         for one, _ in records:
             _log.info("timekeeper.settled", rule=one.rule, context_id=one.context_id, frame=one.frame.name)
 
     async def _send(self, *records: Outgoing) -> None:
-        await self._producer.publish(self.topic, records, within=ANSWERED_WITHIN)
+        await self._producer.publish(self.topic, records, within=TIMEOUT_SECONDS)
 
-    async def _is_taken(self, settlement: Settlement, record: Outgoing) -> bool:
+    async def _is_accepted(self, settlement: Settlement, record: Outgoing) -> bool:
         try:
             await self._send(record)
         except TooLargeError as error:
-            _cannot_be_settled(settlement, error)
+            _log_refused(settlement, error)
             return False
         return True
 
     async def ends(self, partitions: Collection[int]) -> dict[int, int]:
-        """Where these partitions end now."""
+        """Returns the end offsets of these partitions."""
         if not partitions:
             return {}
-        async with asyncio.timeout(ANSWERED_WITHIN):
-            if self._looking is None:
-                self._looking = await self._stack.enter_async_context(open_probe(self._settings, self.topic))
-            return await self._looking.ends(partitions)
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            if self._probe is None:
+                self._probe = await self._stack.enter_async_context(open_probe(self._settings, self.topic))
+            return await self._probe.ends(partitions)
 
 
 def _record(settlement: Settlement) -> Outgoing | None:
     try:
         return outgoing(settlement.frame, ContextId(settlement.context_id), source=SOURCE)
     except ValueError as error:
-        _cannot_be_settled(settlement, error)
+        _log_refused(settlement, error)
         return None
 
 
-def _cannot_be_settled(settlement: Settlement, error: Exception) -> None:
+def _log_refused(settlement: Settlement, error: Exception) -> None:
     _log.error(
         "timekeeper.settlement_refused",
         rule=settlement.rule,

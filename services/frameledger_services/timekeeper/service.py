@@ -1,8 +1,8 @@
-"""The timekeeper as a service: it looks once a second, publishes what is due, and waits for what is away.
+"""The timekeeper as a service: it sweeps once a second, publishes what is due, and waits through outages.
 
-A look judges a partition only if it is projected up to where its log ended at the end of the look before. So nobody
-is judged by a frame that is on its way, our own of the last look included. While the broker is away the timekeeper
-still says that it lives.
+A sweep judges a partition only if its projection has reached where its log ended after the sweep before. So a frame in
+transit, one of our own last sweep included, is folded before anything is judged by its absence. During an outage of the
+broker the timekeeper goes on with its heartbeats.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from frameledger_services.failpoints import Failpoint
 from frameledger_services.settings import Settings
 from frameledger_services.store import overdue, projections, schema
 from frameledger_services.timekeeper.limits import Limits
-from frameledger_services.timekeeper.log import Log
-from frameledger_services.timekeeper.sweep import Sweeper, look, tidy
+from frameledger_services.timekeeper.log import SettlementLog
+from frameledger_services.timekeeper.sweep import Sweeper, purge, sweep
 
 SERVICE = "timekeeper"
 
 LEASE_SECONDS = 15.0
-"""Beside two looks: for so long another timekeeper leaves the calls alone that this one has claimed."""
+"""Added to twice the interval of sweeps: the lease under which this timekeeper holds the calls that it has claimed."""
 
-TIDY_EVERY = 60.0
+PURGE_SECONDS = 60.0
 
 SESSION = {
     "statement_timeout": "10s",
-    # What is asked for are a few rows, by their keys. The planner is not to think otherwise of tables that it has not
-    # counted yet, or that are small.
+    # Statements read a few rows, by their keys. The planner would choose otherwise for tables that it has no statistics
+    # of yet, or that are small.
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "jit": "off",
 }
-"""What our session on the database is set to."""
+"""Settings of our database session."""
 
 _log = logs.get_logger("timekeeper")
 
@@ -55,8 +55,8 @@ async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoin
 
 
 async def _keep_time(settings: Settings, stopping: asyncio.Event, failpoint: Failpoint) -> None:
-    """One life of a worker, on one connection; a worker that was judged dead is followed by another one."""
-    offer = claims.Registration(
+    """One session of a worker, on one connection. Returns if it is judged dead; the next session is another worker."""
+    registration = claims.Registration(
         worker_id=f"{SERVICE}-{uuid4()}",
         service=SERVICE,
         kind="timekeeper",
@@ -70,50 +70,50 @@ async def _keep_time(settings: Settings, stopping: asyncio.Event, failpoint: Fai
             await database.connect(settings, "frameledger timekeeper", SESSION)
         )
         await schema.check(connection)
-        await claims.register(connection, offer)
-        log = await stack.enter_async_context(Log(settings))
-        timekeeper = _Timekeeper(settings, connection, log, offer, failpoint)
-        _log.info("timekeeper.began", worker=offer.worker_id)
+        await claims.register(connection, registration)
+        log = await stack.enter_async_context(SettlementLog(settings))
+        timekeeper = _Timekeeper(settings, connection, log, registration, failpoint)
+        _log.info("timekeeper.began", worker=registration.worker_id)
         await timekeeper.run(stopping)
         with suppress(psycopg.Error):
-            await claims.leave(connection, offer.worker_id)
+            await claims.leave(connection, registration.worker_id)
 
 
 class _Timekeeper:
-    """One worker, which looks again and again."""
+    """One worker, which sweeps at an interval."""
 
     def __init__(
         self,
         settings: Settings,
         connection: AsyncConnection[Any],
-        log: Log,
-        offer: claims.Registration,
+        log: SettlementLog,
+        registration: claims.Registration,
         failpoint: Failpoint,
     ) -> None:
         self._limits = Limits.of(settings)
         self._every = settings.timekeeper_every_secs
         self._connection = connection
         self._log = log
-        self._offer = offer
+        self._registration = registration
         self._failpoint = failpoint
         self._ends: dict[int, int] = {}
-        self._tidied_at = float("-inf")
+        self._purged_at = float("-inf")
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Look until it is stopped, or judged dead."""
+        """Sweep until it is stopped, or judged dead."""
         loop = asyncio.get_running_loop()
         backoff, not_before = supervision.Backoff(), float("-inf")
         while not stopping.is_set():
-            beat = await claims.heartbeat(self._connection, self._offer.worker_id, {})
+            beat = await claims.heartbeat(self._connection, self._registration.worker_id, {})
             if not beat.alive:
-                _log.warning("timekeeper.judged_dead", worker=self._offer.worker_id)
+                _log.warning("timekeeper.judged_dead", worker=self._registration.worker_id)
                 return
             if loop.time() >= not_before:
                 try:
-                    await self._look()
+                    await self._sweep()
                     backoff.reset()
                 except transient.BROKER as error:
-                    # What was published may be on the log, and where that ends now is not known.
+                    # Published frames may be on the log, and its end offsets are not known.
                     self._ends = {}
                     pause = backoff.next()
                     _log.warning(
@@ -122,21 +122,21 @@ class _Timekeeper:
                     not_before = loop.time() + pause
             await supervision.pause(stopping, self._every)
 
-    async def _look(self) -> None:
-        looker = Sweeper(
-            self._offer.worker_id,
+    async def _sweep(self) -> None:
+        sweeper = Sweeper(
+            self._registration.worker_id,
             SERVICE,
-            may_judge=await claims.may_judge(self._connection, self._offer.worker_id),
+            may_judge=await claims.may_judge(self._connection, self._registration.worker_id),
         )
         now = asyncio.get_running_loop().time()
-        if now - self._tidied_at > TIDY_EVERY:
-            await tidy(self._connection, self._limits, self._offer.worker_id)
-            self._tidied_at = now
+        if now - self._purged_at > PURGE_SECONDS:
+            await purge(self._connection, self._limits, self._registration.worker_id)
+            self._purged_at = now
         reached = await projections.next_offsets(self._connection, self._log.topic)
         current = [partition for partition, end in self._ends.items() if reached.get(partition, 0) >= end]
         if current:
-            found = await look(self._connection, self._limits, looker, current)
-            await self._failpoint("after look")
+            found = await sweep(self._connection, self._limits, sweeper, current)
+            await self._failpoint("after sweep")
             await self._log.publish(found)
             await self._failpoint("after publish")
         self._ends = await self._log.ends(reached)

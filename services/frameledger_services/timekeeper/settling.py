@@ -1,9 +1,9 @@
 """From what is overdue to the frame that settles it. Pure: the same row gives the same bytes.
 
 So two timekeepers that see the same publish one frame twice, which counts once. Each frame names what it settles, and
-is ignored when that is over. Its id says by which rule, for what, and at which version of the context it was looked
-at, so a need that comes later is never taken for a repetition. No text names a time or a limit: those of another
-timekeeper may differ, and one id with two contents is an error.
+is ignored once that has ended. Its id names the rule, the subject and the version of the context that was judged, so a
+later need is never taken for a repetition. No text names a time or a limit: another timekeeper's may differ, and one id
+with two contents is an error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RUN_SILENT = "Nothing more came of this answer, so it was given up. What was sai
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """A frame to be published in a context. `rule` is for the log of the service."""
+    """A frame to be published in a context. `rule` is for the service's logs."""
 
     rule: str
     context_id: str
@@ -46,54 +46,54 @@ class Settlement:
 
 
 def run_unclaimed(run: OverdueRun) -> Settlement:
-    """The run ends as failed; one that is remembered starts."""
+    """Fail the run; a pending run of its context opens."""
     return _failed("run_unclaimed", run, RUN_UNCLAIMED)
 
 
 def run_silent(run: OverdueRun) -> Settlement:
-    """The run ends as failed, with what was said so far; one that is remembered starts."""
+    """Fail the run, keeping what was said so far; a pending run of its context opens."""
     return _failed("run_silent", run, RUN_SILENT)
 
 
 def call_overdue(call: OverdueCall) -> Settlement:
-    """The end of a call past its deadline that its worker did not keep. It asks for a run, unless it was interrupted.
+    """End a call that its worker did not end by its deadline. It requests a run, unless the call was interrupted.
 
-    Cancelled, if it does not run or running it twice does no harm; else nobody knows whether it happened.
+    Cancelled if it does not run or may run twice; else ambiguous, since it may have happened.
     """
     return _ended("call_overdue", call)
 
 
 def call_abandoned(call: OverdueCall) -> Settlement:
-    """The end of an interrupted call whose worker is gone: as at its deadline, and it asks for nothing."""
+    """End an interrupted call whose worker is dead, as at its deadline, but without requesting a run."""
     return _ended("call_abandoned", call)
 
 
 def call_lost(call: OverdueCall) -> Settlement:
-    """The end of a call whose worker is gone after it had begun: nobody knows whether it happened."""
+    """End a call whose worker died after the start: ambiguous, since it may have happened."""
     return _ended("call_lost", call)
 
 
 def waiting_overdue(call: OverdueCall) -> Settlement:
-    """Nobody answered in time: cancelled, and the model goes on."""
+    """Cancel a call that no person answered in time; the model goes on."""
     return _cancelled("waiting_overdue", call)
 
 
 def turn_overdue(turn: OverdueTurn) -> Settlement:
-    """The stop that is missing; or, if the turn was stopped, the second one, which closes it with the words there are.
+    """The user's missing stop; or, if the turn was stopped, a second one, which closes it with the words there are.
 
-    Of a stop that is missing there may be only one, since a second one would not wait for the final words. So its id
-    names what was heard last, and not the head, which timekeepers may see at different versions.
+    There may be only one missing stop, since a second one would not wait for the final words. So its id names the
+    last sign of the user, and not the context's version, which two timekeepers may see differently.
     """
     rule = "final_words" if turn.waits else "user_stop"
-    looked = turn.version if turn.waits else turn.heard_version
+    judged = turn.version if turn.waits else turn.heard_version
     frame = UserStoppedSpeakingFrame(
-        id=_id(rule, turn.context_id, looked, str(turn.opened_version)), opened_version=turn.opened_version
+        id=_id(rule, turn.context_id, judged, str(turn.opened_version)), opened_version=turn.opened_version
     )
     return Settlement(rule, turn.context_id, frame)
 
 
 def bot_overdue(speech: OverdueSpeech) -> Settlement:
-    """The bot's stop that is missing; it pays what is owed to it."""
+    """The bot's missing stop, which also triggers the runs that were deferred until then."""
     frame = BotStoppedSpeakingFrame(
         id=_id("bot_stop", speech.context_id, speech.version, str(speech.since_version)),
         opened_version=speech.since_version,
@@ -102,12 +102,12 @@ def bot_overdue(speech: OverdueSpeech) -> Settlement:
 
 
 def held_call(call: HeldCall, worker_id: str) -> Settlement:
-    """The next frame of a call that this worker has claimed: its start, and once that is folded, its result.
+    """The next frame of a call that this timekeeper has claimed: a nominal start, and once that is folded, the result.
 
-    The start does not say `safe_to_retry`, although nothing runs: the fold keeps the first start's word for the whole
-    call, and another attempt of an unsafe function must not follow from ours. If we die, whoever takes the claim over
-    sees who started it, and answers. A call that somebody else had started in spite of all is settled as a take-over
-    settles it. What settles a call does not name our claim: it counts whoever started it.
+    The start does not say `safe_to_retry`, although nothing runs: the fold keeps the first start's value for the whole
+    call, and would let an unsafe function be attempted again after ours. If this timekeeper dies, the next one sees who
+    started the call, and answers it. A call that a worker started after all is settled as by a takeover. A settlement
+    does not name our claim: it counts for any start.
     """
     if call.status == "dispatched":
         return _start(call, worker_id)
@@ -120,7 +120,7 @@ def _failed(code: str, run: OverdueRun, message: str) -> Settlement:
     frame = ErrorFrame(
         id=_id(code, run.context_id, run.version, run.run_id),
         run_id=run.run_id,
-        # The one that was looked at: a later one is not silent.
+        # The one that was judged: a later one is not silent.
         attempt=max(run.attempt, 1),
         fatal=True,
         code=code,
@@ -198,7 +198,7 @@ def _call_id(rule: str, call: OverdueCall | HeldCall) -> str:
 
 
 def _attempt_id(rule: str, call: HeldCall) -> str:
-    """An attempt is made under one claim only, so its frames need no other version."""
+    """An attempt is made under one claim only, so these ids need no version of the context."""
     return _id(rule, call.context_id, call.call_attempt, f"{call.effect_id}:{call.claim}")
 
 

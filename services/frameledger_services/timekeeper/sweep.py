@@ -1,4 +1,4 @@
-"""One look: every rule that is not switched off is asked, and what is overdue becomes frames."""
+"""One sweep: every rule that is not switched off is applied, and what is overdue becomes frames."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from frameledger_services.timekeeper.limits import Limits
 from frameledger_services.timekeeper.settling import Settlement
 
 ROUNDS = 20
-"""How often one tidying forgets: short enough that the heartbeat behind it is not late."""
+"""The most statements of one purge, few enough that the next heartbeat is not late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sweeper:
-    """Who looks: a worker, of the kind `timekeeper`. `may_judge`: it has been connected for long enough to say that
-    another worker is gone."""
+    """The worker that sweeps, of the kind `timekeeper`. `may_judge`: it has been connected for long enough to declare
+    other workers dead."""
 
     worker_id: str
     service: str
     may_judge: bool
 
 
-async def look(
-    connection: Connection, limits: Limits, looker: Sweeper, current: Sequence[int]
+async def sweep(
+    connection: Connection, limits: Limits, sweeper: Sweeper, current: Sequence[int]
 ) -> list[Settlement]:
-    """What is to be published now, in the contexts of the partitions that are projected up to a moment ago.
+    """Returns what is to be published now in the contexts of partitions that were projected to the log's end a moment
+    ago, and claims the calls that no worker starts.
 
-    Claims the calls that nobody starts. Called again before the frames are folded it gives some of them again, which
-    does no harm: a repetition counts once.
+    Called again before the frames are folded, it returns some of them again, which are repetitions and count once.
     """
     found: list[Settlement] = []
     if limits.run_silent is not None:
@@ -49,37 +49,37 @@ async def look(
         found += map(settling.turn_overdue, turns)
     if limits.bot_silent is not None:
         found += map(settling.bot_overdue, await overdue.speeches(connection, limits.bot_silent, current))
-    if looker.may_judge:
-        found += await _judge(connection, limits, looker, current)
-    await timekeeper_claims.finish_settled(connection, looker.worker_id)
-    calls = await timekeeper_claims.held(connection, looker.worker_id, current)
-    found += [settling.held_call(call, looker.worker_id) for call in calls]
+    if sweeper.may_judge:
+        found += await _judge(connection, limits, sweeper, current)
+    await timekeeper_claims.finish_settled(connection, sweeper.worker_id)
+    calls = await timekeeper_claims.held(connection, sweeper.worker_id, current)
+    found += [settling.held_call(call, sweeper.worker_id) for call in calls]
     return found
 
 
-async def tidy(connection: Connection, limits: Limits, worker_id: str, *, at_once: int = 10_000) -> None:
-    """Forget old claims and workers, and finish the claims that dead workers left on what is over.
+async def purge(connection: Connection, limits: Limits, worker_id: str, *, batch: int = 10_000) -> None:
+    """Delete old claims and workers, and finish dead workers' claims whose work has ended.
 
-    `at_once` claims are forgotten by a statement, and `ROUNDS` times as many by a call.
+    A statement deletes at most `batch` claims, and a call `ROUNDS` times as many.
     """
-    for_ever = 100_000.0
+    never = 100_000.0
     for _ in range(ROUNDS):
-        forgotten = await claims.purge(
+        deleted = await claims.purge(
             connection,
-            claims_days=limits.keep_claims_days or for_ever,
-            workers_days=limits.keep_workers_days or for_ever,
-            limit=at_once,
+            claims_days=limits.keep_claims_days or never,
+            workers_days=limits.keep_workers_days or never,
+            limit=batch,
         )
-        if forgotten < at_once:
+        if deleted < batch:
             break
     await claims.reap_workers(connection)
     await claims.finish_over(connection, worker_id)
 
 
 async def _judge(
-    connection: Connection, limits: Limits, looker: Sweeper, current: Sequence[int]
+    connection: Connection, limits: Limits, sweeper: Sweeper, current: Sequence[int]
 ) -> list[Settlement]:
-    """The rules that say of a worker that it is gone."""
+    """The rules that declare a worker dead."""
     found: list[Settlement] = []
     if limits.run_unclaimed is not None:
         runs = await overdue_runs.unclaimed(connection, limits.run_unclaimed, current)
@@ -91,9 +91,9 @@ async def _judge(
         lost = await overdue_calls.lost(connection, limits.lost_call, current)
         found += map(settling.call_lost, lost)
     if limits.call_unserved is not None or limits.call_unstarted is not None:
-        nobody_starts = await timekeeper_claims.unstarted(
+        unstarted = await timekeeper_claims.unstarted(
             connection, limits.call_unserved, limits.call_unstarted, current
         )
-        if nobody_starts:
-            await timekeeper_claims.claim(connection, looker.worker_id, looker.service, nobody_starts)
+        if unstarted:
+            await timekeeper_claims.claim(connection, sweeper.worker_id, sweeper.service, unstarted)
     return found
