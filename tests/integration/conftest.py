@@ -1,5 +1,6 @@
 """The whole road on real servers: their fixtures."""
 
+from tests.support.claim_workers import scene  # noqa: F401  # a fixture
 from tests.support.databases import (  # noqa: F401  # fixtures
     database,
     empty_database,
@@ -10,3 +11,4 @@ from tests.support.databases import (  # noqa: F401  # fixtures
 )
 from tests.support.logs import log, log_settings  # noqa: F401  # fixtures
 from tests.support.servers import database_server, kafka, nothing_is_left, postgres  # noqa: F401  # fixtures
+from tests.support.worker_office import office  # noqa: F401  # a fixture

@@ -3,17 +3,11 @@
 import asyncio
 
 import pytest
-from tests.integration.test_claims import FUNCTIONS, run, workers
-from tests.support.scene import Scene
+from tests.support.claim_workers import FUNCTIONS, run, workers
 
 LEASE = 5.0
 
 pytestmark = pytest.mark.regression("fault 5")
-
-
-@pytest.fixture
-def scene(database):
-    return Scene(database)
 
 
 async def lose(worker, *effects):

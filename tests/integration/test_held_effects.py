@@ -11,8 +11,8 @@ from datetime import timedelta
 import psycopg
 import pytest
 from pydantic import SecretStr
-from tests.integration.test_claims import connected_for_long, die, workers
 from tests.support.batches import PARTITIONS, TOPIC, TOPICS, Log, Projecting, histories_interleaved, value_of
+from tests.support.claim_workers import connected_for_long, die, workers
 from tests.support.killable import EACH_BY_ITSELF, Plan, projector
 from tests.support.road import Raw, histories, road_of_its_own, tell  # noqa: F401  # a fixture
 

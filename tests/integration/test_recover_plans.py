@@ -4,7 +4,7 @@ import asyncio
 
 import psycopg
 import pytest
-from tests.integration.test_claims import nodes
+from tests.support.claim_workers import nodes
 
 from frameledger_services.store import recovery
 from frameledger_services.store.recovery import Gap

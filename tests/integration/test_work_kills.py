@@ -6,8 +6,8 @@ import signal
 import psutil
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.test_work import Desk, office, working  # noqa: F401  # a fixture
 from tests.support.killable_worker import SERVICE, killable, quick_to_notice
+from tests.support.worker_office import Desk, working
 
 from frameledger.frames import LLMRunFrame
 from frameledger_services.event_log.broker import BrokerError
@@ -29,11 +29,11 @@ def quick(monkeypatch):
     monkeypatch.setattr(effect_consumer, "consumer", quick_to_notice)
 
 
-def another(office, perform):  # noqa: F811
+def another(office, perform):
     return Worker(office.settings, RUNS, perform, service=SERVICE, serves_all=True)
 
 
-def test_whatever_step_a_worker_is_killed_at_another_does_its_work(office):  # noqa: F811
+def test_whatever_step_a_worker_is_killed_at_another_does_its_work(office):
     async def scenario():
         desk = Desk()
         done = {}
@@ -55,7 +55,7 @@ def test_whatever_step_a_worker_is_killed_at_another_does_its_work(office):  # n
     asyncio.run(scenario())
 
 
-def test_a_worker_that_is_killed_while_it_takes_over_is_taken_over_itself(office):  # noqa: F811
+def test_a_worker_that_is_killed_while_it_takes_over_is_taken_over_itself(office):
     async def scenario():
         desk = Desk()
         desk.end("a")
@@ -71,7 +71,7 @@ def test_a_worker_that_is_killed_while_it_takes_over_is_taken_over_itself(office
     asyncio.run(scenario())
 
 
-def test_a_worker_that_was_frozen_beyond_its_lease_is_told_and_publishes_nothing(office):  # noqa: F811
+def test_a_worker_that_was_frozen_beyond_its_lease_is_told_and_publishes_nothing(office):
     async def scenario():
         desk = Desk()
         with killable(office.settings, holds=True) as frozen:
@@ -92,7 +92,7 @@ def test_a_worker_that_was_frozen_beyond_its_lease_is_told_and_publishes_nothing
     asyncio.run(scenario())
 
 
-def test_when_kafka_is_away_for_a_while_the_lease_holds_and_the_work_goes_on(office, kafka):  # noqa: F811
+def test_when_kafka_is_away_for_a_while_the_lease_holds_and_the_work_goes_on(office, kafka):
     """The broker is frozen for longer than the lease, and comes back."""
     (broker,) = (
         one

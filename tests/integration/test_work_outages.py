@@ -1,0 +1,185 @@
+"""A worker on the real servers through outages: leases, lost connections, blocked loops, lost answers."""
+
+import asyncio
+import threading
+import time
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import psycopg
+import pytest
+from tests.support.worker_office import (
+    Desk,
+    working,
+)
+
+from frameledger.frames import LLMRunFrame
+from frameledger_services.work import RUNS, LeaseLostError, heartbeat
+
+
+def test_who_was_judged_dead_stops_publishes_nothing_and_lives_anew(office):
+    async def scenario():
+        desk = Desk()
+        worker = office.worker(desk.hold)
+        async with working(worker):
+            await office.ask("a")
+            await desk.until_begun("a")
+            (first,) = desk.sessions
+            assert len(await first.publisher.publish("a", LLMRunFrame())) == 1
+            await office.rows(
+                "UPDATE workers SET heartbeat_at = heartbeat_at - interval '1 day' RETURNING worker_id"
+            )
+            await desk.until_told(("a", "claim_lost"))
+            with pytest.raises(LeaseLostError):
+                await first.publisher.publish("a", LLMRunFrame())
+            assert not first.lease.valid()
+            # The next session takes it over, once it has been connected for a lease.
+            await desk.until(lambda: len(desk.begun) == 2)
+            assert desk.jobs["a"].claimed.attempt == 2
+            assert desk.sessions[1].worker_id != first.worker_id
+            desk.end("a")
+            await office.until_finished(a="done")
+
+    asyncio.run(scenario())
+
+
+def test_connections_that_break_are_made_again_and_the_work_goes_on(office):
+    async def scenario():
+        desk = Desk()
+        worker = office.worker(desk.hold)
+        async with working(worker):
+            await office.ask("a")
+            await desk.until_begun("a")
+            for number in range(3):
+                killed = await office.rows(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND application_name LIKE 'frameledger %%'"
+                )
+                assert killed
+                await office.ask(f"b{number}")
+                await desk.until_begun(f"b{number}")
+            desk.end("a", "b0", "b1", "b2")
+            await office.until_finished(a="done", b0="done", b1="done", b2="done")
+        assert len({session.worker_id for session in desk.sessions}) == 1
+
+    asyncio.run(scenario())
+
+
+@asynccontextmanager
+async def nobody_may_connect(office, server):
+    """The database is away for the block."""
+    name = psycopg.conninfo.conninfo_to_dict(office.address)["dbname"]
+    async with await psycopg.AsyncConnection.connect(server, autocommit=True) as connection:
+        await connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+        )
+        try:
+            yield
+        finally:
+            await connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+
+
+def test_when_the_database_is_away_for_longer_than_the_lease_jobs_are_told_and_a_new_life_begins(
+    office, database_server
+):
+    async def scenario():
+        desk = Desk()
+        worker = office.worker(desk.hold)
+        async with working(worker):
+            await office.ask("a")
+            await desk.until_begun("a")
+            async with nobody_may_connect(office, database_server):
+                away = time.monotonic()
+                await desk.until_told(("a", "claim_lost"))
+                assert desk.at["a"] - away <= office.settings.work_lease_secs + 0.5
+            await desk.until(lambda: len(desk.begun) == 2)
+            assert desk.sessions[0].worker_id != desk.sessions[1].worker_id
+            assert desk.jobs["a"].claimed.attempt == 2
+            desk.end("a")
+            await office.until_finished(a="done")
+
+    asyncio.run(scenario())
+
+
+def test_a_handler_that_blocks_the_loop_does_not_lose_the_lease(office):
+    async def blocks(job, session):
+        # Nothing else goes on in this loop meanwhile.
+        threading.Event().wait(1.5 * office.settings.work_lease_secs)
+        assert session.lease.valid()
+        await session.publisher.publish("a", LLMRunFrame())
+        lives.append(session)
+        return "done"
+
+    lives: list = []
+
+    async def scenario():
+        async with working(office.worker(blocks)):
+            await office.ask("a")
+            await office.until_finished(a="done")
+        assert len(lives) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_loop_that_is_blocked_for_very_long_is_taken_for_dead(office, monkeypatch):
+    monkeypatch.setattr(heartbeat, "BLOCKED_SECONDS", 0.5)
+
+    async def blocks(job, session):
+        attempts.append(job.claimed.attempt)
+        if len(attempts) == 1:
+            threading.Event().wait(2 * office.settings.work_lease_secs)
+            valid.append(session.lease.valid())
+            return "release"
+        return "done"
+
+    attempts: list = []
+    valid: list = []
+
+    async def scenario():
+        async with working(office.worker(blocks)):
+            await office.ask("a")
+            await office.until_finished(a="done")
+
+    asyncio.run(scenario())
+    assert (attempts, valid) == ([1, 2], [False])
+
+
+def test_a_claim_whose_answer_was_lost_is_given_back_and_done_as_the_next_attempt(office):
+    lost: list = []
+
+    async def loses_its_answer(connection, *asked):
+        found = await RUNS.claim(connection, *asked)
+        if found.claimed and not lost:
+            lost.extend(found.claimed)
+            raise psycopg.OperationalError("the connection broke")
+        return found
+
+    async def scenario():
+        desk = Desk()
+        desk.end("a")
+        async with working(office.worker(desk.hold, kind=replace(RUNS, claim=loses_its_answer))):
+            await office.ask("a")
+            await office.until_finished(a="done")
+        assert desk.begun == ["a"]
+        assert (lost[0].attempt, desk.jobs["a"].claimed.attempt) == (1, 2)
+
+    asyncio.run(scenario())
+
+
+def test_work_that_fails_in_passing_is_given_back_for_another_attempt(office):
+    attempts = []
+
+    async def fails_twice(job, session):
+        attempts.append(job.claimed.attempt)
+        if len(attempts) < 3:
+            raise psycopg.OperationalError("away")
+        return "done"
+
+    async def scenario():
+        async with working(office.worker(fails_twice)):
+            await office.ask("a")
+            await office.until_finished(a="done")
+
+    asyncio.run(scenario())
+    assert attempts == [1, 2, 3]

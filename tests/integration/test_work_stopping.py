@@ -1,0 +1,187 @@
+"""A worker on the real servers stops its jobs when they are cancelled and when it drains."""
+
+import asyncio
+import json
+import time
+
+import pytest
+from tests.bounds import ON_SERVERS
+from tests.support.logs import make
+from tests.support.scene import INTERRUPTION
+from tests.support.worker_office import (
+    Desk,
+    working,
+)
+
+from frameledger.effects import Cancel, to_wire
+from frameledger.record import Outgoing
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.topics import TopicNames
+from frameledger_services.work import CALLS, RUNS, Worker
+from frameledger_services.work.cancellations import Cancelled, follow
+
+
+def test_a_cancellation_stops_the_work_at_once(office):
+    async def scenario():
+        desk = Desk()
+        names = [f"c{number}" for number in range(10)]
+        async with working(office.worker(desk.hold)), Producer(office.settings) as producer:
+            await office.ask(*names)
+            await desk.until_begun(*names)
+            waits = []
+            for name in names:
+                await office.scene.tell((name, INTERRUPTION))
+                cancel = office.scene.cancels[-1]
+                sent = time.monotonic()
+                await producer.publish(
+                    office.names.cancellations,
+                    [Outgoing(name.encode(), json.dumps(to_wire(cancel)).encode(), ())],
+                )
+                await desk.until_told((name, "obsolete"))
+                waits.append(desk.at[name] - sent)
+            print(
+                f"\ncancellation published to job told, ms: {[round(1000 * one, 1) for one in sorted(waits)]}"
+            )
+            await office.until_finished(**dict.fromkeys(names, "over"))
+
+    asyncio.run(scenario())
+
+
+def test_a_cancellation_that_is_lost_is_known_within_a_second(office):
+    async def scenario():
+        desk = Desk()
+        async with working(office.worker(desk.hold)):
+            await office.ask("a")
+            await desk.until_begun("a")
+            before = time.monotonic()
+            await office.scene.tell(("a", INTERRUPTION))
+            folded = time.monotonic()
+            await desk.until_told(("a", "obsolete"))
+            print(f"\ninterruption folded to job told by heartbeat, ms: {1000 * (desk.at['a'] - before):.0f}")
+            assert desk.at["a"] - folded < 1
+
+    asyncio.run(scenario())
+
+
+def test_a_cancellation_that_comes_while_the_work_is_being_claimed_is_not_missed(office, monkeypatch):
+    claimed, heard, cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    add = Cancelled.add
+
+    def add_and_tell(self, cancel):
+        add(self, cancel)
+        heard.set()
+
+    monkeypatch.setattr(Cancelled, "add", add_and_tell)
+
+    async def failpoint(step):
+        if step == "after claim" and not claimed.is_set():
+            claimed.set()
+            await cancelled.wait()
+
+    async def scenario():
+        desk = Desk()
+        async with working(office.worker(desk.hold, failpoint=failpoint)):
+            await office.ask("a")
+            await claimed.wait()
+            await office.scene.tell(("a", INTERRUPTION))
+            await office.publish(*office.scene.cancels)
+            await heard.wait()
+            cancelled.set()
+            await desk.until_told(("a", "obsolete"))
+            assert desk.jobs["a"].stop.is_set()
+
+    asyncio.run(scenario())
+
+
+def test_who_is_to_end_finishes_what_it_can_and_gives_the_rest_back(office):
+    async def scenario():
+        desk = Desk()
+        slow = office.settings.model_copy(update={"work_drain_secs": 1.0})
+        worker = Worker(slow, RUNS, desk.hold, service="s", serves_all=True)
+        async with working(worker) as stopping:
+            await office.ask("finishes", "is told")
+            await desk.until_begun("finishes", "is told")
+            stopping.set()
+            desk.end("finishes")
+            await desk.until_told(("is told", "draining"))
+        await office.until_finished(**{"finishes": "done", "is told": "released"})
+        assert await office.rows("SELECT stopped_at IS NOT NULL FROM workers") == [(True,)]
+        # Another worker takes it at once.
+        again = Desk()
+        again.end("is told")
+        async with working(office.worker(again.hold)):
+            await office.until_finished(**{"finishes": "done", "is told": "done"})
+        assert again.jobs["is told"].claimed.attempt == 2
+
+    asyncio.run(scenario())
+
+
+def test_work_that_does_not_stop_is_cancelled_when_the_time_is_over(office):
+    async def stubborn(job, session):
+        begun.set()
+        await asyncio.Event().wait()
+
+    begun = asyncio.Event()
+
+    async def scenario():
+        hasty = office.settings.model_copy(update={"work_drain_secs": 0.1, "work_grace_secs": 0.1})
+        async with working(Worker(hasty, RUNS, stubborn, service="s", serves_all=True)):
+            await office.ask("a")
+            await begun.wait()
+        await office.until_finished(a="released")
+
+    asyncio.run(scenario())
+
+
+def test_what_waits_for_its_turn_is_given_back_at_once_when_the_worker_ends(office):
+    async def scenario():
+        desk = Desk()
+        worker = office.worker(desk.hold, kind=CALLS, service="s")
+        async with working(worker) as stopping:
+            first, second = await office.scene.call("a", "f", "g")
+            await office.publish(first, second)
+            await office.until("SELECT count(*)::int FROM claims", expected=[(2,)])
+            stopping.set()
+            await office.until("SELECT count(released_at)::int FROM claims", expected=[(1,)])
+            desk.end("a")
+        assert len(desk.begun) == 1
+
+    asyncio.run(scenario())
+
+
+def test_cancellations_are_followed_as_soon_as_their_topic_is_there(log_settings):
+    async def scenario():
+        topic = TopicNames(log_settings.topic_prefix).cancellations
+        following = asyncio.Event()
+        heard: asyncio.Queue[Cancel] = asyncio.Queue()
+        async with asyncio.timeout(ON_SERVERS), asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(follow(log_settings, topic, heard.put_nowait, following))
+            await make(log_settings)
+            await following.wait()
+            async with Producer(log_settings) as producer:
+                cancel = Cancel("e", "ctx", 1, run_id="r")
+                await producer.publish(topic, [Outgoing(b"ctx", json.dumps(to_wire(cancel)).encode(), ())])
+            assert await heard.get() == cancel
+            task.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_a_bug_in_a_job_ends_the_worker_and_its_work_can_be_taken_at_once(office):
+    async def buggy(job, session):
+        raise LookupError("a bug")
+
+    async def scenario():
+        worker = office.worker(buggy)
+        await office.ask("a")
+        with pytest.raises(ExceptionGroup) as raised:
+            async with asyncio.timeout(ON_SERVERS):
+                await worker.run(asyncio.Event())
+        assert raised.group_contains(LookupError)
+        desk = Desk()
+        desk.end("a")
+        async with working(office.worker(desk.hold)):
+            await office.until_finished(a="done")
+        assert desk.jobs["a"].claimed.attempt == 2
+
+    asyncio.run(scenario())
