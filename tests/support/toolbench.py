@@ -1,8 +1,7 @@
-"""Function services in tests: a stage with real servers and a projector, an inference that is played, and what is true
-in the end.
+"""Function services in tests, on real servers with a real projector.
 
-The model is played by the test, with the frames that an inference service publishes; everything after the end of the
-response is the real thing.
+The test plays the model: it publishes the frames that an inference service would. Everything after the end of the
+response is real.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ QUICK = {"work_lease_secs": scaled(1.5), "work_heartbeat_secs": 0.1, "work_drain
 LOOK_AGAIN = 0.05
 
 CONNECTIONS_LEFT_OPEN = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-"""aiokafka leaves the transport of a connection open whose making was cancelled, and services stop here as soon as they
-have begun."""
+"""aiokafka leaves a transport open when connecting is cancelled, and services stop here as soon as they have begun."""
 
 SETTLED = ("done", "failed", "ambiguous", "cancelled", "forgotten")
 
@@ -51,7 +49,7 @@ _services = itertools.count(1)
 
 @contextmanager
 def stage(kafka, database_server, template):
-    """Settings for servers on which a projector works."""
+    """Yields settings for servers on which a projector runs."""
     with (
         databases.made(database_server, template=template) as (_, address),
         made(kafka.bootstrap_servers, SecretStr(address), None) as road,
@@ -63,7 +61,7 @@ def stage(kafka, database_server, template):
 
 
 def called(name: str, arguments: Any = None, tool_call_id: str | None = None, **more: Any):
-    """A call as a model asks for it."""
+    """Returns a call as a model asks for it."""
     return FunctionCallFromLLM(
         function_name=name,
         tool_call_id=tool_call_id or f"call-{uuid4().hex[:8]}",
@@ -73,7 +71,7 @@ def called(name: str, arguments: Any = None, tool_call_id: str | None = None, **
 
 
 class Conversation:
-    """One conversation, whose model is played."""
+    """One conversation with a played model."""
 
     def __init__(self, client: Client, settings: Settings, context_id: str | None = None) -> None:
         self.context_id = context_id or f"talk-{uuid4().hex[:8]}"
@@ -84,7 +82,7 @@ class Conversation:
         await self._client.publish(self.context_id, *frames, wait=True)
 
     async def ask(self) -> str:
-        """Say something; the run that it asks for."""
+        """Publish a message of the user. Returns the run that it asks for."""
         said = LLMMessagesAppendFrame(messages=({"role": "user", "content": "Please."},), run_llm=True)
         await self.publish(said)
         return (await self.open_runs())[-1]
@@ -96,7 +94,7 @@ class Conversation:
         return [run_id for (run_id,) in rows]
 
     async def call(self, *calls: FunctionCallFromLLM, run_id: str | None = None, **batch: Any) -> None:
-        """Have the model make calls, in the run that is open or in one that it is asked for."""
+        """Make the model call functions, in the open run or in a new one."""
         run_id = run_id or next(iter(await self.open_runs()), None) or await self.ask()
         of_run = {"run_id": run_id, "attempt": 1}
         await self.publish(
@@ -106,7 +104,7 @@ class Conversation:
         )
 
     async def settled(self, *tool_call_ids: str, statuses: Sequence[str] = SETTLED) -> list[str]:
-        """Wait until these calls have settled; how."""
+        """Wait until these calls have settled. Returns their statuses."""
 
         async def all_settled():
             rows = dict(await self.rows("SELECT tool_call_id, status FROM tool_calls WHERE context_id = %s"))
@@ -121,7 +119,7 @@ class Conversation:
         await self.settled(*tool_call_ids, statuses=("running",))
 
     async def log(self, *, of: str | None = None) -> list[tuple[str, str, str | None]]:
-        """Type, outcome and reason of every frame, or of those of a call."""
+        """Returns type, outcome and reason of every frame, or of those of one call."""
         rows = await self.rows(
             "SELECT type, outcome, reason, tool_call_id FROM frames WHERE context_id = %s ORDER BY version"
         )
