@@ -80,7 +80,7 @@ def test_of_an_interrupted_queue_nothing_starts_any_more(settings):
     play(settings, FunctionRegistry(), scenario)
 
 
-def test_calls_of_ones_own_model_run_one_after_another_if_the_service_says_so(settings):
+def test_local_calls_run_one_after_another_if_the_service_says_so(settings):
     registry, inside, most = FunctionRegistry(), 0, 0
 
     async def book(params):

@@ -59,7 +59,7 @@ def test_a_function_that_the_model_made_up_is_answered_at_once_and_in_its_turn(s
 
 @pytest.mark.regression("call e")
 @pytest.mark.parametrize("run_in_parallel", [True, False])
-def test_calls_of_ones_own_model_start_in_their_order_also_when_nobody_serves_one(settings, run_in_parallel):
+def test_local_calls_start_in_their_order_also_when_nobody_serves_one(settings, run_in_parallel):
     async def scenario(service, talk):
         calls = [called(name, tool_call_id=name) for name in ("nobody", "left", "nobody_else", "right")]
         await service.run_function_calls(talk.context_id, calls)

@@ -1,4 +1,4 @@
-"""Calls of a program's own model: one queue across batches, interruptions, groups, and the end of the service."""
+"""Calls of a program's own model (`run_function_calls`): one queue across batches, interruptions, groups, drain."""
 
 import asyncio
 from typing import Any
@@ -49,7 +49,7 @@ async def calls_of(talk):
 
 
 @pytest.mark.regression("call c")
-def test_calls_of_ones_own_model_are_one_queue_across_batches(settings):
+def test_local_calls_are_one_queue_across_batches(settings):
     registry, book = FunctionRegistry(), Booking()
     registry.register_function("book", book)
 
@@ -76,7 +76,7 @@ def test_calls_of_ones_own_model_are_one_queue_across_batches(settings):
 
 
 @pytest.mark.regression("call c")
-def test_a_call_of_ones_own_model_that_waits_for_a_person_lets_the_next_batch_go_on(settings):
+def test_a_local_call_that_waits_for_a_person_lets_the_next_batch_go_on(settings):
     registry = FunctionRegistry()
 
     async def approve(params):
@@ -102,7 +102,7 @@ def quick():
 
 @pytest.mark.regression("call c")
 @pytest.mark.parametrize("safe", [True, False])
-def test_of_an_interrupted_queue_of_ones_own_model_nothing_starts_any_more(settings, safe):
+def test_of_an_interrupted_queue_of_local_calls_nothing_starts_any_more(settings, safe):
     registry, book = FunctionRegistry(), Booking()
     registry.register_function("book", book, safe_to_retry=safe)
 
@@ -122,7 +122,7 @@ def test_of_an_interrupted_queue_of_ones_own_model_nothing_starts_any_more(setti
 
 
 @pytest.mark.regression("call d")
-def test_a_late_result_of_ones_own_model_after_an_interruption_asks_for_nothing(settings):
+def test_a_late_result_of_a_local_call_after_an_interruption_asks_for_nothing(settings):
     registry, entered = FunctionRegistry(), asyncio.Event()
 
     async def pay(params):
@@ -166,7 +166,7 @@ def test_the_model_goes_on_after_each_call_of_a_batch_that_is_no_group(settings,
     play(settings, registry, scenario, group_parallel_tools=grouped)
 
 
-def test_a_queue_of_ones_own_model_is_worked_off_before_the_service_leaves(settings):
+def test_a_queue_of_local_calls_is_worked_off_before_the_service_leaves(settings):
     registry, book = FunctionRegistry(), Booking()
     registry.register_function("book", book)
 
@@ -202,7 +202,7 @@ def test_what_a_service_that_leaves_has_no_time_for_is_told_as_not_run(settings)
     play(hasty, registry, scenario, run_in_parallel=False)
 
 
-def test_ones_own_model_cancels_what_it_started_by_the_name_of_the_tool_alone(settings):
+def test_the_model_of_local_calls_cancels_them_by_the_name_of_the_tool_alone(settings):
     registry, book = FunctionRegistry(), Booking()
     told: list[tuple[str, list[Any]]] = []
     registry.register_function("book", book, cancel_on_interruption=False, cancellable_by_llm=True)
@@ -231,7 +231,7 @@ def test_ones_own_model_cancels_what_it_started_by_the_name_of_the_tool_alone(se
     play(settings, registry, scenario)
 
 
-def test_calls_of_ones_own_model_are_announced_and_run(settings):
+def test_local_calls_are_announced_and_run(settings):
     registry, started = FunctionRegistry(), []
     registry.register_direct_function(returning("left"))
 
@@ -254,7 +254,7 @@ def test_calls_of_ones_own_model_are_announced_and_run(settings):
     play(settings, registry, scenario)
 
 
-def test_an_interruption_stops_calls_of_ones_own_model_too(settings):
+def test_an_interruption_stops_local_calls_too(settings):
     registry, gate = FunctionRegistry(), Gate()
 
     async def handle(params):
@@ -274,7 +274,7 @@ def test_an_interruption_stops_calls_of_ones_own_model_too(settings):
     play(settings, registry, scenario)
 
 
-def test_calls_of_ones_own_model_are_finished_before_the_service_leaves(settings):
+def test_local_calls_are_finished_before_the_service_leaves(settings):
     registry, gate = FunctionRegistry(), Gate()
 
     async def handle(params):
