@@ -193,7 +193,7 @@ def test_what_a_server_said_before_it_left_is_read_and_then_the_loss_is_told():
             answer = service.answer(service.request(HELLO))
             first = await anext(answer)
             # It has closed before the second piece is asked for.
-            [line] = service._lines
+            [line] = service._slots
             await line.connection.wait_closed()
             assert (first.text, (await anext(answer)).text) == ("Half ", "of it")
             with pytest.raises(WebsocketReconnectedError):

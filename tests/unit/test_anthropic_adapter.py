@@ -6,7 +6,7 @@ from frameledger.context import LLMContext, LLMSpecificMessage
 from frameledger_services.providers import UnmappableError
 from frameledger_services.providers.anthropic import AnthropicLLMService
 from frameledger_services.providers.anthropic_adapter import MAX_TOKENS
-from frameledger_services.providers.anthropic_conversation import GOING_ON, OPENING
+from frameledger_services.providers.anthropic_messages import GOING_ON, OPENING
 
 
 def body(*messages, tools=None, settings=None, choice=None, **request):

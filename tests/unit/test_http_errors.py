@@ -17,17 +17,17 @@ from frameledger_services.providers import errors, http_errors
     ],
 )
 def test_a_status_says_what_must_be_done(status, kind):
-    assert type(http_errors.of_status("p", status, words="w")) is kind
+    assert type(http_errors.of_status("p", status, message="w")) is kind
 
 
 def test_a_used_up_quota_is_a_refusal_of_us_with_any_status():
-    error = http_errors.of_status("p", 429, words="w", kinds=("insufficient_quota", None))
+    error = http_errors.of_status("p", 429, message="w", kinds=("insufficient_quota", None))
     assert type(error) is errors.ProviderRefusedError
     assert "429" in error.message
 
 
 def test_a_status_outranks_the_words_beside_it():
-    error = http_errors.of_status("p", 404, words="w", kinds=(None, "invalid_request_error"))
+    error = http_errors.of_status("p", 404, message="w", kinds=(None, "invalid_request_error"))
     assert type(error) is errors.ProviderRefusedError
 
 
@@ -44,7 +44,7 @@ def test_a_status_outranks_the_words_beside_it():
     ],
 )
 def test_in_a_stream_the_words_say_it(kinds, kind):
-    assert type(http_errors.in_the_stream("p", words="w", kinds=kinds)) is kind
+    assert type(http_errors.in_the_stream("p", message="w", kinds=kinds)) is kind
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_a_date_that_is_over_is_no_time_to_wait():
 
 
 def test_no_secret_and_no_endless_sentence_is_passed_on():
-    error = http_errors.of_status("p", 400, words="key-1 " + "x" * 5000, secret="key-1")
+    error = http_errors.of_status("p", 400, message="key-1 " + "x" * 5000, secret="key-1")
     assert "key-1" not in error.message
     assert len(error.message) < 600
 
 
 def test_what_is_said_about_who_we_are_is_not_passed_on():
-    assert "org-123" not in http_errors.of_status("p", 401, words="no such key in org-123").message
+    assert "org-123" not in http_errors.of_status("p", 401, message="no such key in org-123").message

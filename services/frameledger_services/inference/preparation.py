@@ -81,14 +81,14 @@ def service_config(model: LLMService[Any]) -> dict[str, Any]:
             "appended": list(instructions.appended),
             "turn_completion": instructions.turn_completion,
         },
-        "adapter": model.get_llm_adapter().terms(),
+        "adapter": model.get_llm_adapter().parameters(),
     }
 
 
 def apply_config(model: LLMService[Any], config: Mapping[str, Any]) -> None:
     """Configure a service of the same provider by what `service_config` returned."""
     model.settings = LLMSettings(**config["settings"])
-    model.write_with(model.get_llm_adapter().with_terms(config["adapter"]))
+    model.write_with(model.get_llm_adapter().with_parameters(config["adapter"]))
     model.instructions = Instructions(
         appended=tuple(config["instructions"]["appended"]),
         turn_completion=config["instructions"]["turn_completion"],

@@ -1,7 +1,7 @@
 """Providers: models behind APIs, one request in, frames out. Knows nothing of Kafka or Postgres.
 
 Start with `service`: `LLMService`, the base of every provider. `adapter` is the contract of what writes requests,
-`plugins.create` finds a provider by its name.
+`plugins.create` makes a provider by its name.
 """
 
 from frameledger_services import extras

@@ -1,4 +1,4 @@
-"""`LLMAdapter`: a context in no provider's terms becomes the body of one provider's request."""
+"""`LLMAdapter`: a neutral context becomes the body of one provider's request."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class LLMAdapter(ABC):
         Raises `UnmappableError` naming the message, part, tool choice or setting that has no form here.
         """
 
-    def terms(self) -> dict[str, Any]:
-        """What `body` depends on beside the prompt, as JSON, so that a request can be made again."""
+    def parameters(self) -> dict[str, Any]:
+        """Returns what `body` depends on beside the prompt, as JSON, so that a request can be made again."""
         return {}
 
-    def with_terms(self, terms: Mapping[str, Any]) -> Self:
-        """An adapter that was made like the one that said these terms."""
+    def with_parameters(self, parameters: Mapping[str, Any]) -> Self:
+        """Returns an adapter like the one whose `parameters` these are."""
         return self
 
     def create_llm_specific_message(self, message: Any) -> LLMSpecificMessage:
@@ -82,8 +82,8 @@ class LLMAdapter(ABC):
     ) -> tuple[LLMContextMessage, ...]:
         """The context's messages for this provider, gathered, paired and checked.
 
-        `system_replaced` leaves system ones out. `answers` names for each message of the context the answer that it is
-        of; none means that nothing is known of that.
+        `system_replaced` leaves system ones out. `answers` has for each message of the context the id of the answer
+        that it belongs to, or None where that is unknown; empty: unknown for all.
         """
         found: list[LLMContextMessage] = []
         known: list[str | None] = []
@@ -105,7 +105,7 @@ class LLMAdapter(ABC):
     def tools(
         self, context: LLMContext, opted_in: Sequence[str] = ()
     ) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
-        """The context's tools for this provider with the cancel tools behind them, and which functions have one."""
+        """Returns the context's tools for this provider, the cancel tools last, and the functions that have one."""
         cancels = cancel_tools.offered(context.tools, opted_in)
         definitions = [*context.tools, *(schema.to_openai() for schema in cancels)]
         cancellable = tuple(cancel_tools.cancelled_by(schema.name) for schema in cancels)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from frameledger_services.providers.adapter import LLMAdapter, Prompt
-from frameledger_services.providers.anthropic_conversation import Conversation
+from frameledger_services.providers.anthropic_messages import AnthropicMessages
 from frameledger_services.providers.errors import UnmappableError
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.providers.tool_forms import Function, Tool, ToolChoice
@@ -20,7 +20,7 @@ _MODES = {"auto": "auto", "required": "any", "none": "none"}
 
 
 class AnthropicLLMAdapter(LLMAdapter):
-    """What `conversation` says about messages, and:
+    """The rules of `AnthropicMessages`, and:
 
     - The composed system instruction and the context's first instructions stand in `system`, a block each.
     - Both token limits are one here, thoughts included: the smaller counts. Temperatures above 1 are refused by name.
@@ -33,7 +33,7 @@ class AnthropicLLMAdapter(LLMAdapter):
     settings_mapped = frozenset({"temperature", "max_tokens", "max_completion_tokens", "top_p", "top_k"})
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
-        conversation = Conversation(self.provider, prompt.messages)
+        conversation = AnthropicMessages(self.provider, prompt.messages)
         system = [] if prompt.system is None else [prompt.system]
         blocks: list[Mapping[str, Any]] = [
             {"type": "text", "text": text} for text in [*system, *conversation.system]
@@ -75,15 +75,15 @@ def _limit(settings: LLMSettings) -> int:
 def _tool(tool: Tool) -> Mapping[str, Any]:
     if not isinstance(tool, Function):
         return tool.definition
-    told: dict[str, Any] = {"name": tool.name}
+    definition: dict[str, Any] = {"name": tool.name}
     if tool.description:
-        told["description"] = tool.description
-    told["input_schema"] = (
+        definition["description"] = tool.description
+    definition["input_schema"] = (
         tool.parameters if "type" in tool.parameters else {"type": "object", **tool.parameters}
     )
     if tool.strict is not None:
-        told["strict"] = tool.strict
-    return told
+        definition["strict"] = tool.strict
+    return definition
 
 
 def _gone(name: str) -> dict[str, Any]:

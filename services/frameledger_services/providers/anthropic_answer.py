@@ -49,7 +49,7 @@ class AnthropicAnswer:
         """Tokens used when the answer began; None before that."""
 
     def take(self, event: JsonObject) -> Iterator[AnyFrame]:
-        """The frames of an event. Kinds of blocks and pieces that are not known say nothing to a conversation."""
+        """The frames of an event. Unknown kinds of blocks and deltas are skipped."""
         place = number(event.get("index")) or 0
         match event.get("type"):
             case "message_start":
@@ -72,11 +72,11 @@ class AnthropicAnswer:
     def _begin(self, place: int, block: JsonObject) -> Iterator[AnyFrame]:
         match block.get("type"):
             case "text":
-                yield from _said(LLMTextFrame, block.get("text"))
+                yield from _text_frames(LLMTextFrame, block.get("text"))
             case "thinking":
                 self._signatures[place] = text(block.get("signature"))
                 yield LLMThoughtStartFrame(append_to_context=True, llm=self._provider)
-                yield from _said(LLMThoughtTextFrame, block.get("thinking"))
+                yield from _text_frames(LLMThoughtTextFrame, block.get("thinking"))
             case "redacted_thinking":
                 yield LLMThoughtStartFrame(append_to_context=True, llm=self._provider)
                 yield LLMThoughtEndFrame(signature=block)
@@ -91,9 +91,9 @@ class AnthropicAnswer:
     def _go_on(self, place: int, delta: JsonObject) -> Iterator[AnyFrame]:
         match delta.get("type"):
             case "text_delta":
-                yield from _said(LLMTextFrame, delta.get("text"))
+                yield from _text_frames(LLMTextFrame, delta.get("text"))
             case "thinking_delta":
-                yield from _said(LLMThoughtTextFrame, delta.get("thinking"))
+                yield from _text_frames(LLMThoughtTextFrame, delta.get("thinking"))
             case "signature_delta":
                 self._signatures[place] = self._signatures.get(place, "") + text(delta.get("signature"))
             case "input_json_delta":
@@ -103,7 +103,7 @@ class AnthropicAnswer:
                     self._calls.add(place, arguments=text(delta.get("partial_json")))
 
     def end(self) -> Iterator[AnyFrame]:
-        """What the stream's own end brings. An answer that never said why it ended is not complete."""
+        """The frames of the stream's end. Raises `ConnectionLostError` if no stop reason came."""
         if self.finish_reason is None:
             raise self._calls.broken_off(self._provider)
         for place, arguments in self._inputs.items():
@@ -116,18 +116,20 @@ class AnthropicAnswer:
         yield LLMFullResponseEndFrame(finish_reason=reason, usage=self._counted())
 
     def _count(self, usage: JsonObject) -> None:
-        """Later counts outrank earlier ones, as far as they are told."""
-        told = {
+        """Counts that are reported replace earlier ones."""
+        reported = {
             "input": usage.get("input_tokens"),
             "cache_read": usage.get("cache_read_input_tokens"),
             "cache_write": usage.get("cache_creation_input_tokens"),
             "output": usage.get("output_tokens"),
             "reasoning": an_object(usage.get("output_tokens_details")).get("thinking_tokens"),
         }
-        self._usage |= {name: count for name, value in told.items() if (count := number(value)) is not None}
+        self._usage |= {
+            name: count for name, value in reported.items() if (count := number(value)) is not None
+        }
 
     def _counted(self) -> Usage | None:
-        """Their input leaves out what the cache had to do with; ours is all that the model read."""
+        """Anthropic's input leaves out what was read from or written to the cache; ours is all that the model read."""
         if not self._usage:
             return None
         counts = self._usage
@@ -141,9 +143,9 @@ class AnthropicAnswer:
         )
 
 
-def _said(
+def _text_frames(
     frame: type[LLMTextFrame] | type[LLMThoughtTextFrame], value: object
 ) -> Iterator[LLMTextFrame | LLMThoughtTextFrame]:
-    words = text(value)
-    if words:
-        yield frame(text=words)
+    piece = text(value)
+    if piece:
+        yield frame(text=piece)

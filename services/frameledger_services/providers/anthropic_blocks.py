@@ -40,8 +40,8 @@ def tool_result(provider: str, place: int, message: Mapping[str, Any]) -> Block:
     """The block of a tool message; images and documents may stand in it."""
     block = {"type": "tool_result", "tool_use_id": tool_id(message["tool_call_id"])}
     found = message.get("content")
-    told = found if isinstance(found, str) else of_content(provider, place, message)
-    return block | ({"content": told} if told else {})
+    result = found if isinstance(found, str) else of_content(provider, place, message)
+    return block | ({"content": result} if result else {})
 
 
 def tool_id(tool_call_id: str) -> str:
@@ -52,7 +52,7 @@ def tool_id(tool_call_id: str) -> str:
 
 
 def thought(message: object) -> Block | None:
-    """A stored thought as the block it was, byte for byte; null for one that was never signed, which is refused.
+    """A stored thought as the block it was, byte for byte; None for one that was never signed, which is refused.
 
     What its signature holds as an object is the whole block, as of a thought that only the provider can read.
     """
@@ -92,7 +92,7 @@ def _document(file: Mapping[str, Any]) -> Block | None:
 
 
 def _source(url: str, kinds: frozenset[str]) -> dict[str, Any] | None:
-    """Where an image or a document comes from; null for an address or a kind that the API does not take."""
+    """Returns the source of an image or a document; None for an address or a media type that the API refuses."""
     data = content.data_url(url)
     if data is not None:
         media_type, encoded_bytes = data

@@ -64,8 +64,8 @@ class CallPieces:
             call.pieces.append(arguments)
 
     def broken_off(self, provider: str) -> ConnectionLostError:
-        """The error of a stream that ended in good order, and before the model said why: the rest was lost on the way,
-        also where what came of the calls looks whole."""
+        """Returns the error of a stream that ended without a finish reason: the rest was lost, even if the calls look
+        complete."""
         where = f", in a call of {self._calls[-1][1].function_name or 'a function'}" if self._calls else ""
         return ConnectionLostError(f"{provider} ended its answer{where} without saying why.")
 
@@ -102,7 +102,7 @@ def _is_json(text: str) -> bool:
 
 
 def _storable(tool_call_id: str, number: int) -> str:
-    # Whoever publishes the call gives one that is not unique in the world another id.
+    # An id that is not globally unique is replaced where the call is published.
     if not tool_call_id or "\x00" in tool_call_id or len(tool_call_id.encode(errors="replace")) > _ID_BYTES:
         return f"call_{number}"
     return tool_call_id

@@ -36,7 +36,7 @@ def check(provider: str, place: int, message: Mapping[str, Any]) -> None:
 
 
 def parts(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The content of a checked message as a list of parts: text becomes one text part, null none."""
+    """The content of a checked message as a list of parts: text becomes one text part, None an empty list."""
     found = message.get("content")
     if isinstance(found, str):
         return [{"type": "text", "text": found}]
@@ -49,7 +49,7 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 
 def data_url(url: str) -> tuple[str, str] | None:
-    """Media type and base64 of a data URL; null for any other URL."""
+    """Returns media type and base64 of a data URL; None for any other URL."""
     head = _DATA_URL.match(url)
     return None if head is None else (head[1].lower(), url[head.end() :])
 

@@ -1,12 +1,12 @@
-"""The calls of one answer as one message: what the model said at once, though the context has each call by its result.
+"""The calls of one answer as one assistant message, although the context has each call before its own result.
 
 A context is valid for a provider after every frame, so it has a pair of messages for each call, in the order in which
 the calls started. Providers take an answer as a whole: an assistant message with all its calls, and then all results.
 One that thinks demands it, since its thought stands before the first of the calls only. History is never edited; what
 is changed here lives for one request. The rules:
 
-- Calls go to the words or the thought of their own answer, or to its first call, also if something else was said before
-  they started. Their words and they are one message.
+- Calls are moved to the text or the thought of their own answer, or to its first call, even if other messages came
+  before they started. An answer's text and its calls are one message.
 - Calls of different answers stay apart, even with nothing between them: the later may have needed the earlier's result.
 - Where it is not known which answer a call is of, as in a history that a client wrote, it stays as it is written. Only
   behind a signed thought calls with nothing but their results between them are taken for one answer's, for each answer
@@ -25,9 +25,9 @@ from frameledger_services.providers.pairing import tool_calls
 def gathered(
     messages: Sequence[LLMContextMessage], answers: Sequence[str | None]
 ) -> Iterator[LLMContextMessage]:
-    """The messages, all calls of an answer in one of them; results stay where they are, which is for `pairing`.
+    """Returns the messages with all calls of an answer in one of them. Results stay in place; `pairing` moves them.
 
-    `answers` names for each message the answer that it is of; null where it is not known.
+    `answers` has for each message the id of the answer that it belongs to; None where it is unknown.
     """
     named = _with_those_behind_thoughts(messages, answers)
     homes: dict[str, int] = {}
@@ -57,7 +57,7 @@ def gathered(
 def _with_those_behind_thoughts(
     messages: Sequence[LLMContextMessage], answers: Sequence[str | None]
 ) -> list[str | None]:
-    """The answers, with a name for each that begins with a signed thought and is not known."""
+    """Returns the answers, with a made-up id for each unknown one that begins with a signed thought."""
     named: list[str | None] = []
     current: str | None = None
     called = False
@@ -80,7 +80,7 @@ def _with_those_behind_thoughts(
 
 
 def _only_calls(message: LLMContextMessage) -> bool:
-    """Whether it is as the context writes a call; what a client wrote otherwise stays as it is."""
+    """Whether it is as the fold writes a call; what a client wrote otherwise is not touched."""
     return bool(tool_calls(message)) and isinstance(message, Mapping) and not message.get("content")
 
 

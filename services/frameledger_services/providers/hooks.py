@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from frameledger_services import logs
 
 HOOK_SECONDS = 10.0
-"""How long a hook may take. It holds up the work that it is told of."""
+"""Time limit of a hook. The work that it is called for waits meanwhile."""
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
@@ -18,7 +18,7 @@ _log = logs.get_logger("providers")
 
 
 class Hooks:
-    """A service with hooks. `EVENTS` lists them; a hook gets the service, then what the event has to say.
+    """A service with hooks. `EVENTS` lists their names; a hook is called with the service and the event's arguments.
 
     Hooks are local to the process and may be lost with it: the log is the record.
     """
@@ -47,7 +47,7 @@ class Hooks:
         self._hooks.setdefault(event_name, []).append(handler)
 
     def has_handlers(self, event_name: str) -> bool:
-        """Whether anybody is to be told of an event."""
+        """Whether an event has hooks."""
         self._check_event(event_name)
         return bool(self._hooks.get(event_name))
 

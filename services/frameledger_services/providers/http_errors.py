@@ -1,4 +1,4 @@
-"""What an HTTP API says instead of an answer, as errors of ours."""
+"""Error responses of HTTP APIs as errors of ours."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MALFORMED = (JSONDecodeError, UnicodeDecodeError, ValidationError)
 """What reading a stream raises when an event is no JSON, or holds what no frame can."""
 
 _LONGEST = 500
-"""Characters of the provider's own words that are passed on."""
+"""Characters of the provider's message that are passed on."""
 
 # A refusal of us, not of the request: nothing that we send again would be answered.
 _REFUSED = {
@@ -36,7 +36,7 @@ _TRANSIENT = frozenset({408, 409, 425, 429})
 # OpenAI says 429 for this too, and time does not heal it.
 _NO_QUOTA = frozenset({"insufficient_quota", "billing_error", "billing_hard_limit_reached"})
 
-# What the words of OpenAI and Anthropic would be as a status, for errors that come without one.
+# OpenAI's and Anthropic's error codes as a status, for errors that come without one.
 _STATUS_OF = {
     "invalid_api_key": 401,
     "authentication_error": 401,
@@ -58,32 +58,34 @@ def of_status(
     provider: str,
     status: int,
     *,
-    words: str,
+    message: str,
     headers: Mapping[str, str] | None = None,
     kinds: tuple[object, ...] = (),
     secret: str | None = None,
     settings: str = "",
 ) -> ProviderError:
-    """The error for a response with this status. `kinds` are the provider's own short words for it.
+    """Returns the error for a response with this status. `kinds` are the provider's error codes and types.
 
-    The provider's sentence is passed on but where it speaks of who we are; `secret` is taken out of it in any case.
-    `settings` says, where it refuses us, with what that can be changed.
+    The provider's message is passed on, without `secret`, unless it refuses our credentials: then it is replaced, and
+    `settings` names the settings to check.
     """
-    return _error(f"{provider} answered with {status}", status, words, headers or {}, kinds, secret, settings)
+    return _error(
+        f"{provider} answered with {status}", status, message, headers or {}, kinds, secret, settings
+    )
 
 
 def in_the_stream(
-    provider: str, *, words: str, kinds: tuple[object, ...], secret: str | None = None
+    provider: str, *, message: str, kinds: tuple[object, ...], secret: str | None = None
 ) -> ProviderError:
-    """The error that a provider tells in a stream that began well: what its kinds mean; unknown ones may pass."""
+    """Returns the error that a provider reports within a stream: by its kinds; unknown ones are transient."""
     status = next((kind for kind in kinds if isinstance(kind, int) and 400 <= kind < 600), None)
     if status is None:
         status = next((_STATUS_OF[kind] for kind in _texts(kinds) if kind in _STATUS_OF), 500)
-    return _error(f"{provider} broke its answer off", status, words, {}, kinds, secret)
+    return _error(f"{provider} broke its answer off", status, message, {}, kinds, secret)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, from `retry-after-ms` or `retry-after` (seconds or a date); null where none can be read."""
+    """Returns seconds to wait, by `retry-after-ms` or `retry-after` (seconds or a date); None without either."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name)
         if value is None:
@@ -98,9 +100,9 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _error(
-    said: str,
+    context: str,
     status: int,
-    words: str,
+    message: str,
     headers: Mapping[str, str],
     kinds: tuple[object, ...],
     secret: str | None,
@@ -109,8 +111,8 @@ def _error(
     refused = _REFUSED[402] if _NO_QUOTA.intersection(_texts(kinds)) else _REFUSED.get(status)
     if refused is not None:
         # The provider's sentences quote keys, projects and organisations.
-        return ProviderRefusedError(f"{said}: {refused}." + (f" See {settings}." if settings else ""))
-    shown = f"{said}: {_shown(words, secret)}"
+        return ProviderRefusedError(f"{context}: {refused}." + (f" See {settings}." if settings else ""))
+    shown = f"{context}: {_shown(message, secret)}"
     if status in _TRANSIENT or status >= 500:
         return ProviderUnavailableError(shown, code=_CODES.get(status), retry_after=retry_after(headers))
     return RefusedContextError(shown)
@@ -123,11 +125,11 @@ def _texts(kinds: tuple[object, ...]) -> list[str]:
     return [kind for kind in kinds if isinstance(kind, str)]
 
 
-def _shown(words: str, secret: str | None) -> str:
+def _shown(message: str, secret: str | None) -> str:
     if secret:
-        words = words.replace(secret, "[key]")
-    words = " ".join(words.split())
-    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."
+        message = message.replace(secret, "[key]")
+    message = " ".join(message.split())
+    return message if len(message) <= _LONGEST else f"{message[:_LONGEST]}..."
 
 
 def _until(date: str) -> float:

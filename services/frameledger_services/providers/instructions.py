@@ -20,10 +20,10 @@ class Instructions:
         return replace(self, appended=(*self.appended, text))
 
     def around(self, base: str | None, *, cancel_tools: str = "") -> str | None:
-        """Base, appended texts in order, turn completion, guidance for cancel tools; null if all are blank."""
+        """Base, appended texts in order, turn completion, guidance for cancel tools; None if all are blank."""
         return joined([base or "", *self.appended, self.turn_completion, cancel_tools])
 
 
 def joined(texts: Iterable[str]) -> str | None:
-    """The texts that are not blank, with a blank line between them; null if there is none."""
+    """The texts that are not blank, with a blank line between them; None if there is none."""
     return "\n\n".join(text for text in texts if text.strip()) or None

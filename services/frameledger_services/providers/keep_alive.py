@@ -1,8 +1,8 @@
 """Connections that outlive a stream: what follows its last event is read, so that the next request needs no handshake.
 
-An answer is over with its last event, and whoever closes the response there, as OpenAI's SDK does, is a few bytes
-before its end: HTTP/1.1 must then give the connection up, and the next answer pays for another one, with up to three
-round trips before its first token. To wait for the end without a limit would trust every server to send it.
+An answer is complete with its last event. Closing the response there, as OpenAI's SDK does, leaves a few bytes unread:
+HTTP/1.1 must then drop the connection, and the next answer pays for a new one, with up to three round trips before its
+first token. Waiting for the end without a limit would trust every server to send it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JSON of a stranger, read field by field: what is not as it should be is not there.
+"""Untrusted JSON, read field by field: a field of the wrong type counts as absent.
 
 Servers that imitate an API leave fields out and put null into others; an answer must not break at that. The SDKs' own
 models check no more and cost seven times as much for each token.

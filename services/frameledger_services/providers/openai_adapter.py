@@ -1,4 +1,4 @@
-"""`OpenAILLMAdapter`: a context as a request to OpenAI's chat completions, or to whatever speaks as they do."""
+"""`OpenAILLMAdapter`: a context as a request to OpenAI's chat completions, or to a compatible server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from frameledger_services.providers.tool_forms import Function, Tool, ToolChoice
 DeveloperRole = Literal["developer", "system", "user"]
 
 OPENING = "(The conversation begins.)"
-"""What the user says in a request that would have no message at all, which no API takes."""
+"""The user message of a request that would have no message, which APIs refuse."""
 
 _LONGEST_ID = 40
 """Characters of a call's id; a longer one is refused."""
@@ -33,11 +33,11 @@ class OpenAILLMAdapter(LLMAdapter):
     """Standard messages have this shape already and go as they are, developer messages too; so do own ones.
 
     - The composed system instruction is a first message of role system, which every compatible server knows.
-    - An assistant message that says and calls nothing is left out; the API would refuse the whole context for it.
+    - An assistant message without content and calls is left out; the API would refuse the whole context for it.
     - Arguments that are no text are written as JSON; an id that is too long is shortened in all its places.
     - Both token limits at once, which the API refuses, are one: the smaller counts, under the newer name. OpenAI itself
       knows the newer one with every model, and gets that alone.
-    - Developer messages become system messages, or the user's in a tag, for a server that is said to need it.
+    - Developer messages become system messages, or user messages in a tag, if `developer_role` says so.
     - Thoughts of this provider, which the API has no place for, are left out.
     """
 
@@ -60,11 +60,11 @@ class OpenAILLMAdapter(LLMAdapter):
         self._developer_role = developer_role
         self._takes_max_tokens = takes_max_tokens
 
-    def terms(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         return {"developer_role": self._developer_role, "takes_max_tokens": self._takes_max_tokens}
 
-    def with_terms(self, terms: Mapping[str, Any]) -> Self:
-        return type(self)(terms["developer_role"], takes_max_tokens=terms["takes_max_tokens"])
+    def with_parameters(self, parameters: Mapping[str, Any]) -> Self:
+        return type(self)(parameters["developer_role"], takes_max_tokens=parameters["takes_max_tokens"])
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
         body: dict[str, Any] = {"model": prompt.model, "messages": self._messages(prompt)}
@@ -76,18 +76,18 @@ class OpenAILLMAdapter(LLMAdapter):
         return body | {"stream": True, "stream_options": {"include_usage": True}}
 
     def _sampling(self, settings: LLMSettings) -> dict[str, Any]:
-        told = {name: getattr(settings, name) for name in sorted(self.settings_mapped)}
-        told = {name: value for name, value in told.items() if value is not None}
-        newer = told.get("max_completion_tokens")
-        if "max_tokens" in told and (newer is not None or not self._takes_max_tokens):
-            older = told.pop("max_tokens")
-            told["max_completion_tokens"] = older if newer is None else min(older, newer)
-        return told
+        values = {name: getattr(settings, name) for name in sorted(self.settings_mapped)}
+        values = {name: value for name, value in values.items() if value is not None}
+        newer = values.get("max_completion_tokens")
+        if "max_tokens" in values and (newer is not None or not self._takes_max_tokens):
+            older = values.pop("max_tokens")
+            values["max_completion_tokens"] = older if newer is None else min(older, newer)
+        return values
 
     def _messages(self, prompt: Prompt) -> list[Mapping[str, Any]]:
         system = [] if prompt.system is None else [{"role": "system", "content": prompt.system}]
-        told = [self._message(place, message) for place, message in enumerate(prompt.messages)]
-        messages = [*system, *(message for message in told if message is not None)]
+        written = [self._message(place, message) for place, message in enumerate(prompt.messages)]
+        messages = [*system, *(message for message in written if message is not None)]
         return messages or [{"role": "user", "content": OPENING}]
 
     def _message(self, place: int, message: LLMContextMessage) -> Mapping[str, Any] | None:
@@ -108,8 +108,8 @@ class OpenAILLMAdapter(LLMAdapter):
 
     def _developer(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._developer_role == "user":
-            words = content.text_of(message)
-            return {"role": "user", "content": f"<developer>\n{words}\n</developer>"}
+            text = content.text_of(message)
+            return {"role": "user", "content": f"<developer>\n{text}\n</developer>"}
         return {**message, "role": self._developer_role}
 
     def _check_parts(self, place: int, message: Mapping[str, Any]) -> None:
@@ -126,9 +126,9 @@ def _assistant(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
     calls = message.get("tool_calls")
     if calls:
         return {**message, "tool_calls": [_call(call) for call in calls]}
-    told = {name: value for name, value in message.items() if name != "tool_calls"}
-    says = any(told.get(name) for name in ("content", "refusal", "audio", "function_call"))
-    return told if says else None
+    rest = {name: value for name, value in message.items() if name != "tool_calls"}
+    has_content = any(rest.get(name) for name in ("content", "refusal", "audio", "function_call"))
+    return rest if has_content else None
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:

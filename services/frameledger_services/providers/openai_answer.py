@@ -50,12 +50,12 @@ class OpenAIAnswer:
         frames: list[AnyFrame] = []
         for choice in objects(chunk.get("choices")):
             if choice.get("index"):
-                continue  # somebody asked for several answers; the log has room for one
-            frames += self._told(an_object(choice.get("delta")))
+                continue  # several answers were requested; the log has room for one
+            frames += self._frames_of(an_object(choice.get("delta")))
             self.finish_reason = text(choice.get("finish_reason")) or self.finish_reason
         return frames
 
-    def _told(self, delta: JsonObject) -> Iterator[AnyFrame]:
+    def _frames_of(self, delta: JsonObject) -> Iterator[AnyFrame]:
         thought = text(delta.get("reasoning_content")) or text(delta.get("reasoning"))
         if thought:
             if not self._thinking:
@@ -64,10 +64,10 @@ class OpenAIAnswer:
             yield LLMThoughtTextFrame(text=thought)
         refusal = text(delta.get("refusal"))
         self._refused = self._refused or bool(refusal)
-        said = text(delta.get("content")) + refusal
-        if said:
+        content = text(delta.get("content")) + refusal
+        if content:
             yield from self._end_thought()
-            yield LLMTextFrame(text=said)
+            yield LLMTextFrame(text=content)
         for call in objects(delta.get("tool_calls")):
             function = an_object(call.get("function"))
             self._calls.add(
@@ -83,13 +83,13 @@ class OpenAIAnswer:
             yield LLMThoughtEndFrame()
 
     def end(self) -> Iterator[AnyFrame]:
-        """What the stream's own end brings. An answer that never said why it ended is not complete."""
-        told = self.finish_reason
-        if told is None:
+        """The frames of the stream's end. Raises `ConnectionLostError` if no finish reason came."""
+        stated = self.finish_reason
+        if stated is None:
             raise self._calls.broken_off(self._provider)
-        calls = self._calls.whole(stopped_early=told in ("length", "content_filter"))
+        calls = self._calls.whole(stopped_early=stated in ("length", "content_filter"))
         yield from self._end_thought()
-        reason = _FINISH.get(told)
+        reason = _FINISH.get(stated)
         if calls:
             yield self._announce(calls)
             reason = "tool_calls" if reason == "stop" else reason
@@ -98,10 +98,10 @@ class OpenAIAnswer:
         yield LLMFullResponseEndFrame(finish_reason=reason, usage=self.usage)
 
 
-def _usage(told: JsonObject) -> Usage:
+def _usage(reported: JsonObject) -> Usage:
     return Usage(
-        input_tokens=number(told.get("prompt_tokens")),
-        output_tokens=number(told.get("completion_tokens")),
-        cache_read_tokens=number(an_object(told.get("prompt_tokens_details")).get("cached_tokens")),
-        reasoning_tokens=number(an_object(told.get("completion_tokens_details")).get("reasoning_tokens")),
+        input_tokens=number(reported.get("prompt_tokens")),
+        output_tokens=number(reported.get("completion_tokens")),
+        cache_read_tokens=number(an_object(reported.get("prompt_tokens_details")).get("cached_tokens")),
+        reasoning_tokens=number(an_object(reported.get("completion_tokens_details")).get("reasoning_tokens")),
     )

@@ -23,7 +23,7 @@ class OutOfBand:
     def __init__(
         self, settings: Settings, *, provider: str | None = None, over: LLMSettings | None = None
     ) -> None:
-        """`provider` and `over` outrank what the settings say."""
+        """`provider` and `over` outrank the settings."""
         self._settings = settings
         self._provider = provider or settings.inference_provider
         self._over = over

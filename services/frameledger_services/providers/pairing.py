@@ -1,12 +1,12 @@
-"""Every call answered directly after it: what providers demand of a history, and clients do not always append.
+"""Every call with its result directly after it: providers demand that, and clients do not always append it so.
 
 History is never edited; what is changed here lives for one request. The rules:
 
 - A call is answered by the first tool message of its id that follows it, before the id is called again; if there is
   none, by one directly before the message with the call. The answer is moved to directly after that message.
-- A call without any tool message gets one that says so.
-- A tool message without a call becomes a user message that says what it is. Not a developer message: what a tool
-  returned may be a stranger's words, and must not rise in rank.
+- A call without any tool message gets one with `NO_RESULT`.
+- A tool message without a call becomes a user message that begins with `STRAY_RESULT`. Not a developer message: a
+  tool's result may be untrusted text, and must not gain authority.
 - An id that is called again, which our log allows and providers do not, gets a number in both places.
 """
 
@@ -29,9 +29,9 @@ _Place = tuple[int, int]
 
 
 def paired(messages: Iterable[LLMContextMessage]) -> list[LLMContextMessage]:
-    """The messages in their order, with every call answered directly after it; nothing given is changed.
+    """Returns the messages in their order, with every call answered directly after it. The argument is not changed.
 
-    Messages of a provider's own are passed on as they are. To pair twice changes nothing more.
+    Provider-specific messages are passed on as they are. Idempotent.
     """
     history = list(messages)
     answers, answering = _matches(history)
@@ -118,11 +118,11 @@ def _renamed(calls: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[M
 
 def _as_user(message: LLMContextMessage) -> dict[str, Any]:
     found = _mapping(message)
-    words = STRAY_RESULT.format(tool_call_id=encoded(found.get("tool_call_id")).decode())
+    heading = STRAY_RESULT.format(tool_call_id=encoded(found.get("tool_call_id")).decode())
     content = found.get("content")
     if isinstance(content, list | tuple):
-        return {"role": "user", "content": [{"type": "text", "text": words}, *content]}
-    return {"role": "user", "content": words if content is None else f"{words}\n{content}"}
+        return {"role": "user", "content": [{"type": "text", "text": heading}, *content]}
+    return {"role": "user", "content": heading if content is None else f"{heading}\n{content}"}
 
 
 def _role(message: LLMContextMessage) -> object:

@@ -43,7 +43,7 @@ def create(
 ) -> LLMService[Any]:
     """The provider of that name as the settings describe it, not started yet.
 
-    `over` outranks the settings' own words to the model; `options` are arguments of the provider's constructor, such as
+    `over` outranks the request settings in `settings`; `options` are arguments of the provider's constructor, such as
     `run_in_parallel`, and outrank those in the setting `provider_options`. Raises `NoSuchProviderError`, which lists
     the installed ones, `UnmappableError` for a setting that the provider has no form for, and `SettingsError` for
     `provider_options` that its constructor does not take.
@@ -70,7 +70,7 @@ def create(
 
 def require_key(name: str, settings: Settings) -> None:
     """Raises `MissingKeyError` if the provider of that name could answer nothing with these settings, and
-    `NoSuchProviderError`. Nobody is asked."""
+    `NoSuchProviderError`. No request is sent."""
     variable = _loaded(name).missing(settings)
     if variable is not None:
         raise MissingKeyError(name, variable)
@@ -98,12 +98,12 @@ def _loaded(name: str) -> type[LLMService[Any]]:
 
 
 def unspoken(settings: Settings) -> Settings:
-    """The settings without what they say to every model, and without a script: a service that is made with them and
+    """The settings without those of requests, and without a script: a service that is made with them and
     set up as another one was makes that one's requests."""
-    words = {f"inference_{name}": None for name in LLMSettings.model_fields}
-    return settings.model_copy(update={**words, "inference_script": None})
+    of_requests = {f"inference_{name}": None for name in LLMSettings.model_fields}
+    return settings.model_copy(update={**of_requests, "inference_script": None})
 
 
 def llm_settings(settings: Settings) -> LLMSettings:
-    """What the process's settings say to every model: `inference_model`, `inference_temperature` and so on."""
+    """Returns the settings of requests of this process: `inference_model`, `inference_temperature` and so on."""
     return LLMSettings(**{name: getattr(settings, f"inference_{name}") for name in LLMSettings.model_fields})

@@ -1,4 +1,4 @@
-"""Scripts: what the provider `scripted` says, and when. A value in Python, or a JSON file.
+"""Scripts: the answers of the provider `scripted`, and when it gives them. A value in Python, or a JSON file.
 
 {"pace": 60,
  "replies": [
@@ -9,7 +9,7 @@
    {"when": {"user": "again"}, "times": 1, "say": [{"fail": "overloaded"}]},
    {"say": [{"delay": 0.5}, {"text": "I did not get that."}], "usage": {"input_tokens": 7}}]}
 
-The first reply fits whose `when` says nothing that is wrong. A reply without `when` fits whatever the user says; the
+The first reply whose conditions in `when` all hold is given. A reply without `when` answers any user message; the
 result of a function is only answered by a reply that names it (`result_of`), so that no reply calls for ever. If none
 fits, the model repeats what it heard.
 """
@@ -87,7 +87,7 @@ def _kind(step: object) -> str | None:
     return next((name for name in ("text", "thought", "call", "delay", "fail") if name in names), None)
 
 
-Step = Annotated[
+ScriptStep = Annotated[
     Annotated[Text, Tag("text")]
     | Annotated[Thought, Tag("thought")]
     | Annotated[Call, Tag("call")]
@@ -102,16 +102,16 @@ Step = Annotated[
 
 
 class When(_Part):
-    """What must be so for a reply to fit; what is null is not asked. Patterns are searched for, in any case."""
+    """Conditions of a reply; those that are None are not checked. Patterns are searched for, ignoring case."""
 
     user: str | None = None
-    """A pattern in the text of the last user message, which must be the last thing the model was told."""
+    """A pattern in the text of the last user message, which must be the last message of the request."""
 
     turn: Annotated[int, Field(ge=1)] | None = None
     """How many user messages there are."""
 
     result_of: str | None = None
-    """The function whose result is the last thing the model was told."""
+    """The function whose result is the last message of the request."""
 
     result: str | None = None
     """A pattern in the text of that result."""
@@ -129,16 +129,16 @@ class When(_Part):
 class Reply(_Part):
     """One answer."""
 
-    say: Annotated[tuple[Step, ...], Field(strict=False)] = ()
+    say: Annotated[tuple[ScriptStep, ...], Field(strict=False)] = ()
     when: When = When()
     times: Annotated[int, Field(ge=1)] | None = None
     """How often this process gives this reply to one and the same request; afterwards later replies are looked at."""
 
     finish_reason: FinishReason | None = None
-    """Null: `tool_calls` with calls, else `stop`."""
+    """None: `tool_calls` with calls, else `stop`."""
 
     usage: Usage | None = None
-    """Null: counted."""
+    """None: counted."""
 
 
 class Script(_Part):
@@ -146,7 +146,7 @@ class Script(_Part):
 
     replies: Annotated[tuple[Reply, ...], Field(strict=False)] = ()
     pace: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Pieces a second, of text and thoughts; null: as fast as they are taken."""
+    """Pieces a second, of text and thoughts; None: without pauses."""
 
 
 class ScriptError(RefusedError):

@@ -1,4 +1,4 @@
-"""`scripted`: a model that says what a script says. Deterministic: equal requests get equal answers.
+"""`scripted`: a model that plays a script. Deterministic: equal requests get equal answers.
 
 For demonstrations, tests and benches. It keeps no connection and knows no key.
 """
@@ -179,9 +179,9 @@ def _call(step: Call, request: Request, ordinal: int) -> FunctionCallFromLLM:
 
 
 def _counted(request: Request, thinking: int, speaking: int) -> Usage:
-    said = json.dumps(request.body["messages"], ensure_ascii=False)
+    read = json.dumps(request.body["messages"], ensure_ascii=False)
     return Usage(
-        input_tokens=len(_pieces(said)), output_tokens=thinking + speaking, reasoning_tokens=thinking or None
+        input_tokens=len(_pieces(read)), output_tokens=thinking + speaking, reasoning_tokens=thinking or None
     )
 
 

@@ -1,4 +1,4 @@
-"""Which reply of a script fits: judged by what the model was told last."""
+"""Which reply of a script fits, by the last message of the request."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from frameledger_services.providers.script import When
 
 @dataclass(frozen=True, slots=True)
 class Cue:
-    """What a model was told last: the words of a user, or the result of a function."""
+    """The last message of a request: a user's, or the result of a function."""
 
     text: str
     function_name: str | None
-    """Null for a user's words."""
+    """None for a user's message."""
 
     turn: int
     """How many user messages there are."""
 
 
 def cue_of(messages: Sequence[Mapping[str, Any]]) -> Cue:
-    """The cue in the messages of a scripted request. A call that still runs, and says only so, is none."""
+    """The cue in the messages of a scripted request. The message of a call that still runs is none."""
     names: dict[str, str] = {}
     cue = Cue("", None, 0)
     turn = 0

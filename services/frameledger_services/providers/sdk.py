@@ -109,7 +109,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
                 api_key=self._api_key or "none",
                 base_url=self._base_url,
                 max_retries=0,
-                # How long silence may last is the service's to say, for the whole answer.
+                # `LLMService.answer` limits how long the provider may be silent.
                 timeout=httpx.Timeout(None, connect=CONNECT_SECS),
                 http_client=self.sdk.DefaultAsyncHttpxClient(event_hooks={"response": [read_to_the_end]}),
             )
@@ -166,7 +166,7 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
             return http_errors.of_status(
                 self.provider,
                 error.status_code,
-                words=_sentence(error),
+                message=_message(error),
                 headers=error.response.headers,
                 settings=" and ".join(
                     [", ".join(PREFIX + name for name in named), f"{PREFIX}INFERENCE_MODEL"]
@@ -176,13 +176,13 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
             )
         # The response began well, and then an event reported an error.
         return http_errors.in_the_stream(
-            self.provider, words=_sentence(error), kinds=kinds, secret=self._api_key
+            self.provider, message=_message(error), kinds=kinds, secret=self._api_key
         )
 
 
-def _sentence(error: Any) -> str:
-    """The provider's own words, without the SDK's around them."""
+def _message(error: Any) -> str:
+    """Returns the provider's message, without what the SDK puts around it."""
     match error.body:
-        case {"error": {"message": str(words)}} | {"message": str(words)} if words:
-            return words
+        case {"error": {"message": str(message)}} | {"message": str(message)} if message:
+            return message
     return str(error.message)

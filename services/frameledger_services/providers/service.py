@@ -36,7 +36,7 @@ from frameledger_services.providers.silence import Silence
 from frameledger_services.settings import Settings
 
 COMPLETION_TIMEOUT_SECS = 120.0
-"""For how long a provider may say nothing, unless the service is told otherwise."""
+"""Default limit of a provider's silence."""
 
 TAdapter = TypeVar("TAdapter", bound=LLMAdapter)
 Push = Callable[[AnyFrame], Awaitable[None]]
@@ -49,7 +49,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
     """A model behind an API. One instance serves all contexts of a process, many requests at once.
 
     A provider is a subclass with an `adapter_class` that writes the request and a `_stream` that sends it. Nothing
-    here publishes: frames go to whoever asks, and carry no run ids.
+    here publishes: frames go to the caller, and carry no run ids.
 
     Hooks (`event_handler`): `on_completion_timeout(service)` when a provider was silent for too long,
     `on_function_calls_started(service, function_calls)` where an announcement is about to be published, without the
@@ -66,7 +66,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
     """Writes the requests. Pipecat's default, since most APIs speak as OpenAI's does."""
 
     default_model: ClassVar[str | None] = None
-    """The model, if neither the context nor the service names one. Null: then there must be one."""
+    """The model, if neither the context nor the service names one. None: then one of them must."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
     ) -> None:
         """`run_in_parallel` and `group_parallel_tools` are written on the announcements of calls.
 
-        `completion_timeout_secs` is how long the provider may say nothing: until its first piece, and between two. What
+        `completion_timeout_secs` limits the provider's silence: until its first piece, and between two. What
         this process is too busy to hear does not count.
         `turn_completion` is a part of every system instruction: how the model shall tell an unfinished turn.
         """
@@ -105,7 +105,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
     @classmethod
     def missing(cls, settings: Settings) -> str | None:
         """The variable without which nothing that `configured` makes of these settings is answered, such as that of a
-        key; null if there is none."""
+        key; None if there is none."""
         return None
 
     def secrets(self) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
         self.instructions = self.instructions.appending(instruction)
 
     def service_metadata_frame(self) -> LLMServiceMetadataFrame:
-        """What the service says of itself: a plain one, not a realtime one. It is not sent at start."""
+        """The service's description of itself: not a realtime one. It is not sent at start."""
         return LLMServiceMetadataFrame()
 
     def request(
@@ -282,7 +282,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
     def _stream(self, request: Request) -> AsyncGenerator[AnyFrame | None, None]:
         """Send `request.content` and yield the frames that `answer` promises; its time limit is not yours to keep.
 
-        Null instead of a frame says that something came and cannot be told yet, such as the arguments of a call, which
+        None instead of a frame means that something arrived that is no frame yet, such as arguments of a call, which
         may take longer than silence may last.
 
         Must hold no connection once it is closed or cancelled. Raises `ProviderError`s; others are bugs.
@@ -291,11 +291,11 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
     async def run_inference(
         self, context: LLMContext, max_tokens: int | None = None, system_instruction: str | None = None
     ) -> str | None:
-        """Ask the model out of band and return its text, or null if it says nothing. Publishes nothing.
+        """Ask the model out of band and return its text, or None if there is none. Publishes nothing.
 
-        The context's tools are sent, since its history may hold their calls, but the model may not call any: nobody
-        would run it. `max_tokens` outranks both limits of the settings; `system_instruction` replaces the service's and
-        the context's. Raises `ProviderError`.
+        The context's tools are sent, since its history may hold their calls, but the model may not call any: the call
+        would not be run. `max_tokens` outranks both limits of the settings; `system_instruction` replaces the service's
+        and the context's. Raises `ProviderError`.
         """
         request = self._request(
             context,
@@ -309,7 +309,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
             text = "".join([frame.text async for frame in frames if isinstance(frame, LLMTextFrame)])
         return text.strip() or None
 
-    # For providers and for whoever publishes.
+    # For providers, and for those who publish.
 
     def announcement(
         self, request: Request, calls: Sequence[FunctionCallFromLLM]
@@ -335,7 +335,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
     async def push_frame(self, frame: AnyFrame, direction: object = None) -> None:
         """Publish a frame of the run that this task answers, with the context's key, its run id and its attempt.
 
-        `direction` is Pipecat's; a log has one, so it says nothing.
+        `direction` is Pipecat's and ignored; a log has one.
         Raises RuntimeError outside of a run: an answer out of band publishes nothing.
         """
         push = _push.get(None)
@@ -346,7 +346,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
         await push(frame)
 
     async def push_usage(self, usage: Usage) -> None:
-        """Say what the request has used so far, before its end, which may never come. Out of band nobody is told."""
+        """Publish the tokens used so far, before the end, which may never come. Does nothing out of band."""
         push = _push.get(None)
         if push is not None:
             await push(LLMTextFrame(text="", usage=usage))
@@ -354,7 +354,7 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
     async def run_function_calls(self, function_calls: Sequence[FunctionCallFromLLM]) -> None:
         """Announce calls of the run that this task answers; its end frame dispatches them. None for an empty list.
 
-        `on_function_calls_started` is called by whoever publishes the announcement.
+        `on_function_calls_started` is called where the announcement is published.
         """
         if function_calls:
             await self.push_frame(

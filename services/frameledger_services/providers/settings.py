@@ -1,4 +1,4 @@
-"""`LLMSettings`: how a model shall answer, in no provider's terms."""
+"""`LLMSettings`: the settings of a request, in a form that is no provider's own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLD_ONLY = frozenset({"add_tool_change_messages"})
 
 
 class LLMSettings(BaseModel):
-    """Settings of a service, of a context, or of one call. Null means: not set here, ask further down.
+    """Settings of a service, of a context, or of one call. None means: not set here, look further down.
 
     What a provider's adapter has no form for it refuses by name. Nothing is dropped silently.
     """
@@ -36,7 +36,7 @@ class LLMSettings(BaseModel):
     """Fields of the provider's own request, set as they are: they outrank what the adapter writes."""
 
     def over(self, lower: LLMSettings) -> LLMSettings:
-        """These settings, and below each that is null the lower one. Two `extra` are merged key by key."""
+        """Returns these settings, with the lower one for each that is None. Two `extra` are merged key by key."""
         mine = self.model_dump(exclude_none=True)
         merged = lower.model_dump(exclude_none=True) | mine
         if self.extra is not None and lower.extra is not None:
@@ -44,7 +44,7 @@ class LLMSettings(BaseModel):
         return LLMSettings(**merged)
 
     def limited(self, max_tokens: int | None) -> LLMSettings:
-        """The settings with another token limit in the place of those that are set; as they are, if null."""
+        """The settings with another token limit in the place of those that are set; as they are, if None."""
         if max_tokens is None:
             return self
         named = [name for name in ("max_tokens", "max_completion_tokens") if getattr(self, name) is not None]

@@ -1,4 +1,4 @@
-"""Tools and the choice of tools, read from every form they come in, told in one."""
+"""Tools and the choice of tools, read from every form they come in, in one form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Function:
     """JSON Schema of an object."""
 
     strict: bool | None = None
-    """Whether arguments must follow the schema to the letter; null leaves it to the provider."""
+    """Whether arguments must follow the schema to the letter; None leaves it to the provider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ Tool = Function | OwnTool
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """`name` is the function that must be called, and null but in the mode `function`."""
+    """`name` is the function that must be called in the mode `function`; None in others."""
 
     mode: Literal["auto", "required", "none", "function"]
     name: str | None = None
@@ -57,7 +57,7 @@ def tools_of(provider: str, definitions: Iterable[Mapping[str, Any]]) -> tuple[T
 
 
 def choice_of(provider: str, choice: object, tools: Iterable[Tool]) -> ToolChoice | None:
-    """The choice in one form; null where there is nothing to say, as without any tool.
+    """The choice in one form; None where it has no effect, as without any tool.
 
     Read are `"auto"`, `"required"` (or `"any"`), `"none"`, the same as `{"type": ...}`, and an object that names a
     function in OpenAI's or Anthropic's form. Raises `UnmappableError` for another, and for a choice that the tools

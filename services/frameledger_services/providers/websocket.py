@@ -2,7 +2,7 @@
 
 A request is one exchange: send it, read events until the one that ends it. Nothing reads in the background. Many
 requests run at once, each with a connection of its own from a pool; a connection that was left in the middle of an
-exchange is closed, since what it still brings belongs to nobody.
+exchange is closed, since its remaining events belong to no request.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _log = logs.get_logger("providers")
 
 
 @dataclass(eq=False, slots=True)
-class _Line:
-    """The connection of one request; null until it is needed."""
+class _Slot:
+    """The connection of one request; None until it is needed."""
 
     connection: ClientConnection | None
     begun: bool = False
@@ -55,7 +55,7 @@ class _Line:
             raise ConnectionLostError(f"The connections to {provider} were closed.")
 
 
-_line: ContextVar[_Line] = ContextVar("websocket_line")
+_slot: ContextVar[_Slot] = ContextVar("websocket_slot")
 
 
 class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
@@ -64,7 +64,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
     `self._websocket` is the connection of the request that asks for it, of any number that are open at once.
     In `_exchange` the helpers `_ensure_connected`, `_ws_send` and `_ws_recv` speak over this request's connection. When
     it is lost they connect again and raise `WebsocketReconnectedError`: what the server knew of the exchange is gone,
-    and the inference must begin again. The hook `on_connection_error(service, sentence)` is told of each loss.
+    and the inference must begin again. The hook `on_connection_error(service, sentence)` is called for each loss.
     """
 
     RECONNECT_ATTEMPTS: ClassVar[int] = 4
@@ -76,17 +76,17 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         super().__init__(**options)
         self.reconnect_on_error = reconnect_on_error
         self._idle: list[ClientConnection] = []
-        self._lines: set[_Line] = set()
+        self._slots: set[_Slot] = set()
 
     @property
     def _websocket(self) -> ClientConnection | None:
-        """The connection of the request that is being answered, or that is being opened or closed; null without one."""
-        line = _line.get(None)
-        return None if line is None else line.connection
+        """The connection of the request that is being answered, or that is being opened or closed; None without one."""
+        slot = _slot.get(None)
+        return None if slot is None else slot.connection
 
     @_websocket.setter
     def _websocket(self, connection: ClientConnection | None) -> None:
-        _line.get().connection = connection
+        _slot.get().connection = connection
 
     @abstractmethod
     async def _connect_websocket(self) -> ClientConnection | None:
@@ -111,10 +111,10 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
 
         Raises `ConnectionLostError` when no attempt succeeded, or the service was closed.
         """
-        line = _line.get()
-        if line.connection is None or line.connection.state is not State.OPEN:
-            line.connection = None
-            line.connection = await self._connected(line)
+        slot = _slot.get()
+        if slot.connection is None or slot.connection.state is not State.OPEN:
+            slot.connection = None
+            slot.connection = await self._connected(slot)
 
     async def _ws_send(self, message: Any) -> None:
         """Send a message as JSON; text goes as it is, such as a request's `content`.
@@ -122,12 +122,12 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         Raises `WebsocketReconnectedError`, or the `ConnectionClosed` itself if it could not be mended.
         """
         text = message if isinstance(message, str) else encoded(message).decode()
-        line = _line.get()
-        if not line.begun:
+        slot = _slot.get()
+        if not slot.begun:
             await self._ensure_connected()
-        line.begun = True  # also if it is sent in part only
+        slot.begun = True  # also if it is sent in part only
         try:
-            await _connection(line).send(text)
+            await _connection(slot).send(text)
         except ConnectionClosed as error:
             await self._lost(error)
 
@@ -137,7 +137,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
         Raises as `_ws_send`, and `ProviderError` for what is no JSON.
         """
         try:
-            event = await _connection(_line.get()).recv()
+            event = await _connection(_slot.get()).recv()
         except ConnectionClosed as error:
             await self._lost(error)
         try:
@@ -158,34 +158,34 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
             await self._ensure_connected()
         except ConnectionLostError:
             return False
-        _line.get().begun = False
+        _slot.get().begun = False
         return True
 
     # The pool.
 
     async def _connect(self) -> None:
         """One connection at the start, so that the first request does not wait for it. It is no error if it fails."""
-        line = _Line(None)
-        self._lines.add(line)
+        slot = _Slot(None)
+        self._slots.add(slot)
         try:
-            self._idle.append(await self._connected(line))
+            self._idle.append(await self._connected(slot))
         except ConnectionLostError as error:
             _log.warning("provider.connection_failed", provider=self.provider, error=error.message)
         finally:
-            self._lines.discard(line)
+            self._slots.discard(slot)
 
     async def _disconnect(self) -> None:
-        lines, idle = list(self._lines), list(self._idle)
+        slots, idle = list(self._slots), list(self._idle)
         self._idle.clear()
-        for line in lines:
-            line.given_up = True
-        leased = [line.connection for line in lines if line.connection is not None]
+        for slot in slots:
+            slot.given_up = True
+        leased = [slot.connection for slot in slots if slot.connection is not None]
         await asyncio.gather(*[self._closed(connection) for connection in (*idle, *leased)])
 
-    async def _connected(self, line: _Line) -> ClientConnection:
+    async def _connected(self, slot: _Slot) -> ClientConnection:
         attempts = self.RECONNECT_ATTEMPTS if self.reconnect_on_error else 1
         for tries in range(attempts):
-            line.check(self.provider)
+            slot.check(self.provider)
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     connection = await self._made()
@@ -196,19 +196,19 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
                     raise ConnectionLostError(sentence, code="no_connection") from error
                 await asyncio.sleep(backoff(tries, first=self.RECONNECT_FIRST_SECS, longest=5.0))
                 continue
-            if line.given_up:
+            if slot.given_up:
                 await self._closed(connection)
-            line.check(self.provider)
+            slot.check(self.provider)
             return connection
         raise AssertionError("the last attempt returns or raises")
 
     async def _made(self) -> ClientConnection:
-        line = _Line(None)
-        token = _line.set(line)
+        slot = _Slot(None)
+        token = _slot.set(slot)
         try:
-            connection = await self._connect_websocket() or line.connection
+            connection = await self._connect_websocket() or slot.connection
         finally:
-            _line.reset(token)
+            _slot.reset(token)
         if connection is None:
             raise TypeError(
                 f"{type(self).__name__}._connect_websocket returned no connection and set no self._websocket"
@@ -217,38 +217,38 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
 
     async def _closed(self, connection: ClientConnection) -> None:
         """Close a connection; at most a second long."""
-        token = _line.set(_Line(connection))
+        token = _slot.set(_Slot(connection))
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._disconnect_websocket()
         finally:
-            _line.reset(token)
+            _slot.reset(token)
             connection.transport.abort()
 
     async def _stream(self, request: Request) -> AsyncGenerator[AnyFrame | None, None]:
-        line = _Line(self._idle.pop() if self._idle else None)
-        self._lines.add(line)
+        slot = _Slot(self._idle.pop() if self._idle else None)
+        self._slots.add(slot)
         complete = False
         try:
             async with aclosing(self._exchange(request)) as frames:
                 while True:
                     # Set for each step: the steps of a generator may be taken by different tasks.
-                    token = _line.set(line)
+                    token = _slot.set(slot)
                     try:
                         frame = await anext(frames)
                     except StopAsyncIteration:
                         return
                     finally:
-                        _line.reset(token)
+                        _slot.reset(token)
                     complete = isinstance(frame, LLMFullResponseEndFrame)
                     yield frame
         except ConnectionClosed as error:
             raise ConnectionLostError(f"The connection to {self.provider} was lost: {error}.") from error
         finally:
-            self._lines.discard(line)
-            if line.connection is not None:
-                await self._return(line.connection, (complete or not line.begun) and not line.given_up)
+            self._slots.discard(slot)
+            if slot.connection is not None:
+                await self._return(slot.connection, (complete or not slot.begun) and not slot.given_up)
 
     async def _return(self, connection: ClientConnection, usable: bool) -> None:
         if usable and connection.state is State.OPEN and len(self._idle) < IDLE_CONNECTIONS:
@@ -257,7 +257,7 @@ class WebsocketLLMService(LLMService[TAdapter], Generic[TAdapter]):
             await self._closed(connection)
 
 
-def _connection(line: _Line) -> ClientConnection:
-    if line.connection is None:
+def _connection(slot: _Slot) -> ClientConnection:
+    if slot.connection is None:
         raise RuntimeError("an exchange begins with _ensure_connected or _ws_send")
-    return line.connection
+    return slot.connection

@@ -1,4 +1,4 @@
-"""A context's messages as the two voices of Anthropic's messages, which alternate and begin with the user."""
+"""A context's messages in Anthropic's form: user and assistant alternate, and the user begins."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from frameledger_services.providers.anthropic_blocks import Block
 from frameledger_services.providers.errors import UnmappableError
 
 OPENING = "(The conversation begins.)"
-"""What the user says where the assistant would speak first."""
+"""The user message put before an assistant message that would be the first."""
 
 GOING_ON = "(Go on.)"
-"""What the user says where the assistant would speak last: the API would take its words as the answer's beginning."""
+"""The user message put behind an assistant message that would be the last: the API would take that as a prefill."""
 
 _THINKING = frozenset({"thinking", "redacted_thinking"})
 
@@ -30,14 +30,14 @@ class _Placed:
     """Whether the same block will stand in the next request."""
 
 
-class Conversation:
+class AnthropicMessages:
     """Checked and paired messages, as roles and blocks.
 
-    - System and developer messages before anybody spoke are `system`. Later ones stay in their place: text of the user,
-      in a tag that names the role, since they lose their sense elsewhere. Results of background calls come so, too.
-    - Messages of one role that follow each other are one message. Results of calls stand first in the user's.
-    - A stored thought goes into the assistant's next words or calls, before them, and is left out if there are none: a
-      message must not end with one. A later thought, of another answer, takes the place of one that nothing followed.
+    - System and developer messages before the first user or assistant message are `system`. Later ones stay in place,
+      as user text in a tag that names the role; so do results of background calls.
+    - Consecutive messages of one role are merged. In user messages the results of calls come first.
+    - A stored thought is put before the assistant's next text or calls, and left out if there are none: a message must
+      not end with one. A thought that nothing followed is replaced by a later one, of another answer.
     - This provider's own messages (`{"role", "content"}`) and own blocks of thoughts are taken as they are.
     """
 
@@ -53,7 +53,7 @@ class Conversation:
         for place, message in enumerate(messages):
             self._add(place, message)
         if not self._placed or self._placed[0].role != "user":
-            # It stays where the assistant's words follow; the user's own first words would take its place.
+            # Stable only if an assistant message follows: a first user message would replace it.
             self._placed.insert(0, _Placed("user", _text(OPENING), stable=bool(self._placed)))
         if self._placed[-1].role != "user":
             self._placed.append(_Placed("user", _text(GOING_ON), stable=False))
@@ -83,15 +83,15 @@ class Conversation:
         role = message["role"]
         match role:
             case "user":
-                self._say("user", blocks_of.of_content(self._provider, place, message))
+                self._append("user", blocks_of.of_content(self._provider, place, message))
             case "assistant":
                 calls = message.get("tool_calls") or ()
                 self.called |= {call["function"]["name"]: None for call in calls}
-                said = blocks_of.of_content(self._provider, place, message)
-                self._say("assistant", [*said, *map(blocks_of.tool_use, calls)])
+                blocks = blocks_of.of_content(self._provider, place, message)
+                self._append("assistant", [*blocks, *map(blocks_of.tool_use, calls)])
             case "tool":
                 block = blocks_of.tool_result(self._provider, place, message)
-                # What has no result yet has other words in a later request.
+                # A call without a result yet is written otherwise in a later request.
                 settled = message.get("content") not in (async_tool_messages.IN_PROGRESS, pairing.NO_RESULT)
                 self._placed.append(_Placed("user", block, stable=settled))
             case _:
@@ -108,7 +108,7 @@ class Conversation:
         if not self._placed and not self._thoughts:
             self.system.append(text)
         else:
-            self._say("user", [_text(f"<{role}>\n{text}\n</{role}>")])
+            self._append("user", [_text(f"<{role}>\n{text}\n</{role}>")])
 
     def _add_own(self, place: int, message: Any) -> None:
         match message:
@@ -117,9 +117,9 @@ class Conversation:
             case {"type": "thinking" | "redacted_thinking"}:
                 self._think(dict(message))
             case {"role": "user" | "assistant" as role, "content": str(text)}:
-                self._say(role, [_text(text)] if text.strip() else [])
+                self._append(role, [_text(text)] if text.strip() else [])
             case {"role": "user" | "assistant" as role, "content": [*blocks]} if _are_blocks(blocks):
-                self._say(role, [dict(block) for block in blocks])
+                self._append(role, [dict(block) for block in blocks])
             case _:
                 where = f"message {place + 1} of the request"
                 raise UnmappableError(
@@ -134,7 +134,7 @@ class Conversation:
         self._thoughts.append(block)
         self._thought_at = len(self._placed)
 
-    def _say(self, role: str, blocks: Iterable[Block]) -> None:
+    def _append(self, role: str, blocks: Iterable[Block]) -> None:
         placed = [_Placed(role, block) for block in blocks]
         if role == "assistant" and placed:
             placed = [*(_Placed(role, thought) for thought in self._thoughts), *placed]
