@@ -38,7 +38,7 @@ class Followed:
 class Feed:
     """Answers with all that the log has of the partitions that are followed.
 
-    It is held to what `event_log.feed` does by tests/unit/test_feed.py.
+    It is held to what `event_log.feed` does by tests/contracts/test_logs.py.
     """
 
     def __init__(self, records: Sequence[Record]) -> None:
@@ -59,12 +59,12 @@ class Feed:
         name = self._records[0].topic if self._records else "none"
         return TopicDescription(name, max(partition, *(one.partition for one in self._records)) + 1, 1, None)
 
-    def answer(self) -> list[Fetched]:
+    def answer(self) -> list[FetchedPartition]:
         """What a broker would answer now."""
-        return [Fetched(self, followed, self._records) for followed in self._followed.values()]
+        return [FetchedPartition(self, followed, self._records) for followed in self._followed.values()]
 
 
-class Fetched:
+class FetchedPartition:
     """What an answer has of one partition."""
 
     def __init__(self, feed: Feed, followed: Followed, records: Sequence[Record]) -> None:
@@ -79,7 +79,7 @@ class Fetched:
     def offset(self) -> int:
         return self._followed.offset
 
-    def some(self, at_most: int) -> list[Record] | None:
+    def read(self, at_most: int) -> list[Record] | None:
         if not self._feed.follows(self._followed):
             return None
         found = list(islice(self._left, at_most))

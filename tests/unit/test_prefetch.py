@@ -67,7 +67,7 @@ class Marker:
     offset: int
     end: int
 
-    def some(self, _):
+    def read(self, _):
         return []
 
 

@@ -79,7 +79,7 @@ def test_topics_as_they_have_to_be_are_no_problem():
 def test_a_topic_that_is_not_there_is_a_problem_with_its_remedy():
     topics = topic_specs(Settings())
     assert problems(topics[:1], {}) == [
-        "The topic llm.frames is not there: make it with `frameledger topics --create`."
+        "There is no topic llm.frames: make it with `frameledger topics --create`."
     ]
 
 

@@ -20,7 +20,7 @@ from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.failover import is_connected, with_failover
 from frameledger_services.event_log.log_rate_limit import rate_limited, rate_limited_connections
 from frameledger_services.event_log.topic_request import TopicsRequest, topics_in
-from frameledger_services.event_log.topics import TopicDescription, TopicSpec
+from frameledger_services.event_log.topics import TopicDescription, TopicSpec, missing
 from frameledger_services.settings import Settings
 from frameledger_services.transient import EventLogError
 
@@ -74,6 +74,21 @@ class Broker:
                 one = found[name]
                 config = {entry[0]: entry[1] for entry in entries if entry[1] is not None}
                 found[name] = replace(one, config=config)
+        return found
+
+    async def find(self, name: str) -> TopicDescription | None:
+        """Returns a topic with its configuration, or without if we may not read that; None if it does not exist.
+        Raises `BrokerError`."""
+        try:
+            return (await self.describe([name], configs=True)).get(name)
+        except BrokerError:
+            # To read the configuration is a right of its own.
+            return (await self.describe([name])).get(name)
+
+    async def topic(self, name: str) -> TopicDescription:
+        """As `find`, but raises `BrokerError` for a topic that does not exist."""
+        if (found := await self.find(name)) is None:
+            raise BrokerError(missing(name))
         return found
 
     async def create_missing(self, topics: Sequence[TopicSpec]) -> list[str]:

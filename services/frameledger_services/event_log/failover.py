@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any
@@ -37,7 +37,8 @@ SLOW_SECONDS = 1.5
 """A leader that has not acknowledged records for so long has the others asked who leads by now, and again after as
 long. It may be waiting for its replicas: it is left only if it leads no more."""
 
-_NOBODY = -1
+NO_LEADER = -1
+"""What a partition without a leader has in its place."""
 
 
 def with_failover(client: AIOKafkaClient) -> AIOKafkaClient:
@@ -161,27 +162,40 @@ def resend_to_new_leaders(client: AIOKafkaClient) -> None:
 
 
 @contextmanager
-def _ends_when_moved(
-    patience: asyncio.Timeout, client: AIOKafkaClient, node: Any, request: ProduceRequest
-) -> Iterator[None]:
+def while_slow(ask: Callable[[], object]) -> Iterator[None]:
+    """Call `ask` when the block has taken `SLOW_SECONDS`, and again after as long, until it ends."""
     loop = asyncio.get_running_loop()
-    timers: list[asyncio.TimerHandle] = []
-
-    def look(_: object = None) -> None:
-        if timers and _leads_no_more(client, node, request):
-            timers.pop().cancel()
-            patience.reschedule(loop.time())
+    timer: asyncio.TimerHandle
 
     def is_slow() -> None:
-        timers[:] = [loop.call_later(SLOW_SECONDS, is_slow)]
-        client.force_metadata_update().add_done_callback(look)
+        nonlocal timer
+        timer = loop.call_later(SLOW_SECONDS, is_slow)
+        ask()
 
-    timers.append(loop.call_later(SLOW_SECONDS, is_slow))
+    timer = loop.call_later(SLOW_SECONDS, is_slow)
     try:
         yield
     finally:
-        while timers:
-            timers.pop().cancel()
+        timer.cancel()
+
+
+@contextmanager
+def _ends_when_moved(
+    patience: asyncio.Timeout, client: AIOKafkaClient, node: Any, request: ProduceRequest
+) -> Iterator[None]:
+    is_waiting = True
+
+    def look(_: object) -> None:
+        nonlocal is_waiting
+        if is_waiting and _leads_no_more(client, node, request):
+            is_waiting = False
+            patience.reschedule(asyncio.get_running_loop().time())
+
+    try:
+        with while_slow(lambda: client.force_metadata_update().add_done_callback(look)):
+            yield
+    finally:
+        is_waiting = False
 
 
 def _leads_no_more(client: AIOKafkaClient, node: Any, request: ProduceRequest) -> bool:
@@ -191,4 +205,4 @@ def _leads_no_more(client: AIOKafkaClient, node: Any, request: ProduceRequest) -
         for topic, partitions in request._topics
         for partition, _ in partitions
     }
-    return not leaders <= {node, None, _NOBODY}
+    return not leaders <= {node, None, NO_LEADER}

@@ -17,7 +17,7 @@ from frameledger_services.event_log.broker import Broker, BrokerError, connect
 from frameledger_services.event_log.budget import Budget
 from frameledger_services.event_log.compression import batch_size
 from frameledger_services.event_log.sender import LARGEST, Sender
-from frameledger_services.event_log.topics import TopicDescription, unwritable
+from frameledger_services.event_log.topics import TopicDescription, missing, unwritable
 from frameledger_services.settings import Settings
 from frameledger_services.transient import EventLogError, is_retriable
 
@@ -196,9 +196,7 @@ class Producer:
         until = loop.time() + ABSENT_SECONDS
         while (sender := await self._looked_for(topic)) is None:
             if loop.time() > until:
-                raise BrokerError(
-                    f"There is no topic {topic} at {self._address}: make it with `frameledger topics --create`."
-                )
+                raise BrokerError(missing(topic))
             # Without the lock: others wait for the same topic, and end at the same time, or want another one.
             await asyncio.sleep(PAUSE_SECONDS)
         return sender
@@ -210,7 +208,7 @@ class Producer:
                 self._sender = await Sender.start(self._settings, self._name)
             if topic not in self._topics:
                 # Before aiokafka asks for it, which makes a topic where brokers are set to make what is asked for.
-                found = await _described(Broker(self._sender.client, self._address), topic)
+                found = await Broker(self._sender.client, self._address).find(topic)
                 if found is None:
                     return None
                 self._topics[topic] = found
@@ -226,7 +224,7 @@ class Producer:
     ) -> None:
         """Raise `TooLargeError` for a record that the topic does not take, as we know before anything is sent."""
         # It may have been raised since it was asked for.
-        found = await _described(Broker(sender.client, self._address), topic)
+        found = await Broker(sender.client, self._address).find(topic)
         if found is None or not _may_exceed(sizes, found):
             return
         limit = found.max_message_bytes or 0
@@ -250,8 +248,8 @@ class Producer:
         }
         with suppress(BrokerError, TimeoutError):
             # Not by the sender's connections: it may have been given up.
-            async with asyncio.timeout(WHY_SECONDS), connect(self._settings) as ask:
-                found = await _described(ask, topic)
+            async with asyncio.timeout(WHY_SECONDS), connect(self._settings) as brokers:
+                found = await brokers.find(topic)
                 return None if found is None else unwritable(found, homes)
         return None
 
@@ -270,15 +268,6 @@ class Producer:
 
 _home = lru_cache(maxsize=8_192)(partition_for)
 """Conversations go on for many frames, and computing it takes longer than most of what is done for one."""
-
-
-async def _described(ask: Broker, topic: str) -> TopicDescription | None:
-    """The topic, if it is there, with its configuration if we may ask for that."""
-    try:
-        return (await ask.describe([topic], configs=True)).get(topic)
-    except BrokerError:
-        # To ask for the configuration is a right of its own.
-        return (await ask.describe([topic])).get(topic)
 
 
 _MARGIN = 1_024

@@ -33,10 +33,8 @@ async def last_records(
     are counted. Raises `BrokerError` when no broker answers or there is no such topic.
     """
     async with connect(settings) as broker:
-        found = await broker.describe([topic])
-    if topic not in found:
-        raise BrokerError(f"There is no topic {topic}: make it with `frameledger topics --create`.")
-    partitions = [TopicPartition(topic, number) for number in range(found[topic].partitions)]
+        found = await broker.topic(topic)
+    partitions = [TopicPartition(topic, number) for number in range(found.partitions)]
     reader = consumer(settings, name="frameledger-tail")
     try:
         await reader.start()

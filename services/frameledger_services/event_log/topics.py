@@ -137,6 +137,11 @@ def topic_specs(settings: Settings) -> tuple[TopicSpec, ...]:
     )
 
 
+def missing(name: str) -> str:
+    """Returns what to say of a topic that does not exist."""
+    return f"There is no topic {name}: make it with `frameledger topics --create`."
+
+
 def problems(topics: Sequence[TopicSpec], found: Mapping[str, TopicDescription]) -> list[str]:
     """What is wrong with the topics that a broker has, a sentence for each thing, with what can be done about it.
 
@@ -146,9 +151,7 @@ def problems(topics: Sequence[TopicSpec], found: Mapping[str, TopicDescription])
     sentences = []
     for topic in topics:
         if topic.name not in found:
-            sentences.append(
-                f"The topic {topic.name} is not there: make it with `frameledger topics --create`."
-            )
+            sentences.append(missing(topic.name))
         else:
             sentences += _problems_of(topic, found[topic.name])
     return sentences

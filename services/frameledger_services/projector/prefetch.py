@@ -36,7 +36,7 @@ class FetchedPartition(Protocol):
     @property
     def offset(self) -> int: ...
 
-    def some(self, at_most: int) -> Sequence[Record] | None: ...
+    def read(self, at_most: int) -> Sequence[Record] | None: ...
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ class Prefetch:
         for one in fetched:
             while (owned := self._owned.get(one.partition)) is not None:
                 room = CHUNK_RECORDS - len(chunk.records)
-                records = one.some(room)
+                records = one.read(room)
                 if records is None:
                     break
                 if owned.generation != FIRST_GENERATION:

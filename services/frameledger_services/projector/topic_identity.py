@@ -5,7 +5,6 @@ A key's partition follows from the number of partitions, and an offset means som
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -39,12 +38,7 @@ async def describe(settings: Settings, topic: str) -> TopicDescription:
     """The topic, which is there, and whose records have their broker's time: publishers' times are in any order, and
     may be none that a database can keep. Raises `BrokerError`."""
     async with broker.connect(settings) as brokers:
-        found = (await brokers.describe([topic])).get(topic)
-        with suppress(broker.BrokerError):
-            # Not everybody may ask for this.
-            found = (await brokers.describe([topic], configs=True)).get(topic)
-    if found is None:
-        raise broker.BrokerError(f"The topic {topic} is not there: `frameledger topics --create`.")
+        found = await brokers.topic(topic)
     problem = time_problem(found)
     if problem is not None:
         raise broker.BrokerError(problem)

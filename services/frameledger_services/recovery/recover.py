@@ -20,7 +20,6 @@ from psycopg import AsyncConnection, errors
 from frameledger.errors import FencedError
 from frameledger_services import failpoints
 from frameledger_services.event_log import broker
-from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.log_probe import open_probe
 from frameledger_services.event_log.topics import TopicDescription, TopicNames
 from frameledger_services.failpoints import Failpoint
@@ -81,9 +80,7 @@ async def examine(settings: Settings, connection: Connection) -> Examination:
     """
     name = TopicNames(settings.topic_prefix).frames
     async with broker.connect(settings) as brokers:
-        found = (await brokers.describe([name])).get(name)
-    if found is None:
-        raise BrokerError(f"There is no topic {name}: make it with `frameledger topics --create`.")
+        found = await brokers.topic(name)
     before = await topic_identity.known_topic(connection, name)
     if before is None:
         return Examination(found, None, None, (), {})

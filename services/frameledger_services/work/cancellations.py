@@ -71,12 +71,8 @@ async def _follow(
     try:
         await client.start()
         async with broker.connect(settings) as connection:
-            found = await connection.describe([topic])
-        if topic not in found:
-            raise broker.BrokerError(
-                f"There is no topic {topic}: make it with `frameledger topics --create`."
-            )
-        partitions = [TopicPartition(topic, number) for number in range(found[topic].partitions)]
+            found = await connection.topic(topic)
+        partitions = [TopicPartition(topic, number) for number in range(found.partitions)]
         client.assign(partitions)
         await client.seek_to_end(*partitions)
         for partition in partitions:

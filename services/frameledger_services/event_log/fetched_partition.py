@@ -1,0 +1,91 @@
+"""What a fetch response has of one partition, as records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from aiokafka import TopicPartition
+from aiokafka import errors as kafka_errors
+from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
+
+from frameledger.record import Record
+from frameledger_services.event_log.lenient_records import records as batches_of
+
+
+@dataclass(slots=True, eq=False)
+class FollowedPartition:
+    """A partition that is read, and the offset that is read next."""
+
+    topic: str
+    partition: int
+    offset: int
+    is_followed: bool = True
+    """False once it was left, or followed anew from another offset, which is another object."""
+
+    needs_revalidation: bool = False
+    """Whether the log may be another one than the one that was read: the broker did not answer or could not give the
+    partition, as after a topic was deleted; or this process was frozen."""
+
+    leader: int | None = None
+    """The broker that gave what was read. Another leader may have a shorter log."""
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition} from {self.offset} on"
+
+
+class FetchedPartition:
+    """The records of one response and partition. They are read once, and only while the partition is followed."""
+
+    def __init__(
+        self, followed: FollowedPartition, raw: bytes, aborted: Any, asked_offset: int, end: int
+    ) -> None:
+        """Raises `RecordTooLargeError` when `raw` has no whole batch."""
+        batches = batches_of(raw)
+        if not batches.has_next():
+            # By its protocol a broker gives the whole batch. Asking it again would get the same, at once.
+            raise kafka_errors.RecordTooLargeError(
+                f"The broker gave {len(raw)} bytes of {followed}, which are not a whole batch."
+            )
+        self.partition = followed.partition
+        self.end = end
+        """The partition's high watermark at that time."""
+        self._followed = followed
+        place = TopicPartition(followed.topic, followed.partition)
+        # From where it was asked: if another broker has led further by now, this does not lead back.
+        self._batches = _Batches(place, batches, aborted, asked_offset, None, None, True, READ_COMMITTED)
+        # aiokafka's iterator cannot be asked again once it has ended. This one can.
+        self._records = (record for record in self._batches)
+
+    @property
+    def offset(self) -> int:
+        """Where the partition is read next: behind what was read, and behind a transaction's marker."""
+        return self._followed.offset
+
+    def read(self, at_most: int) -> list[Record] | None:
+        """Returns the next records; fewer than `at_most` if there are no more.
+
+        Returns None when the partition is not followed from here on now: it was left, or its new leader answered with
+        the same records. Raises `CorruptRecordException` for bytes that no producer wrote.
+        """
+        if not self._followed.is_followed or self.offset != self._batches.next_fetch_offset:
+            return None
+        found = list(islice(self._records, at_most))
+        self._followed.offset = self._batches.next_fetch_offset
+        return found
+
+
+class _Batches(PartitionRecords):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
+    """aiokafka's reader of batches, which makes records of ours from the beginning."""
+
+    def _consumer_record(self, place: TopicPartition, read: Any) -> Record:
+        return Record(
+            place.topic,
+            place.partition,
+            read.offset,
+            read.key,
+            read.value,
+            tuple(read.headers),
+            read.timestamp,
+        )

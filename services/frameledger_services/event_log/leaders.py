@@ -1,0 +1,74 @@
+"""Which broker leads each partition of a topic, learned from any broker that answers.
+
+aiokafka asks one broker after the other, and waits long for one that is frozen. Here all of them are asked at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from aiokafka import TopicPartition
+from aiokafka import errors as kafka_errors
+from aiokafka.protocol.metadata import MetadataRequest
+
+from frameledger_services.event_log.failover import NO_LEADER, while_slow
+
+AGAIN_SECONDS = 0.1
+"""Before a request is sent again that a broker could not answer."""
+
+
+class Leaders:
+    """The leaders of a topic's partitions, as far as a client of aiokafka knows them."""
+
+    def __init__(self, client: Any, topic: str, others: Sequence[Any]) -> None:
+        """`others` are further views of the same cluster, aiokafka's `ClusterMetadata`, that are updated too."""
+        self._client = client
+        self._topic = topic
+        self._clusters = (client.cluster, *others)
+        self._asking: set[int] = set()
+        """Brokers whose answer is on its way."""
+
+        self.tasks: asyncio.TaskGroup | None = None
+        """In which brokers are asked: to be set before they are."""
+
+    def of(self, partition: int) -> int | None:
+        """Returns the broker that leads a partition; None if it is not known, or none does."""
+        leader: int | None = self._client.cluster.leader_for_partition(TopicPartition(self._topic, partition))
+        return None if leader == NO_LEADER else leader
+
+    async def look_again(self, away: int | None = None) -> None:
+        """Have all brokers but `away` asked, and return after `AGAIN_SECONDS`, whether or not one has answered."""
+        # Its answer is not awaited: aiokafka may ask the very broker that is away.
+        self._client.force_metadata_update()
+        self._ask_others(away)
+        await asyncio.sleep(AGAIN_SECONDS)
+
+    @contextmanager
+    def asked_while_slow(self, node: int) -> Iterator[None]:
+        """While a request to a broker, which the block waits for, is slow, the others are asked who leads by now.
+
+        The request is not given up: it may be a large answer on a slow line.
+        """
+        with while_slow(lambda: self._ask_others(node)):
+            yield
+
+    def _ask_others(self, away: int | None) -> None:
+        assert self.tasks is not None, "nobody reads yet"
+        for broker in self._client.cluster.brokers():
+            if broker.nodeId != away and broker.nodeId not in self._asking:
+                self._asking.add(broker.nodeId)
+                self.tasks.create_task(self._learn_from(broker.nodeId))
+
+    async def _learn_from(self, node: int) -> None:
+        try:
+            answer = await self._client.send(node, MetadataRequest([self._topic], False))
+        except kafka_errors.KafkaError:
+            return
+        finally:
+            self._asking.discard(node)
+        if answer.brokers:
+            for cluster in self._clusters:
+                cluster.update_metadata(answer)
