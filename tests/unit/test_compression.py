@@ -9,7 +9,7 @@ from aiokafka.record.default_records import (
     _DefaultRecordBatchPy,
 )
 
-from frameledger_services.event_log.compression import SMALLEST, packed
+from frameledger_services.event_log.compression import SMALLEST, compressed
 
 
 def batch(*values):
@@ -23,9 +23,9 @@ def batch(*values):
 @pytest.mark.parametrize("values", [[b"a" * SMALLEST], [b"some text, " * 20] * 300])
 def test_a_large_batch_becomes_smaller_and_says_the_same(reader, values):
     plain = batch(*values)
-    read = reader(packed(plain))
+    read = reader(compressed(plain))
 
-    assert len(packed(plain)) < len(plain)
+    assert len(compressed(plain)) < len(plain)
     assert read.validate_crc()
     assert (read.compression_type, read.producer_id, read.producer_epoch, read.base_sequence) == (3, 7, 1, 3)
     assert [(one.offset, one.timestamp, one.key, one.value, list(one.headers)) for one in read] == [
@@ -36,4 +36,4 @@ def test_a_large_batch_becomes_smaller_and_says_the_same(reader, values):
 
 @pytest.mark.parametrize("value", [b"short", random.Random(1).randbytes(2 * SMALLEST)])
 def test_what_gains_nothing_stays_as_it_is(value):
-    assert packed(batch(value)) == batch(value)
+    assert compressed(batch(value)) == batch(value)

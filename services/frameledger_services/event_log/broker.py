@@ -1,4 +1,4 @@
-"""Asking a broker about topics, and making them. Asking makes nothing, whatever the broker is set to do."""
+"""Describing and creating topics. Describing creates none, also with the broker's auto.create.topics.enable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from frameledger_services.transient import EventLogError
 REQUEST_SECONDS = 15.0
 READY_SECONDS = 30.0
 NEXT_SECONDS = 3.0
-"""How long a broker may take to answer before another one is asked."""
+"""Before another broker is asked, while one has not answered."""
 
 _LOOK_AGAIN_SECONDS = 0.05
 
@@ -41,16 +41,16 @@ class BrokerError(EventLogError, TransientError):
 
 
 class Broker:
-    """Questions to brokers about topics, on a client of aiokafka that is connected; `connect` makes both."""
+    """Requests about topics, on a connected client of aiokafka; `connect` makes both."""
 
     def __init__(self, client: Any, address: str) -> None:
         self._client = client
         self._address = address
 
     async def describe(self, names: Iterable[str], *, configs: bool = False) -> dict[str, TopicDescription]:
-        """Those of the named topics that are there, `configs` with what they are configured to.
+        """Returns those of the named topics that exist, with `configs` their configuration too.
 
-        Some partition of one may have no leader, since the brokers that have it are away. Raises `BrokerError`.
+        Some partitions may have no leader, while the brokers that have them are away. Raises `BrokerError`.
         """
         wanted = list(names)
         answer = await self._ask("describe topics", TopicsRequest(wanted))
@@ -64,7 +64,7 @@ class Broker:
         answer = await self._ask("describe the configuration of topics", DescribeConfigsRequest(asked))
         for code, message, _, name, entries in answer.resources:
             if for_code(code) is UnknownTopicOrPartitionError:
-                # Deleted between the two questions.
+                # Deleted between the two requests.
                 del found[name]
             elif code:
                 raise BrokerError(
@@ -92,10 +92,10 @@ class Broker:
         return found
 
     async def create_missing(self, topics: Sequence[TopicSpec]) -> list[str]:
-        """Make the topics that are not there; the names of those that this call made.
+        """Create the topics that do not exist. Returns the names of those that this call created.
 
-        Called twice, or by two at once, it makes each once. Returns when all of `topics` can be written to. Raises
-        `BrokerError`, also when a broker refuses one of them; others may have been made then.
+        Called twice, or by two processes at once, it creates each once. Returns when all of `topics` have leaders.
+        Raises `BrokerError`, also when a broker refuses one of them; others may have been created then.
         """
         there = await self._led(topic.name for topic in topics)
         missing = [topic for topic in topics if topic.name not in there]
@@ -113,7 +113,7 @@ class Broker:
         return made
 
     async def _led(self, names: Iterable[str]) -> set[str]:
-        """Those that can be written to in all their partitions; of one that is being made some have no leader yet."""
+        """Returns those with leaders for all partitions; one that is being created may lack some."""
         found = await self.describe(names)
         return {name for name, topic in found.items() if not topic.leaderless}
 
@@ -129,11 +129,11 @@ class Broker:
             ) from None
 
     async def _ask(self, what: str, request: Any, *, to_controller: bool = False) -> Any:
-        """The answer of the first broker that gives one: the others may be away, whatever the metadata says."""
+        """Returns the response of the first broker that gives one: some may be away, whatever the metadata says."""
         nodes = self._nodes(to_controller)
         failure: Exception | None = None
         for number, node in enumerate(nodes, 1):
-            # Who is frozen does not keep us from asking the next one. Who is the last has the client's own time.
+            # One that is frozen is left for the next one. The last one has the client's own timeout.
             patience = None if to_controller or number == len(nodes) else NEXT_SECONDS
             try:
                 async with asyncio.timeout(patience):
@@ -148,7 +148,7 @@ class Broker:
         cluster = self._client.cluster
         controller = cluster.controller if to_controller else None
         nodes = [one.nodeId for one in cluster.brokers()]
-        # Those that are connected first: they are up, or were a moment ago.
+        # Connected ones first: they are up, or were a moment ago.
         draw = {node: (not is_connected(self._client, node), random.random()) for node in nodes}
         nodes.sort(key=draw.__getitem__)
         if controller is not None:
@@ -158,7 +158,7 @@ class Broker:
 
 @asynccontextmanager
 async def connect(settings: Settings) -> AsyncIterator[Broker]:
-    """A connection for as long as the block lasts. Raises `BrokerError` when no broker answers."""
+    """A connected client, for as long as the block lasts. Raises `BrokerError` when no broker answers."""
     options = access.kafka_options(settings)
     address = str(options["bootstrap_servers"])
     client = AIOKafkaClient(
@@ -177,7 +177,7 @@ async def connect(settings: Settings) -> AsyncIterator[Broker]:
 
 
 def no_answer(address: str) -> str:
-    """What to say when no broker answers. aiokafka logs why each of them does not."""
+    """Returns what to say when no broker answers. aiokafka logs why each of them does not."""
     return (
         f"No Kafka answers at {address}. Is it running (`frameledger status`), and is "
         "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS right?"

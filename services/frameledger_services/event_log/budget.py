@@ -1,4 +1,4 @@
-"""A budget of bytes: how much may be under way at once."""
+"""A budget of bytes: how much may be in flight at once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections import deque
 
 
 class Budget:
-    """Who wants more than is left waits, in order of arrival; of one event loop.
+    """A semaphore that counts bytes, first come first served, for one event loop.
 
-    What is larger than the whole budget is given it when nobody else has any.
+    An amount larger than the whole budget is granted when nothing else is taken.
     """
 
     def __init__(self, total: int) -> None:
@@ -18,7 +18,7 @@ class Budget:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def take(self, amount: int) -> None:
-        """Wait until there is room for so much. A caller that is cancelled has taken nothing."""
+        """Take `amount`, as soon as there is room for it. A caller that is cancelled has taken nothing."""
         if not self._waiting and self._fits(amount):
             self._taken += amount
             return

@@ -1,7 +1,7 @@
 """Closing a client of aiokafka without losing a cancellation.
 
 aiokafka cancels a task of its own, waits for it, and takes any cancellation that comes meanwhile for that task's.
-Whoever was cancelled would go on, and whoever cancelled it would wait for ever.
+The cancelled task would go on, and the one that cancelled it would wait for ever.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Awaitable
 
 
 async def closed(closing: Awaitable[None]) -> None:
-    """Wait for `closing`, which is what a client's `close` or `stop` gave; then raise `CancelledError` if this task was
-    cancelled meanwhile and nobody has been told."""
+    """Await a client's `close()` or `stop()`. Raises `CancelledError` afterwards if this task was cancelled meanwhile
+    and aiokafka swallowed that."""
     task = asyncio.current_task()
     assert task is not None, "an await is in a task"
     before = task.cancelling()

@@ -1,6 +1,6 @@
-"""How every consumer of ours is made, and what it hands on: records of `frameledger.record`.
+"""How every consumer of ours is made, and its records as values of `frameledger.record`.
 
-The three names of aiokafka that whoever follows a topic in a group needs are handed on too.
+The three names of aiokafka that a member of a consumer group needs are exported too.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = [
 ]
 
 PARTITION_BYTES = 1024 * 1024
-"""What one fetch takes of one partition, unless its next batch is larger."""
+"""max_partition_fetch_bytes. A batch that is larger comes alone."""
 
 FETCH_BYTES = 2 * MAX_DEAD_LETTER_BYTES
-"""What one fetch takes in all."""
+"""fetch_max_bytes."""
 
-# What a rebalance takes is a few heartbeats; at aiokafka's default of 3 s it is up to three seconds.
+# A rebalance takes a few heartbeats, which at aiokafka's default of 3 s are seconds.
 HEARTBEAT_MS = 300
 SESSION_MS = 10_000
 
@@ -43,13 +43,13 @@ SESSION_MS = 10_000
 def consumer(
     settings: Settings, *, group: str | None = None, name: str = "frameledger", **options: Any
 ) -> Any:
-    """An `AIOKafkaConsumer`, not started yet, whose topics or partitions the caller chooses.
+    """Returns an `AIOKafkaConsumer` that is not started, whose topics or partitions the caller chooses.
 
-    It gives only what was committed, keeps no offsets by itself, and never goes elsewhere when the log does not have
-    its offset: `getmany` raises `OffsetOutOfRangeError` then. A record of any size arrives: the broker always gives
-    at least one batch of the first partition that a fetch names and that has something, and aiokafka names them in
-    random order. So a fetch can be small for each partition, and what waits in memory is about a megabyte for each.
-    A name of a header that is no UTF-8 comes with replacement characters. `options` are aiokafka's.
+    It reads committed records, commits no offsets by itself, and never resets its offset: `getmany` raises
+    `OffsetOutOfRangeError` when the log does not have it. A record of any size arrives: the broker gives at least one
+    batch of the first partition of a fetch that has any, and aiokafka lists partitions in random order. So a fetch can
+    be small, and about a megabyte of each partition is kept in memory. A header name that is not UTF-8 comes with
+    replacement characters. `options` are aiokafka's.
     """
     return _Consumer(
         **access.kafka_options(settings),
@@ -69,14 +69,14 @@ def consumer(
 
 
 class _Fetcher(Fetcher):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
-    """One that encodes and decodes fetches quickly, and reads every record."""
+    """One that encodes and decodes fetches quickly, and can read every record."""
 
     _get_actions_per_node = rebound(Fetcher._get_actions_per_node, FetchRequest=QuickFetch)
     _proc_fetch_request = rebound(Fetcher._proc_fetch_request, MemoryRecords=records)
 
 
 class _Consumer(AIOKafkaConsumer):  # type: ignore[misc]  # as above
-    """One whose log lines are ours, and that goes on though a broker is frozen."""
+    """One that fails over from a frozen broker, and whose log lines are limited."""
 
     _start = rebound(AIOKafkaConsumer.start, Fetcher=_Fetcher)
 
@@ -87,7 +87,7 @@ class _Consumer(AIOKafkaConsumer):  # type: ignore[misc]  # as above
 
 
 def to_record(received: Any) -> Record:
-    """A `ConsumerRecord` of aiokafka as a record of ours."""
+    """Returns a `ConsumerRecord` of aiokafka as a record of ours."""
     return Record(
         topic=received.topic,
         partition=received.partition,

@@ -1,9 +1,9 @@
-"""What a client of ours does about a broker that is frozen: its connections stand, and nothing comes over them.
+"""How clients of ours fail over from a broker that is frozen: its connections stand, and nothing comes over them.
 
-aiokafka waits for an answer for as long as it waits for the largest one, asks one broker after the other who leads
-what, and makes one connection at a time. So one frozen broker keeps it from those that answer. Here a connection is
-made soon or not at all, the next broker is asked before the one before it has answered, and a leader that is silent is
-left for its successor as soon as that is known.
+aiokafka gives every answer the time of the largest one, asks one broker after the other for metadata, and makes one
+connection at a time, so one frozen broker keeps it from the others. Here making a connection has a short timeout, the
+next broker is asked for metadata before the one before it has answered, and a silent leader is left for its successor
+as soon as that is known. The methods of the one client are replaced, not those of its class.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.produce import ProduceRequest
 
 CONNECT_SECONDS = 5.0
-"""For making a connection, and for the first answer over one to the brokers that the settings name."""
+"""For making a connection, and for the first answer from a bootstrap server."""
 
 COORDINATOR_SECONDS = 15.0
-"""For an answer of a group's coordinator. It keeps who joins until all members have, or have had their session's time,
-which is 10 s; whoever does not notice that it is frozen is taken for dead by its successor."""
+"""For an answer of a group's coordinator. It answers a member that joins when all members have joined, or after the
+session timeout, which is 10 s. A member that waits longer for a frozen coordinator is dropped by the next one."""
 
 NEXT_SECONDS = 1.0
-"""Before the next broker is asked who leads what, while the one before it has not answered."""
+"""Before the next broker is asked for metadata, while the one before it has not answered."""
 
 SLOW_SECONDS = 1.5
-"""A leader that has not acknowledged records for so long has the others asked who leads by now, and again after as
-long. It may be waiting for its replicas: it is left only if it leads no more."""
+"""When a leader has not answered for so long, the other brokers are asked who leads by now, and again after as long. It
+may be waiting for its replicas, or send a large answer: it is left only if it leads no more."""
 
 NO_LEADER = -1
 """What a partition without a leader has in its place."""
 
 
 def with_failover(client: AIOKafkaClient) -> AIOKafkaClient:
-    """Have a client that is not connected yet make connections soon or not at all, and learn who leads what from
-    whichever broker answers. What it asks otherwise has the time that the client was made with. Returns it."""
+    """Give a client that is not connected yet the short connection timeout, and have it learn metadata from whichever
+    broker answers. Other requests keep the client's request timeout. Returns the client."""
     patience = client._request_timeout_ms / 1000
-    # What aiokafka makes a connection with is also what each answer over it may take.
+    # aiokafka uses it for making a connection and for each answer over it.
     client._request_timeout_ms = int(min(CONNECT_SECONDS, patience) * 1000)
     connect = client._get_conn
     locks: defaultdict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @wraps(connect)
     async def connected(node: Any, *, group: Any = ConnectionGroup.DEFAULT, **options: Any) -> Any:
-        # It has one lock for all, which it takes without waiting for anything before.
+        # It has one lock for all connections, and takes it without awaiting anything before.
         client._get_conn_lock_value = locks[node, group]
         connection = await connect(node, group=group, **options)
         if connection is not None:
@@ -65,7 +65,7 @@ def with_failover(client: AIOKafkaClient) -> AIOKafkaClient:
 
     @wraps(learn)
     async def learned(cluster: Any, topics: Any) -> bool:
-        # Without brokers it has the connection only by which it came to know of none.
+        # While no broker is known there is only the bootstrap connection.
         knows_brokers = client.cluster.brokers()
         return await (learning.learn(cluster, topics) if knows_brokers else learn(cluster, topics))
 
@@ -82,13 +82,13 @@ def with_failover(client: AIOKafkaClient) -> AIOKafkaClient:
 
 
 class _Learning:
-    """Asks brokers who leads what, side by side if they are slow."""
+    """Asks brokers for metadata, several at once if they are slow."""
 
     def __init__(self, client: AIOKafkaClient) -> None:
         self._client = client
         self._asked: set[asyncio.Task[Any]] = set()
-        """What was asked is not given up when another one has answered: the connection over which it was is of use to
-        others, and each ends in its time."""
+        """A request is not cancelled when another broker has answered, as that would close its connection. Each ends by
+        its timeout."""
 
     async def end(self) -> None:
         for task in self._asked:
@@ -96,7 +96,7 @@ class _Learning:
         await asyncio.gather(*self._asked, return_exceptions=True)
 
     async def learn(self, cluster: Any, topics: Any) -> bool:
-        """Whether some broker said it; what it said is in `cluster` then."""
+        """Returns whether a broker answered; its answer is in `cluster` then."""
         request = MetadataRequest(list(topics) if topics else None)
         nodes = self._nodes()
         mine: set[asyncio.Task[Any]] = set()
@@ -108,7 +108,7 @@ class _Learning:
             )
             for answer in (task.result() for task in done):
                 if answer is not None:
-                    # One that knows of no brokers is starting up.
+                    # A broker that knows no brokers is starting up.
                     if answer.brokers:
                         cluster.update_metadata(answer)
                     return bool(answer.brokers)
@@ -128,7 +128,7 @@ class _Learning:
         return None
 
     def _nodes(self) -> list[Any]:
-        """Those that are connected first: they are up, or were a moment ago."""
+        """Connected ones first: they are up, or were a moment ago."""
         nodes = [one.nodeId for one in self._client.cluster.brokers()]
         random.shuffle(nodes)
         return sorted(nodes, key=lambda node: not is_connected(self._client, node))
@@ -140,8 +140,8 @@ def is_connected(client: AIOKafkaClient, node: Any) -> bool:
 
 
 def resend_to_new_leaders(client: AIOKafkaClient) -> None:
-    """Have a producer's client send records to their new leader although the one before it, which has been sent them,
-    does not answer. That is safe for an idempotent producer only: the former leader may have them too."""
+    """Have a producer's client send records to their new leader while the former one has not answered. Only for an
+    idempotent producer: the former leader may have written them too."""
     send = client.send
 
     @wraps(send)
@@ -153,7 +153,7 @@ def resend_to_new_leaders(client: AIOKafkaClient) -> None:
                 with _ends_when_moved(patience, client, node, request):
                     return await send(node, request, **options)
         except TimeoutError:
-            # What aiokafka does too when its time is over: it connects anew, and sends the records again.
+            # As aiokafka does after its timeout: it connects again, and sends the records again.
             if is_connected(client, node):
                 client._conns[node, ConnectionGroup.DEFAULT].close(reason=CloseReason.CONNECTION_TIMEOUT)
             raise kafka_errors.RequestTimedOutError from None
@@ -199,7 +199,7 @@ def _ends_when_moved(
 
 
 def _leads_no_more(client: AIOKafkaClient, node: Any, request: ProduceRequest) -> bool:
-    """Whether some of a request's partitions have another leader by now."""
+    """Returns whether some of a request's partitions have another leader by now."""
     leaders = {
         client.cluster.leader_for_partition(TopicPartition(topic, partition))
         for topic, partitions in request._topics

@@ -1,4 +1,4 @@
-"""What a publisher adds to a frame that says neither who it is nor when it was made: once for each frame object."""
+"""The id and the time of production that a publisher gives a frame without them, once for each frame object."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from frameledger.frames import AnyFrame
 
 
 def with_defaults(frame: AnyFrame) -> AnyFrame:
-    """The frame with an id and the time when it was made, if it has none.
+    """Returns the frame with an id and a time of production: those it has, else new ones.
 
-    An object is completed once: whoever gives the same one again, to try again, gets the same id and the same time.
-    A copy (`model_copy`) is another object. Threads may call it at once.
+    Called again with the same object, as to publish it again, it gives the same id and time. A copy (`model_copy`) is
+    another object. Thread-safe.
     """
     if frame.id is not None and frame.produced_at is not None:
         return frame
@@ -26,23 +26,23 @@ def with_defaults(frame: AnyFrame) -> AnyFrame:
 
 
 def note_published(frame: AnyFrame, context_id: str) -> None:
-    """Remember that this object was published in this conversation, and that its publisher was told."""
+    """Remember that this object was published in this conversation, and that its publisher knows."""
     if (known := _known.get(id(frame))) is not None:
         known.published_in = context_id
 
 
 def was_published(frame: AnyFrame, context_id: str) -> bool:
-    """Whether `note_published` was called last with this object and conversation. An object that is complete by itself,
-    with id and time, is not remembered."""
+    """Returns whether `note_published` was called last with this object and conversation. An object that has an id and
+    a time of its own is not remembered."""
     known = _known.get(id(frame))
     return known is not None and known.published_in == context_id
 
 
 class _Completion(weakref.ref[AnyFrame]):
-    """What a frame object was completed to, for as long as the object lives.
+    """What belongs to a frame object, for as long as the object lives.
 
-    Frames are compared by value and have no hash, so they are no keys of a `WeakKeyDictionary`; and what were kept in
-    the object itself would be in its copies too.
+    Frames are compared by value and have no hash, so a `WeakKeyDictionary` cannot have them as keys, and an attribute
+    of the object would be copied with it.
     """
 
     __slots__ = ("complete", "key", "published_in")
@@ -57,7 +57,7 @@ _known: dict[int, _Completion] = {}
 
 
 def _forget(completion: weakref.ref[AnyFrame]) -> None:
-    # By now another object may have the number; but not before this one was forgotten.
+    # Another object gets this id only after this one was forgotten.
     assert isinstance(completion, _Completion)
     _known.pop(completion.key, None)
 

@@ -1,8 +1,8 @@
-"""Fetched batches, of which a record is readable whatever the names of its headers are.
+"""Fetched batches whose records can be read whatever the names of their headers are.
 
-A broker does not look at the names of headers, and aiokafka refuses a batch with one that is no UTF-8: again and
-again, so that nobody would read what lies behind it. Here such a name is read with replacement characters, as Java
-reads it. That concerns names only; keys, values and the values of headers are bytes.
+A broker does not check that header names are UTF-8, and aiokafka raises for a batch with one that is not: each time it
+is fetched, so that a partition could not be read beyond it. Here such a name is decoded with replacement characters, as
+Java does. That concerns names only; keys, values and header values are bytes.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from aiokafka.record.memory_records import MemoryRecords, _MemoryRecordsPy
 
 
 def records(raw: bytes | None) -> Any:
-    """What a fetch brought of one partition. Of most it is nothing, and that is left to aiokafka's own class."""
+    """Returns the batches of one partition in a fetch response. Most have none: those are left to aiokafka's class."""
     return LenientRecords(raw) if raw else MemoryRecords(raw)
 
 
 class LenientRecords(_MemoryRecordsPy):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
-    """The batches of one partition in the answer to a fetch. In Python, which costs a microsecond for each batch."""
+    """The batches of one partition in a fetch response. In Python, which costs a microsecond a batch."""
 
     def next_batch(self) -> Any:
-        """The next batch, still with aiokafka's quick decoder."""
+        """Returns the next batch, which decodes with aiokafka's C extension; None if there is none."""
         raw = self._next_slice
         batch = super().next_batch()
         return None if batch is None else _LenientBatch(batch, raw)
 
 
 class _LenientBatch:
-    """A batch that is read by aiokafka as long as that succeeds."""
+    """A batch that is decoded by aiokafka as long as that succeeds."""
 
     def __init__(self, batch: Any, raw: memoryview) -> None:
         self._batch = batch
@@ -41,7 +41,7 @@ class _LenientBatch:
         return getattr(self._batch, name)
 
     def __next__(self) -> Any:
-        # So aiokafka reads control batches, which have no headers.
+        # aiokafka reads control batches so; they have no headers.
         return next(self._batch)
 
     def __iter__(self) -> Iterator[Any]:
@@ -65,12 +65,12 @@ class _LenientBatch:
 
 
 def _is_about_a_name(error: Exception) -> bool:
-    """Names of headers are the only text in a batch. aiokafka's decoder in Python wraps the error in its own."""
+    """Header names are the only text in a batch. aiokafka's decoder in Python wraps the error in its own."""
     return isinstance(error, UnicodeDecodeError) or isinstance(error.__cause__, UnicodeDecodeError)
 
 
 class _LenientBuffer(bytearray):
-    """Bytes that become text in any case."""
+    """Bytes whose decoding never fails."""
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> int: ...

@@ -1,4 +1,4 @@
-"""Looking at single records of a partition, beside whoever consumes it."""
+"""A log probe: offsets and single records of a topic, read beside its consumers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK_SECONDS = 15.0
 
 
 class LogProbe:
-    """A consumer without a group, for one topic. Made by `open_probe`; one question at a time."""
+    """A consumer of one topic without a group, made by `open_probe`. One call at a time."""
 
     def __init__(self, client: Any, topic: str) -> None:
         self._client = client
@@ -26,11 +26,11 @@ class LogProbe:
 
     @property
     def cluster(self) -> Any:
-        """Who leads what, as far as is known here: aiokafka's `ClusterMetadata`."""
+        """The metadata that this client has: aiokafka's `ClusterMetadata`."""
         return self._client._client.cluster
 
     async def offsets(self, partition: int) -> tuple[int, int]:
-        """The first offset that a partition still has, and the one behind its last committed record."""
+        """Returns a partition's first offset, and its last stable offset: behind its last committed record."""
         place = TopicPartition(self._topic, partition)
         async with asyncio.timeout(LOOK_SECONDS):
             first = await self._client.beginning_offsets([place])
@@ -38,14 +38,14 @@ class LogProbe:
         return int(first[place]), int(end[place])
 
     async def ends(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Behind the last committed record of each of these partitions, all in one question."""
+        """Returns the last stable offset of each of these partitions, in one request."""
         places = [TopicPartition(self._topic, partition) for partition in partitions]
         async with asyncio.timeout(LOOK_SECONDS):
             ends = await self._client.end_offsets(places)
         return {place.partition: int(end) for place, end in ends.items()}
 
     async def record_at(self, partition: int, offset: int) -> Record | None:
-        """The record at an offset, None if there is none. Raises TimeoutError if the broker does not answer."""
+        """Returns the record at an offset, None if there is none. Raises TimeoutError if the broker does not answer."""
         place = TopicPartition(self._topic, partition)
         self._client.assign([place])
         self._client.seek(place, offset)
@@ -64,7 +64,7 @@ class LogProbe:
 
 @asynccontextmanager
 async def open_probe(settings: Settings, topic: str) -> AsyncIterator[LogProbe]:
-    """Look at a topic for as long as the block lasts."""
+    """A probe of a topic, connected for as long as the block lasts."""
     client = consumer(settings, name="frameledger-looking")
     try:
         await client.start()

@@ -1,8 +1,8 @@
-"""What aiokafka logs of our own clients, said once a minute instead of thirty times a second.
+"""aiokafka's log lines about our own clients, once a minute instead of thirty times a second.
 
-While a broker is away it logs each attempt to reach it. Its loggers are the whole process's, and the process may be
-somebody else's program, with clients of its own: theirs are left as they are. Whose a line is follows from the context
-(`contextvars`) of the task that logs it, which a task inherits from whoever made it.
+While a broker is away aiokafka logs each attempt to reach it. It takes its loggers from its modules, so a client cannot
+be given one of its own, and the process may have other clients: a filter passes their lines as they are. A line is one
+of ours if the task that logs it, or a task that created that one, set a context variable.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _AWAY_WORDS = (
     "Group Coordinator Request failed",
     "Marking the coordinator dead",
 )
-"""How the lines begin that say so. Whichever comes first has the cause: a connection that broke or cannot be made."""
+"""How lines begin that say so. The first of them names the cause: a connection that broke or cannot be made."""
 
 _of_ours: ContextVar[bool] = ContextVar("frameledger_kafka_client", default=False)
 
 
 @contextmanager
 def rate_limited() -> Iterator[None]:
-    """What is logged in this block, and in tasks that begin in it, is of a client of ours."""
+    """Lines that are logged in this block, and by tasks that are created in it, are about a client of ours."""
     _install()
     before = _of_ours.set(True)
     try:
@@ -45,7 +45,7 @@ def rate_limited() -> Iterator[None]:
 
 
 def rate_limited_connections(client: Any) -> Any:
-    """An `AIOKafkaClient` of ours: its connections are, whoever asks for them. Returns it."""
+    """Have lines about the connections of this `AIOKafkaClient` limited, in whichever task. Returns the client."""
     connect = client._get_conn
 
     @wraps(connect)
@@ -62,15 +62,15 @@ def rate_limited_connections(client: Any) -> Any:
 
 @dataclass(slots=True)
 class _Said:
-    """When something was said last, and how often it would have been since."""
+    """When a line was let through last, and how many were not since."""
 
     at: float
     left_out: int = 0
 
 
 class OnceAMinute(logging.Filter):
-    """Of our clients' warnings and errors it lets each through once a minute, with how many were left out; what says
-    in its several ways that the broker is away counts as one. Everything else passes as it is."""
+    """Lets each of our clients' warnings and errors through once a minute, with the number of those left out. The
+    several lines about a broker that is away count as one. Everything else passes as it is."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ _once_a_minute = OnceAMinute()
 
 
 def _install() -> None:
-    """Filters of a logger do not count for those below it. To add one twice does nothing."""
+    """A logger's filters do not apply to its children. Adding one twice does nothing."""
     for name in list(logging.root.manager.loggerDict):
         if name == "aiokafka" or name.startswith("aiokafka."):
             logging.getLogger(name).addFilter(_once_a_minute)

@@ -1,4 +1,4 @@
-"""Publishing: records go out in order, each once, to the partition that their key belongs in."""
+"""Publishing: records are written in order, each once, to the partition of their key."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from frameledger_services.settings import Settings
 from frameledger_services.transient import EventLogError, is_retriable
 
 ACKNOWLEDGED_WITHIN = 30.0
-"""Seconds that a publisher waits if it does not say otherwise."""
+"""The default deadline of `publish`, in seconds."""
 
 PAUSE_SECONDS = 0.1
 """Before records are sent again, or a topic is looked for again."""
 
 ABSENT_SECONDS = 3.0
-"""A topic that is not there for so long is not there: a broker that comes back may know none for a moment."""
+"""A topic that is missing for so long does not exist: a broker that comes back may know none for a moment."""
 
 WHY_SECONDS = 1.0
-"""For asking what is in the way, when records were not acknowledged in time."""
+"""For finding out why records were not acknowledged in time."""
 
 ALONE_BYTES = 1_000_000
-"""A larger record is awaited before what stands behind it is sent: topics that nobody configured refuse it."""
+"""A larger record is awaited before the next one is sent: topics with Kafka's default max.message.bytes refuse it."""
 
 BYTES_ON_THE_WAY = LARGEST
-"""What may be unacknowledged at once. A broker hangs up on a request of more than 100 MiB, and aiokafka, with a large
-record for each of many partitions, would send such a one again and again."""
+"""What may be unacknowledged at once. A broker closes the connection on a request of more than 100 MiB, and aiokafka,
+with a large record for each of many partitions, would send such a one again and again."""
 
 
 class PublishError(EventLogError):
@@ -78,10 +78,10 @@ class TooLargeError(RecordRefusedError):
 
 
 class Producer:
-    """An idempotent producer: a retry writes nothing twice, and what is given in order lies in order.
+    """An idempotent producer: a retry writes nothing twice, and records are written in the order given.
 
-    An async context manager that connects when it is first used. Tasks may publish at once; the order between them
-    is as it comes.
+    An async context manager that connects when it is first used. Tasks may publish at once, in no particular order
+    between them.
     """
 
     def __init__(self, settings: Settings, *, name: str = "frameledger") -> None:
@@ -96,7 +96,7 @@ class Producer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """What was taken for publishing is still sent, for a few seconds at most."""
+        """Sends what is queued, for a few seconds at most."""
         if self._sender is not None:
             await self._replace(self._sender)
 
@@ -141,7 +141,7 @@ class Producer:
         numbers: Sequence[int],
         places: list[Place | None],
     ) -> BaseException | None:
-        """Send the records of these numbers once, and note where they lie; why some do not lie anywhere yet."""
+        """Send the records of these indices once, and enter their places. Returns an error if some have none yet."""
         sender = await self._connected(topic)
         sent: list[tuple[int, asyncio.Future[Any]]] = []
         failures: list[BaseException] = []
@@ -149,25 +149,25 @@ class Producer:
         try:
             try:
                 for number in numbers:
-                    # By the number of partitions that we saw first, so that a key stays where it was if some are added.
+                    # By the first number of partitions that we saw, so that keys keep theirs if some are added.
                     partition = _home(records[number].key, self._topics[topic].partitions)
                     if partition in refused:
                         continue
                     answer = await self._send(sender, topic, partition, records[number], sizes[number])
                     sent.append((number, answer))
                     if sizes[number] > ALONE_BYTES:
-                        # A new producer's records are taken by the broker whatever came before them.
+                        # After an error a new producer is used, whose records the broker takes whatever came before.
                         await _answered([answer])
                         if (failure := _failure(answer)) is not None:
                             if is_retriable(failure):
                                 break
                             refused.add(partition)
             except kafka_errors.KafkaError as error:
-                # Not taken. What follows in the same partition must not overtake it.
+                # Not queued. What follows in the same partition must not overtake it.
                 failures.append(error)
             await _answered(answer for _, answer in sent)
         finally:
-            # Also when the time is over.
+            # Also after the deadline.
             failures += _note(topic, sent, places)
         if failures:
             await self._replace(sender)
@@ -180,7 +180,7 @@ class Producer:
     async def _send(
         self, sender: Sender, topic: str, partition: int, record: Outgoing, size: int
     ) -> asyncio.Future[Any]:
-        """Take a record for sending; the answer comes later, and its size counts until then."""
+        """Queue a record. Returns the future of its answer; its size is taken from the budget until then."""
         await self._budget.take(size)
         try:
             return await sender.send(topic, partition, record, partial(self._budget.give, size))
@@ -190,24 +190,24 @@ class Producer:
 
     async def _connected(self, topic: str) -> Sender:
         if self._sender is not None and topic in self._topics:
-            # Who has the lock either asks about another topic or is about to find this sender.
+            # The task that has the lock asks about another topic, or is about to find this sender.
             return self._sender
         loop = asyncio.get_running_loop()
         until = loop.time() + ABSENT_SECONDS
         while (sender := await self._looked_for(topic)) is None:
             if loop.time() > until:
                 raise BrokerError(missing(topic))
-            # Without the lock: others wait for the same topic, and end at the same time, or want another one.
+            # Without the lock: other tasks may want another topic.
             await asyncio.sleep(PAUSE_SECONDS)
         return sender
 
     async def _looked_for(self, topic: str) -> Sender | None:
-        """The sender, if the topic is there."""
+        """Returns the sender; None if the topic does not exist."""
         async with self._connecting:
             if self._sender is None:
                 self._sender = await Sender.start(self._settings, self._name)
             if topic not in self._topics:
-                # Before aiokafka asks for it, which makes a topic where brokers are set to make what is asked for.
+                # Before aiokafka requests it, which creates it where brokers have auto.create.topics.enable.
                 found = await Broker(self._sender.client, self._address).find(topic)
                 if found is None:
                     return None
@@ -222,8 +222,8 @@ class Producer:
         sizes: Sequence[int],
         places: Sequence[Place | None],
     ) -> None:
-        """Raise `TooLargeError` for a record that the topic does not take, as we know before anything is sent."""
-        # It may have been raised since it was asked for.
+        """Raise `TooLargeError` for a record that the topic does not take, before anything is sent."""
+        # The limit may have been raised since it was read.
         found = await Broker(sender.client, self._address).find(topic)
         if found is None or not _may_exceed(sizes, found):
             return
@@ -239,7 +239,7 @@ class Producer:
     async def _in_the_way(
         self, topic: str, records: Sequence[Outgoing], places: Sequence[Place | None]
     ) -> str | None:
-        """What keeps the records without a place from being acknowledged, as far as a broker says so soon."""
+        """Returns why the records without a place are not acknowledged, if a broker says so soon; else None."""
         known = self._topics.get(topic)
         if known is None:
             return None
@@ -247,14 +247,14 @@ class Producer:
             _home(one.key, known.partitions) for one, place in zip(records, places, strict=True) if not place
         }
         with suppress(BrokerError, TimeoutError):
-            # Not by the sender's connections: it may have been given up.
+            # Not by the sender's connections: it may have been stopped.
             async with asyncio.timeout(WHY_SECONDS), connect(self._settings) as brokers:
                 found = await brokers.find(topic)
                 return None if found is None else unwritable(found, homes)
         return None
 
     async def _replace(self, sender: Sender) -> None:
-        """Have another sender made for the next one who publishes. What is on its way is sent to its end."""
+        """Stop a sender, after what it has queued; the next `publish` makes another one."""
         async with self._connecting:
             if self._sender is not sender:
                 return
@@ -267,11 +267,11 @@ class Producer:
 
 
 _home = lru_cache(maxsize=8_192)(partition_for)
-"""Conversations go on for many frames, and computing it takes longer than most of what is done for one."""
+"""A conversation has many frames, and computing its partition takes longer than most of what is done for one."""
 
 
 _MARGIN = 1_024
-"""What a batch of one record has beside its key, value and headers, and more."""
+"""More than a batch of one record has beside its key, value and headers."""
 
 
 def _may_exceed(sizes: Sequence[int], topic: TopicDescription) -> bool:
@@ -287,14 +287,14 @@ async def _answered(answers: Iterable[asyncio.Future[Any]]) -> None:
 
 
 def _failure(answer: asyncio.Future[Any]) -> BaseException | None:
-    """Why a record was not taken, once there is an answer."""
+    """Returns why a record was not written, once its answer is there; None if it was."""
     return kafka_errors.KafkaError("given up") if answer.cancelled() else answer.exception()
 
 
 def _note(
     topic: str, answers: Iterable[tuple[int, asyncio.Future[Any]]], places: list[Place | None]
 ) -> list[BaseException]:
-    """Note where the records lie that were acknowledged; why the others were not."""
+    """Enter the places of acknowledged records. Returns the errors of the others that have an answer."""
     failures = []
     for number, answer in answers:
         if not answer.done() or answer.cancelled():
@@ -303,13 +303,13 @@ def _note(
             failures.append(failure)
         elif (offset := (lies := answer.result()).offset) >= 0:
             places[number] = Place(topic, lies.partition, offset)
-        # Below zero: it was sent twice, and the broker no longer knows where the first one lies. It is sent once more
-        # and then has a place.
+        # Below zero: it was sent twice, and the broker no longer knows the first one's offset. It is sent once more and
+        # then has a place.
     return failures
 
 
 def _size(record: Outgoing) -> int:
-    # What goes before a name and a value takes ten bytes at most.
+    # The lengths of a name and a value take ten bytes at most.
     headers = sum(len(name) + len(value or b"") + 10 for name, value in record.headers)
     return len(record.key) + len(record.value) + headers
 

@@ -1,4 +1,4 @@
-"""Looking at a topic without being anybody: its last records, and those that come. Changes nothing on the broker."""
+"""Reading a topic without a consumer group, which changes nothing on the broker."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ AT_ONCE = 1_000
 LOOK_MS = 500
 
 SILENT_SECONDS = 30.0
-"""How long a broker that has more may give nothing of it."""
+"""How long the position may stand still below the end."""
 
 
 async def last_records(
     settings: Settings, topic: str, count: int, *, follow: bool = False
 ) -> AsyncGenerator[Record, None]:
-    """The last `count` records of a topic, over all partitions, by the time when they were logged; then, with
-    `follow`, those that come, for ever.
+    """Yields the last `count` records of a topic, over all partitions, by their log time; then, with `follow`, new
+    ones for ever.
 
-    Of each partition they are in order. They are fewer where transactions left their markers at the end, since these
-    are counted. Raises `BrokerError` when no broker answers or there is no such topic.
+    Each partition's are in order. They are fewer if transactions left markers at the end, which count. Raises
+    `BrokerError` when no broker answers or the topic does not exist.
     """
     async with connect(settings) as broker:
         found = await broker.topic(topic)
@@ -49,7 +49,7 @@ async def last_records(
 
 
 async def records_from(settings: Settings, place: Place) -> list[Record]:
-    """All records of a partition from this place to its present end, in order. They are held in memory.
+    """Returns all records of a partition from this place to its present end, in order.
 
     Raises `BrokerError` when the broker does not give them.
     """
@@ -57,7 +57,7 @@ async def records_from(settings: Settings, place: Place) -> list[Record]:
 
 
 async def records_between(settings: Settings, place: Place, end: int | None) -> AsyncGenerator[Record, None]:
-    """The records of a partition from this place on and below an offset, in order; its present end if none is given.
+    """Yields the records of a partition from this place on and below `end`, its present end if None, in order.
 
     Raises `BrokerError` when the broker does not give them, or gives nothing for `SILENT_SECONDS`.
     """
@@ -95,7 +95,7 @@ async def _read(
     for partition in partitions:
         reader.seek(partition, max(first[partition], end[partition] - count))
     last: list[Record] = []
-    # By position, not by offset: the last offsets may be the markers of transactions, which no one is given.
+    # By position, not by offset: the last offsets may be markers of transactions, which are not returned.
     while [one for one in partitions if await reader.position(one) < end[one]]:
         last += await _next(reader)
     last.sort(key=lambda record: record.timestamp_ms or 0)

@@ -1,4 +1,4 @@
-"""One life of aiokafka's producer: started, given records, ended within bounds."""
+"""One aiokafka producer: started, given records, and stopped within a deadline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from frameledger.record import Outgoing
 from frameledger_services import access
 from frameledger_services.event_log.broker import BrokerError, no_answer
 from frameledger_services.event_log.closing import closed
-from frameledger_services.event_log.compression import BATCH_BYTES, pack
+from frameledger_services.event_log.compression import BATCH_BYTES, compress_large_batches
 from frameledger_services.event_log.failover import resend_to_new_leaders, with_failover
 from frameledger_services.event_log.log_rate_limit import rate_limited, rate_limited_connections
 from frameledger_services.settings import Settings
@@ -28,9 +28,9 @@ LARGEST = 32 * 1024 * 1024
 
 
 class Sender:
-    """An idempotent producer with `acks=all` that waits for nobody: it sends what it has.
+    """An idempotent producer with `acks=all` and no linger.
 
-    Once the broker refused one record, or it was fenced, it is of no use any more; see `transient.is_retriable`.
+    Once the broker refused a record or fenced it, it cannot be used any more; see `transient.is_retriable`.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -39,7 +39,7 @@ class Sender:
 
     @classmethod
     async def start(cls, settings: Settings, name: str) -> Self:
-        """A connected one. Raises `BrokerError` when no broker answers."""
+        """Returns a connected one. Raises `BrokerError` when no broker answers."""
         inner = AIOKafkaProducer(
             **access.kafka_options(settings),
             client_id=name,
@@ -51,7 +51,7 @@ class Sender:
             max_request_size=2 * LARGEST,
             request_timeout_ms=int(REQUEST_SECONDS * 1000),
         )
-        pack(inner)
+        compress_large_batches(inner)
         rate_limited_connections(with_failover(inner.client))
         resend_to_new_leaders(inner.client)
         try:
@@ -76,26 +76,26 @@ class Sender:
     async def send(
         self, topic: str, partition: int, record: Outgoing, answered: Callable[[], None]
     ) -> asyncio.Future[Any]:
-        """Take a record, behind those that were taken before; the future is aiokafka's `RecordMetadata`.
+        """Queue a record behind those queued before. Returns a future of aiokafka's `RecordMetadata`.
 
-        `answered` is called once when that is there or never will be. If this raises, it is not called.
+        `answered` is called once, when the future is done. If this raises, it is not called.
         """
         future: asyncio.Future[Any] = await self._inner.send(
             topic, record.value, key=record.key, partition=partition, headers=list(record.headers)
         )
         self._unanswered[future] = answered
-        # One callback for all that an answer brings about: the loop's work for another takes 1 us.
+        # One callback for everything: the event loop takes 1 us for another one.
         future.add_done_callback(self._answered)
         return future
 
     async def stop(self) -> None:
-        """Send what was taken, and end. What is not sent within `FLUSH_SECONDS` fails as `ProducerClosed`."""
+        """Send what is queued, and end. What is not acknowledged within `FLUSH_SECONDS` fails with `ProducerClosed`."""
         try:
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self._inner.flush()
                 await closed(self._inner.stop())
         except TimeoutError:
-            # aiokafka itself waits for its broker for ever, and cannot be told not to.
+            # aiokafka waits for its broker for ever, and has no option for that.
             self._inner._closed = True
             with suppress(TimeoutError):
                 async with asyncio.timeout(ABANDON_SECONDS):
@@ -108,7 +108,7 @@ class Sender:
 
     def _answered(self, future: asyncio.Future[Any]) -> None:
         answered = self._unanswered.pop(future)
-        # Nobody may be waiting any more; the loop would complain of an error that nobody saw.
+        # The publisher may have given up: asyncio logs an exception that was never retrieved.
         if not future.cancelled():
             future.exception()
         answered()

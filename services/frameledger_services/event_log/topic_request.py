@@ -1,7 +1,7 @@
-"""Kafka's question about topics, in a version that aiokafka does not speak: one whose answer has the topics' ids.
+"""Kafka's Metadata request in a version that aiokafka does not have: the one whose response has topic ids.
 
-The layouts are those of the Kafka protocol: Metadata, key 3, version 12. A broker before 2.8 is asked in version 5,
-and gives no ids. Unlike aiokafka's own question this one never makes a topic.
+The layouts are those of the Kafka protocol: Metadata, key 3, version 12. A broker before 2.8 is sent version 5, and
+gives no ids. Unlike aiokafka's own, this request never creates a topic.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Uuid(AbstractType):  # type: ignore[misc]  # aiokafka is untyped, so it is
 
 
 class TopicsResponseV12(Response):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
-    """Brokers, which are passed over, and topics with their partitions."""
+    """Brokers, which are not used, and topics with their partitions."""
 
     API_KEY = _METADATA
     API_VERSION = 12
@@ -90,7 +90,7 @@ class TopicsResponseV12(Response):  # type: ignore[misc]  # aiokafka is untyped,
 
 
 class TopicsRequestV12(RequestStruct):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
-    """A topic is asked for by its name, with an id of zeros."""
+    """A topic is requested by its name, with an id of zeros."""
 
     FLEXIBLE_VERSION = True
     API_KEY = _METADATA
@@ -108,7 +108,7 @@ class TopicsRequestV12(RequestStruct):  # type: ignore[misc]  # aiokafka is unty
 
 
 class TopicsRequest(Request[MetadataRequest_v5 | TopicsRequestV12]):  # type: ignore[misc]  # aiokafka is untyped
-    """Which of these topics are there, in the newest version that the broker knows."""
+    """Requests these topics, in the newest version that the broker knows."""
 
     API_KEY = _METADATA
 
@@ -122,7 +122,7 @@ class TopicsRequest(Request[MetadataRequest_v5 | TopicsRequestV12]):  # type: ig
 
 
 def topics_in(response: Any) -> list[TopicDescription]:
-    """The topics that are there, in an answer of either version."""
+    """Returns the topics that exist, from a response of either version."""
     if isinstance(response, TopicsResponseV12):
         return [
             _found(name, None if topic_id == _NO_ID else topic_id, partitions, 4)
@@ -147,13 +147,13 @@ def _is_there(code: int, name: str, partitions: list[tuple[Any, ...]]) -> bool:
 
 
 def _found(name: str, topic_id: UUID | None, partitions: list[tuple[Any, ...]], at: int) -> TopicDescription:
-    """`at`: where a partition has its copies; those in sync come next."""
+    """`at` is the index of a partition's replicas; those in sync come next."""
     states = {
         partition[1]: PartitionState(
             None if partition[2] < 0 else partition[2], len(partition[at]), len(partition[at + 1])
         )
         for partition in partitions
     }
-    # Of the partition that has the fewest, as nothing is safer than that one.
+    # The fewest: the topic is as safe as its worst partition.
     copies = min(state.copies for state in states.values())
     return TopicDescription(name, len(partitions), copies, topic_id, states=states)

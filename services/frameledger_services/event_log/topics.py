@@ -1,4 +1,4 @@
-"""The topics: what each is for, how it has to be configured, and what is wrong with those that a broker has."""
+"""The topics: what each is for, its configuration, and what is wrong with those that a broker has."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ _MIB = 1024 * 1024
 _DAY_MS = 24 * 60 * 60 * 1000
 
 ROOM = 256 * 1024
-"""Bytes of a record beside its value: the key, the headers, and what compression adds where it does not help."""
+"""Bytes for the rest of a record: the key, the headers, and what compression adds to what cannot be compressed."""
 
 MAX_RECORD_BYTES = MAX_VALUE_BYTES + ROOM
-"""The largest record that a topic of ours takes, but for the dead letters."""
+"""max.message.bytes of our topics, except the dead letters."""
 
 MAX_DEAD_LETTER_BYTES = 9 * _MIB + ROOM
-"""Dead letters carry what was refused, and why, so they may be larger than what was refused."""
+"""A dead letter has the record that was rejected and the reason, so it may be larger than the record."""
 
 DEFAULT_PARTITIONS = 64
 EFFECT_DAYS = 7
-"""How long effects are kept: they name work, and work that nobody did by then was closed by the timekeeper."""
+"""How long effects are kept. The timekeeper has failed unclaimed work long before."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """The names of the topics, which all begin with the prefix of the settings."""
+    """The names of the topics, which all begin with the setting `topic_prefix`."""
 
     prefix: str
 
     @property
     def frames(self) -> str:
-        """Every frame. The only truth."""
+        """Every frame: the source of everything else."""
         return f"{self.prefix}frames"
 
     @property
     def inference(self) -> str:
-        """Runs that are asked for."""
+        """Runs that are requested."""
         return f"{self.prefix}inference"
 
     @property
     def function_calls(self) -> str:
-        """Calls that are asked for."""
+        """Function calls that are requested."""
         return f"{self.prefix}function-calls"
 
     @property
@@ -54,13 +54,13 @@ class TopicNames:
 
     @property
     def dead_letters(self) -> str:
-        """What is no frame, as received."""
+        """Records that are no frames, as received."""
         return f"{self.prefix}frames.dlq"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic as it has to be. None for `replication` leaves it to the broker."""
+    """A topic as the settings want it. `replication` None is the broker's default."""
 
     name: str
     partitions: int
@@ -70,10 +70,10 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who has a partition."""
+    """The replicas of a partition."""
 
     leader: int | None
-    """The broker that it is written to. None: none that is up may take it."""
+    """The broker that leads it; None if none that is up may."""
 
     copies: int
     in_sync: int
@@ -87,34 +87,34 @@ class TopicDescription:
     partitions: int
     replication: int
     topic_id: UUID | None
-    """The broker's own id of it, another one each time it is made; None from brokers before 2.8."""
+    """The broker's id of it, another one each time it is created; None from brokers before 2.8."""
 
     config: Mapping[str, str] = field(default_factory=dict)
-    """All that is in force, defaults of the broker included; empty if it was not asked for."""
+    """The configuration in force, with the broker's defaults; empty if it was not requested."""
 
     states: Mapping[int, PartitionState] = field(default_factory=dict)
     """By partition."""
 
     @property
     def leaderless(self) -> list[int]:
-        """The partitions that nothing can be written to or read from, since no broker leads them."""
+        """Returns the partitions without a leader, which cannot be written or read."""
         return sorted(number for number, state in self.states.items() if state.leader is None)
 
     @property
     def min_insync(self) -> int | None:
-        """How many copies have to take a record; None if it is not known."""
+        """Returns min.insync.replicas; None if it is not known."""
         found = self.config.get("min.insync.replicas")
         return None if found is None else int(found)
 
     @property
     def max_message_bytes(self) -> int | None:
-        """The largest batch of records that it takes, as it is sent; None if it is not known."""
+        """Returns max.message.bytes, the largest batch as it is sent; None if it is not known."""
         found = self.config.get("max.message.bytes")
         return None if found is None else int(found)
 
 
 def topic_specs(settings: Settings) -> tuple[TopicSpec, ...]:
-    """The topics that these settings ask for, the frames first."""
+    """Returns the topics that these settings want, that of the frames first."""
     names = TopicNames(settings.topic_prefix)
     keep = settings.frames_retention_days
     frames_ms = -1 if keep is None else keep * _DAY_MS
@@ -143,10 +143,10 @@ def missing(name: str) -> str:
 
 
 def problems(topics: Sequence[TopicSpec], found: Mapping[str, TopicDescription]) -> list[str]:
-    """What is wrong with the topics that a broker has, a sentence for each thing, with what can be done about it.
+    """Returns what is wrong with the topics that a broker has, a sentence each, with the remedy.
 
-    Another number of partitions than a new topic would get is not wrong by itself: keys find theirs in any number,
-    as long as that stays what it was.
+    Another number of partitions than a new topic would get is not wrong: keys are mapped to any number, as long as it
+    does not change.
     """
     sentences = []
     for topic in topics:
@@ -158,16 +158,14 @@ def problems(topics: Sequence[TopicSpec], found: Mapping[str, TopicDescription])
 
 
 def time_problem(found: TopicDescription) -> str | None:
-    """Why the times of a topic's records are not its broker's, with what can be done about it; None if they are, or if
-    the broker does not say."""
+    """Returns why the timestamps of a topic's records are not its broker's, with the remedy; None if they are, or if
+    that is not known."""
     return _config_problem(found, "message.timestamp.type", "LogAppendTime")
 
 
 def unwritable(found: TopicDescription, partitions: Iterable[int]) -> str | None:
-    """Why nothing can be published to some of these partitions just now; None if nothing is known that is in the way.
-
-    Brokers that are away are the reason, and publishing goes on when they are back.
-    """
+    """Returns why some of these partitions cannot be written at present, since brokers are away; None if they can, as
+    far as is known."""
     for number in sorted(set(partitions) & found.states.keys()):
         state = found.states[number]
         which = f"partition {number} of {found.name}"
@@ -186,7 +184,7 @@ def _config(settings: Settings, retention_ms: int, largest: int) -> dict[str, st
     config = {
         "cleanup.policy": "delete",
         "retention.ms": str(retention_ms),
-        # Time alone decides: a broker may have a default in bytes.
+        # By time alone: a broker may have a default in bytes.
         "retention.bytes": "-1",
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": str(largest),
@@ -237,7 +235,7 @@ _WHY = {
 
 
 def _serves(name: str, needed: str, actual: str) -> bool:
-    """Whether a value does what is needed: some may also be more than that."""
+    """Returns whether a value is enough: some may be more than is needed."""
     if name in ("retention.ms", "retention.bytes"):
         return actual == "-1" or (needed != "-1" and int(actual) >= int(needed))
     if name in ("max.message.bytes", "min.insync.replicas"):
