@@ -5,7 +5,6 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-from aiokafka.abc import AbstractTokenProvider
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 
@@ -34,7 +33,7 @@ def kafka_options(settings: Settings) -> dict[str, Any]:
         options["sasl_kerberos_service_name"] = settings.kafka_sasl_kerberos_service_name
         options["sasl_kerberos_domain_name"] = settings.kafka_sasl_kerberos_domain_name
         if settings.kafka_sasl_oauth_token_path is not None:
-            options["sasl_oauth_token_provider"] = TokenFile(settings.kafka_sasl_oauth_token_path)
+            options["sasl_oauth_token_provider"] = _token_file(settings.kafka_sasl_oauth_token_path)
     return options
 
 
@@ -51,15 +50,17 @@ def database_address(settings: Settings, **parameters: str | int) -> str:
     return make_conninfo(settings.database_url.get_secret_value(), **given)
 
 
-class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # untyped, so it is Any
-    """A token that somebody else renews in a file. It is read for every connection, so a new one is noticed."""
+def _token_file(path: Path) -> Any:
+    """Returns a token provider that reads this file, which another program renews, for every connection."""
+    # Imported when it is needed: a command that only reads the database starts without aiokafka.
+    from aiokafka.abc import AbstractTokenProvider
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # untyped, so it is Any
+        async def token(self) -> str:
+            # A small local file, read without a thread: that is quicker than to make one.
+            return path.read_text(encoding="utf-8").strip()
 
-    async def token(self) -> str:
-        """A small local file, read without a thread: that is quicker than to make one."""
-        return self._path.read_text(encoding="utf-8").strip()
+    return TokenFile()
 
 
 def _ssl_context(settings: Settings) -> ssl.SSLContext:

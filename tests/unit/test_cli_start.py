@@ -58,7 +58,9 @@ def test_version_and_help_import_no_command(argument):
     ("command", "needs"),
     [
         ("config", {"psycopg", "pydantic"}),
-        ("transcript", {"aiokafka", "psycopg", "pydantic"}),
+        ("transcript", {"psycopg", "pydantic"}),
+        ("list", {"psycopg", "pydantic"}),
+        ("logs", {"psycopg", "pydantic"}),
         ("publish", {"aiokafka", "psycopg", "pydantic"}),
     ],
 )

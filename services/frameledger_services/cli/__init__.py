@@ -4,13 +4,15 @@ A group is a module of this package with a Typer app named `commands`. With a na
 stand under that name (`frameledger bench core`), without one at the top (`frameledger fold`). A module is imported when
 one of its commands is called, so each has a line in `COMMANDS` with the first paragraph of its help.
 
+To add a command: a module with `commands = typer.Typer()` and a function under `@commands.command()`, and its line in
+`COMMANDS`. `tests/unit/test_cli_start.py` compares the two. What commands share is in `terminal/`.
+
 Exit codes, of every command: 0 done, 1 the world said no (a file that is not there, a check that failed),
 2 the command was called wrongly. A command says no with `output.fail`, its reason on standard error.
 """
 
 import io
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -134,6 +136,8 @@ def application() -> typer.Typer:
 
 def _say_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"frameledger {version('frameledger')}")
         raise typer.Exit
 

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from frameledger_services.cli.terminal import backend, format_frame, options, output
+from frameledger_services.cli.terminal import backend, options, output, safe
 from frameledger_services.settings import Settings
 from frameledger_services.store import conversations
 from frameledger_services.store.conversations import Listed, Match
@@ -48,8 +48,8 @@ def list_conversations(
     table = _table("last frame (UTC)", "context", "frames", "status", "last words")
     table.columns[2].justify = "right"
     for one in found[:limit]:
-        words = format_frame.one_line(one.last_words or "")
-        name = Text(format_frame.printable(one.context_id), overflow="fold")
+        words = safe.one_line(one.last_words or "")
+        name = Text(safe.printable(one.context_id), overflow="fold")
         table.add_row(_time(one.last_at), name, f"{one.version:,}", one.status, words)
     output.console().print(table)
     if len(found) > limit:
@@ -90,8 +90,8 @@ def search(
     table = _table("logged (UTC)", "context", "version", "who", "message")
     table.columns[2].justify = "right"
     for one in found[:limit]:
-        name = Text(format_frame.printable(one.context_id), overflow="fold")
-        who = format_frame.one_line(one.who or "") + ("" if one.current else ", replaced")
+        name = Text(safe.printable(one.context_id), overflow="fold")
+        who = safe.one_line(one.who or "") + ("" if one.current else ", replaced")
         table.add_row(_time(one.logged_at), name, f"{one.version:,}", who, _around(one.text, text))
     output.console().print(table)
     if len(found) > limit:
@@ -112,8 +112,8 @@ def _around(text: str, searched: str) -> Text:
     """The text from a little before what was searched for, on one line, with that in bold."""
     at = max(text.lower().find(searched.lower()), 0)
     start = max(at - BEFORE, 0)
-    shown = Text(("…" if start else "") + format_frame.one_line(text[start:]))
-    shown.highlight_words([format_frame.one_line(searched)], "bold", case_sensitive=False)
+    shown = Text(("…" if start else "") + safe.one_line(text[start:]))
+    shown.highlight_words([safe.one_line(searched)], "bold", case_sensitive=False)
     return shown
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from frameledger.record import DecodeError, Record, decode, read
-from frameledger_services.cli.terminal import backend, format_frame, options, output
+from frameledger_services.cli.terminal import backend, format_frame, options, output, safe
 from frameledger_services.client import Client, StoredFrame
 from frameledger_services.event_log.reader import last_records
 from frameledger_services.event_log.topics import TopicNames
@@ -96,7 +96,7 @@ def _print_record(console: Console, record: Record) -> None:
         kind, words, colour = _short(logged.frame.type), format_frame.summary(logged.frame), ""
     except DecodeError as error:
         kind, words, colour = "no frame", str(error), "red"
-    key = format_frame.one_line("-" if record.key is None else record.key.decode(errors="replace"))
+    key = safe.one_line("-" if record.key is None else record.key.decode(errors="replace"))
     head = f"{at:%H:%M:%SZ}  {record.partition:>3}:{record.offset:<8}  {key[:20]:<20}  {kind:<26}"
     _print(console, head, words, colour)
 
@@ -110,7 +110,7 @@ def _print(console: Console, head: str, words: str, colour: str) -> None:
 
 
 def _short(frame_type: str) -> str:
-    name = format_frame.one_line(frame_type.removesuffix("Frame"))
+    name = safe.one_line(frame_type.removesuffix("Frame"))
     return name if len(name) <= 26 else name[:25] + "…"
 
 

@@ -13,7 +13,7 @@ from psycopg import AsyncConnection, IsolationLevel
 from psycopg.pq import TransactionStatus
 
 from frameledger.errors import ConfigurationError, FrameledgerError, TransientError
-from frameledger_services import access, database, transient
+from frameledger_services import access, database
 from frameledger_services.settings import Settings, without_password
 from frameledger_services.store import schema
 
@@ -47,6 +47,9 @@ class DatabaseRefusedError(DatabaseError, ConfigurationError):
 
 def failure(what: str, error: psycopg.Error) -> DatabaseError:
     """Returns the `DatabaseError` for one of psycopg: `what` failed, and why."""
+    # Imported on failure: it imports aiokafka, and a command that only reads starts without that.
+    from frameledger_services import transient
+
     kind = DatabaseUnavailableError if transient.is_transient(error) else DatabaseRefusedError
     return kind(f"{what}: {str(error).strip()}")
 

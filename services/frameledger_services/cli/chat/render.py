@@ -23,7 +23,7 @@ from frameledger.frames import (
     TextFrame,
 )
 from frameledger.media import without_media
-from frameledger_services.cli.terminal import format_frame
+from frameledger_services.cli.terminal import format_frame, safe
 
 PROMPT = "> "
 
@@ -96,9 +96,7 @@ class Screen:
                 for call in frame.function_calls:
                     self.say(f"  {call.function_name} {_json(call.arguments)}")
             case FunctionCallInProgressFrame(waiting=waiting) if waiting is not None:
-                self.say(
-                    f"  {frame.function_name} waits for {format_frame.one_line(waiting.for_)}; answer it:"
-                )
+                self.say(f"  {frame.function_name} waits for {safe.one_line(waiting.for_)}; answer it:")
                 self.copied(format_frame.settle_command("answer", self._context_id, frame.tool_call_id))
             case FunctionCallResultFrame():
                 self.say(f"  {frame.function_name} = {_json(frame.result)}")
@@ -134,4 +132,4 @@ def _safe(text: str) -> str:
 
 def _json(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(without_media(value), ensure_ascii=False)
-    return format_frame.one_line(text)
+    return safe.one_line(text)

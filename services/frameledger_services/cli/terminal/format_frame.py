@@ -9,39 +9,26 @@ from typing import Any, Literal
 
 from frameledger.frames import AnyFrame, ErrorFrame, encode_frame
 from frameledger.media import without_media
+from frameledger_services.cli.terminal import safe
 from frameledger_services.cli.terminal.format_fold import speaker_and_text
-
-LONGEST = 200
 
 
 def summary(frame: AnyFrame) -> str:
     """The text, the last message, the call and its result ...; empty for a frame whose type says it all."""
     # As JSON, since a frame of an unknown type has anything under any name.
-    return one_line(_words(json.loads(encode_frame(frame))))
+    return safe.one_line(_words(json.loads(encode_frame(frame))))
 
 
 def error(frame: ErrorFrame) -> str:
     """What went wrong, in one line: the last one, since a traceback ends with it."""
     lines = (frame.message or frame.code or "").strip().splitlines()
-    return one_line(lines[-1]) if lines else "an error without a word"
+    return safe.one_line(lines[-1]) if lines else "an error without a word"
 
 
 def settle_command(command: Literal["answer", "resolve"], context_id: str, tool_call_id: str) -> str:
     """The whole command that settles a call, to be copied; the result is left to be written."""
-    words = shlex.join(printable(one) for one in (context_id, tool_call_id))
+    words = shlex.join(safe.printable(one) for one in (context_id, tool_call_id))
     return f"frameledger calls {command} {words} --result JSON"
-
-
-def printable(text: str) -> str:
-    """Text without anything that a terminal would obey, as long as it is."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def one_line(text: str) -> str:
-    """Text as the beginning of one line, without anything that a terminal would obey."""
-    one = " ".join(text[: 4 * LONGEST].split())
-    safe = printable(one)
-    return safe if len(safe) <= LONGEST else safe[: LONGEST - 1] + "…"
 
 
 def _words(fields: Mapping[str, Any]) -> str:

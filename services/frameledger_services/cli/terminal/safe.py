@@ -1,0 +1,16 @@
+"""Text that is safe on a terminal, whatever it came from."""
+
+LONGEST = 200
+"""Characters of one line."""
+
+
+def printable(text: str) -> str:
+    """Text without anything that a terminal would obey, as long as it is."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def one_line(text: str) -> str:
+    """Text as the beginning of one line, without anything that a terminal would obey."""
+    one = " ".join(text[: 4 * LONGEST].split())
+    safe = printable(one)
+    return safe if len(safe) <= LONGEST else safe[: LONGEST - 1] + "…"
