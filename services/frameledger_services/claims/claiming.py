@@ -5,8 +5,8 @@ the order of their topic; work that has ended, that others serve or that is clai
 
 If the process dies before the statement, the effect's offset was not committed and another member of the group reads
 it again. If it dies after it, the claim is there: the effect that is read again is found claimed, and the work is taken
-over (`takeover`) once this worker is dead. If only the answer is lost, the worker lives and does not know its claims:
-`release_all_but` releases them.
+over (`takeover`) once this worker is dead. If only the answer is lost, the worker is alive and does not know its
+claims: `release_all_but` releases them.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class OverdueRun:
 async def unclaimed(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueRun]:
     """Returns open runs that have not started, and that no live worker had in the last `limit` seconds.
 
-    A worker that takes one before the frame is folded that ends it is told to stop, as by an interruption.
+    A worker that claims one before its end is folded is asked to stop, as by an interruption.
     """
     return await rows(
         connection,

@@ -1,7 +1,7 @@
-"""The inference service: consumes the runs that are asked for, calls a model, and publishes what it says.
+"""The inference service: consumes requested runs, calls a model, and publishes its answer.
 
-Start with `service`; the life of one run is `answering`. What applications write providers with is `providers`, and
-Pipecat's names of it are here too. A program of one's own, with hooks, is in `infra/examples/model.py`.
+Start with `service`; `answering` answers one run. Applications write providers with `providers`, whose classes are here
+too, under Pipecat's names. A program of one's own, with hooks, is in `infra/examples/model.py`.
 """
 
 from frameledger_services import extras

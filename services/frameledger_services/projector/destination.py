@@ -14,12 +14,11 @@ from itertools import islice
 
 from frameledger_services import logs, transient
 from frameledger_services.store.outbox import OutboxPlace, OutboxRow
+from frameledger_services.supervision import Backoff
 
 Send = Callable[[Sequence[OutboxRow]], Awaitable[list[OutboxRow]]]
 """Publishes rows in their order; returns when the broker has acknowledged them, with those that no topic can take."""
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
-"""Seconds until rows that were held back are tried again."""
 
 AT_ONCE = 20
 """Rows that are read and tried again together, each of which may be as large as a record gets."""
@@ -64,16 +63,15 @@ class Destination:
                 await self._until_it_takes_them()
 
     async def _until_it_takes_them(self) -> None:
-        pause = SHORTEST_PAUSE
+        backoff = Backoff()
         while self._held:
             places = list(islice(self._held, AT_ONCE))
             if await self._try(await self._read(places)):
                 for _ in places:
                     self._held.popleft()
-                pause = SHORTEST_PAUSE
+                backoff.reset()
             else:
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                await asyncio.sleep(backoff.next())
             # Behind those that were there before.
             self._held.extend(row.place for row in self._waiting)
             self._waiting = []

@@ -1,4 +1,4 @@
-"""A worker: effects off their topic, each claimed by one, done in executor, until it is told to stop."""
+"""A worker: it claims effects off their topic, each by one worker only, and runs them as jobs, until it is stopped."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Worker(Generic[E, C]):
         per_key: int = 1,
         failpoint: Failpoint = failpoints.none,
     ) -> None:
-        """`slots` is `settings.work_slots` if not given; `per_key` is how many jobs of one context go on at once, where
-        those before have passed their lane on."""
+        """`slots` is `settings.work_slots` by default; `per_key` is how many jobs of one context may run concurrently
+        once those before them have released the order."""
         if service == "projector":
             raise ValueError(
                 "a service cannot be called projector: its consumer group would be the projector's"
