@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test chaos lint bench docs lock clean FORCE
+.PHONY: help setup demo test chaos lint bench docs picture lock clean FORCE
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -44,6 +44,9 @@ bench: $(READY) ## how fast everything is, beside its yardsticks; half an hour
 docs: $(READY) ## the pages as a site, in build/site; a dead link or a page in no menu is an error
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict --config-file infra/mkdocs.yml
 	@echo 'Ready: build/site/index.html'
+
+picture: $(READY) ## record the demo as infra/docs/demo.svg
+	@$(PY) infra/docs/record.py
 
 lock: $(READY) ## write requirements.lock anew, with the newest versions that pyproject.toml allows
 	@$(PY) -m uv pip compile --quiet --universal --upgrade --generate-hashes --no-header --no-annotate \

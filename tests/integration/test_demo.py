@@ -1,6 +1,7 @@
 """`frameledger demo` as a person runs it, and that it would notice if SQL were wrong."""
 
 import asyncio
+import html
 import itertools
 import re
 import signal
@@ -33,6 +34,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.store.connections import connect
 
 README = Path(__file__).resolve().parents[2] / "README.md"
+PICTURE = README.parent / "infra" / "docs" / "demo.svg"
 QUICKLY = ("demo", "--speed", "20")
 _prefixes = itertools.count(1)
 
@@ -59,6 +61,10 @@ def test_it_shows_what_the_readme_says_leaves_nothing_running_and_works_again_at
     promised = [without_chance(line) for line in block_of_the_readme()]
     assert len(promised) > 10
     assert [line for line in promised if line not in printed] == []
+    joined = {"".join(line.split()) for line in printed}
+    pictured = ["".join(without_chance(line).split()) for line in lines_of_the_picture()]
+    assert len(pictured) > 40
+    assert [line for line in pictured if line not in joined] == []
 
 
 def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_alone(tmp_path):
@@ -247,6 +253,17 @@ def block_of_the_readme():
     text = README.read_text(encoding="utf-8")
     block = re.search(r"^\$ make demo\n(.*?)^(?:```|\$ )", text, re.MULTILINE | re.DOTALL)[1]
     return [line for line in block.splitlines() if line and line.strip() != "..."]
+
+
+def lines_of_the_picture():
+    """The lines of `demo.svg` but its first, without what stands for what was left out."""
+    text = PICTURE.read_text(encoding="utf-8")
+    pieces = re.findall(r'<text class="demo-r\d+" x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>', text)
+    lines = {}
+    for x, y, piece in pieces:
+        lines.setdefault(float(y), []).append((float(x), html.unescape(piece).replace("\xa0", " ")))
+    joined = ["".join(piece for _, piece in sorted(lines[y])) for y in sorted(lines)]
+    return [line for line in joined[1:] if line.strip() != "⋮"]
 
 
 def without_chance(line):

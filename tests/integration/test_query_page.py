@@ -43,7 +43,7 @@ def morning(database_server, migrated_template):
 
 @pytest.mark.regression("journey 24")
 def test_the_page_says_how_to_have_its_conversations_and_they_stay_as_they_are(database_server):
-    program = ROOT / "tests" / "integration" / "four_conversations.py"
+    program = ROOT / "tests" / "support" / "four_conversations.py"
     assert str(program.relative_to(ROOT)) in PAGE.read_text(encoding="utf-8")
     environment = os.environ | {"FRAMELEDGER_DATABASE_URL": database_server}
     for _ in range(2):

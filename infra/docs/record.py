@@ -1,0 +1,83 @@
+"""Record the demo as a picture of a terminal: `make picture` writes `demo.svg`, on the servers that the demo starts.
+
+What differs from one recording to the next is what differs between two demos: ids, ports, and in how many frames an
+answer came. The picture holds no font and no script; a browser shows it in its own monospace font.
+"""
+
+import io
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
+
+from frameledger_services.cli import application
+from frameledger_services.cli.terminal import output
+
+PICTURE = Path(__file__).with_name("demo.svg")
+WIDTH = 100
+KEPT = (
+    ("$ frameledger demo", "Can they wait for me?"),
+    ("── The client changes the tools", "── The passenger sends a photograph"),
+    ("Verified:", "lost, and are made again from them."),
+)
+"""The passages that are shown: the line in which each begins, and that in which it ends."""
+
+FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
+<style>
+.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, monospace; font-size: {char_height}px;
+  line-height: {line_height}px; }}
+.{unique_id}-title {{ font-size: 18px; font-weight: bold; font-family: sans-serif; }}
+{styles}
+</style>
+<defs>
+<clipPath id="{unique_id}-clip-terminal">
+<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}" />
+</clipPath>
+{lines}
+</defs>
+{chrome}
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
+
+
+def main() -> None:
+    """Run the demo in an empty folder, and write what it printed. Ends with the demo's exit code."""
+    recorded = Console(width=WIDTH, record=True, file=io.StringIO(), highlight=False, emoji=False)
+    output.console = lambda: recorded
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        code = application()(["demo", "--speed", "20"], standalone_mode=False)
+    if code:
+        sys.exit(code)
+    PICTURE.write_text(picture(recorded.export_text(styles=True)), encoding="utf-8")
+
+
+def picture(printed: str) -> str:
+    """What a terminal shows of this text, which may have colours, as SVG."""
+    shown = Console(width=WIDTH, record=True, file=io.StringIO(), highlight=False, emoji=False)
+    lines = [Text.from_ansi(line) for line in f"$ frameledger demo\n{printed.strip()}".splitlines()]
+    for first, last in KEPT:
+        if first != KEPT[0][0]:
+            shown.print("\n        ⋮\n", style="dim")
+        begin, end = (
+            next(at for at, line in enumerate(lines) if text in line.plain) for text in (first, last)
+        )
+        for line in lines[begin : end + 1]:
+            shown.print(line)
+    svg = shown.export_svg(title="frameledger demo", theme=MONOKAI, code_format=FRAME, unique_id="demo")
+    return re.sub(r"[ \t]+$", "", svg, flags=re.M)
+
+
+if __name__ == "__main__":
+    main()
