@@ -259,7 +259,7 @@ def lines_of_the_picture():
     """The lines of `demo.svg` but its first, without what stands for what was left out."""
     text = PICTURE.read_text(encoding="utf-8")
     pieces = re.findall(r'<text class="demo-r\d+" x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>', text)
-    lines = {}
+    lines: dict[float, list[tuple[float, str]]] = {}
     for x, y, piece in pieces:
         lines.setdefault(float(y), []).append((float(x), html.unescape(piece).replace("\xa0", " ")))
     joined = ["".join(piece for _, piece in sorted(lines[y])) for y in sorted(lines)]
