@@ -62,7 +62,7 @@ async def plan_call(
     default_timeout_secs: float,
     find_schema: FindSchema,
 ) -> CallPlan:
-    """Returns the plan of a call that `item` serves; None if there is no handler. Raises what `find_schema` raises."""
+    """Returns the plan of a call. `item` is None if no handler serves it. Raises what `find_schema` raises."""
     if item is None:
         return CallPlan(Options(), default_timeout_secs, call_words.missing(function_name))
     options, timeout_secs = item.options, item.timeout_secs or default_timeout_secs
