@@ -43,6 +43,12 @@ def test_who_was_judged_dead_stops_publishes_nothing_and_lives_anew(office):
     asyncio.run(scenario())
 
 
+CUT_OFF = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name LIKE 'frameledger %%'
+"""
+
+
 def test_connections_that_break_are_made_again_and_the_work_goes_on(office):
     async def scenario():
         desk = Desk()
@@ -51,16 +57,33 @@ def test_connections_that_break_are_made_again_and_the_work_goes_on(office):
             await office.ask("a")
             await desk.until_begun("a")
             for number in range(3):
-                killed = await office.rows(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                    "WHERE datname = current_database() AND application_name LIKE 'frameledger %%'"
-                )
-                assert killed
+                assert await office.rows(CUT_OFF)
                 await office.ask(f"b{number}")
                 await desk.until_begun(f"b{number}")
             desk.end("a", "b0", "b1", "b2")
             await office.until_finished(a="done", b0="done", b1="done", b2="done")
         assert len({session.worker_id for session in desk.sessions}) == 1
+
+    asyncio.run(scenario())
+
+
+def test_what_has_ended_is_settled_over_a_new_connection_too(office):
+    broken = asyncio.Event()
+
+    async def failpoint(step):
+        if step == "before settling" and not broken.is_set():
+            broken.set()
+            await office.rows(CUT_OFF)
+
+    async def scenario():
+        desk = Desk()
+        async with working(office.worker(desk.hold, failpoint=failpoint)):
+            await office.ask("a")
+            await desk.until_begun("a")
+            desk.end("a")
+            await office.until_finished(a="done")
+        assert broken.is_set()
+        assert desk.begun == ["a"]
 
     asyncio.run(scenario())
 

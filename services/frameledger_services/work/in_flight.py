@@ -72,7 +72,8 @@ class InFlight(Generic[C]):
 
     def unsettled(self) -> dict[str, str]:
         """Returns every effect whose claim this worker knows and has not settled, with the token of the claim."""
-        return {**dict(self._ended), **{effect: entry.claim for effect, entry in self._jobs.items()}}
+        # Of the keys: `dict` of a mapping would copy it.
+        return dict(self._ended.keys()) | {effect: entry.claim for effect, entry in self._jobs.items()}
 
     def start(self, claimed: Sequence[C]) -> None:
         """Submit jobs for what was just claimed. The executor must have free slots for them."""
