@@ -8,16 +8,16 @@ from frameledger_services.projector.crashes import Crashes, PoisonError
 @pytest.mark.parametrize(
     ("crashes", "alone", "treatment"),
     [
-        (0, 0, "together"),
-        (2, 0, "together"),
-        (3, 0, "alone"),
-        (100, 0, "alone"),
-        (1, 1, "alone"),
-        (100, 1, "alone"),
+        (0, 0, "batch"),
+        (2, 0, "batch"),
+        (3, 0, "isolate"),
+        (100, 0, "isolate"),
+        (1, 1, "isolate"),
+        (100, 1, "isolate"),
         (2, 2, "park"),
         (5, 2, "park"),
-        (6, 3, "set aside"),
-        (100, 9, "set aside"),
+        (6, 3, "dead letter"),
+        (100, 9, "dead letter"),
     ],
 )
 @pytest.mark.regression("fault 7")

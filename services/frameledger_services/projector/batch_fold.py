@@ -1,7 +1,7 @@
-"""Folding a batch: records and heads in, rows out. Pure but for the heads, which it moves on in place.
+"""The fold of a batch: decoded records and heads in, rows out. Pure, except that it advances the heads in place.
 
-What a record can become: a frame of its conversation (applied, ignored, unknown); a copy to be forwarded, if it lies in
-a partition that is not its conversation's; a repetition, which is counted; or something set aside, with the reason.
+A record becomes a frame of its conversation (applied, ignored, unknown), a copy that is forwarded to the partition of
+its conversation, a duplicate, which is counted, or a dead letter, with the reason.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from frameledger_services.store.frame_ids import frame_uuid
 
 
 class BatchFold:
-    """The rows of one batch in the making.
+    """Collects the rows of one batch.
 
-    `heads` has every conversation of the batch that is at home in its partition; `stored_ids` says which frame ids the
-    database has already, with their payloads: None on the usual path, where a unique violation finds out. In the
-    partitions that are `held` frames are folded, and nothing follows from them.
+    `heads` has every conversation of the batch that belongs to its partition. `stored_ids` has the ids of frames that
+    are stored already, with their payloads; None on the fast path, where a unique violation finds them. Frames of the
+    partitions that are `held` have no effects.
     """
 
     def __init__(
@@ -57,19 +57,19 @@ class BatchFold:
         self._partitions = partitions
         self._effects_topic = effects_topic
         self._dead_letters = dead_letters
-        # With those that this batch takes.
+        # This batch adds its own.
         self._stored_ids = None if stored_ids is None else dict(stored_ids)
         self._held = held
 
     def fold(self, batch: Iterable[DecodedRecord]) -> Rows:
-        """Take in records in the order of their partition. Raises `UnfoldableError` for a frame that makes the fold
-        raise, and `PossibleDuplicateError`; the heads are of no use then."""
+        """Fold records, in the order of their partitions. Raises `UnfoldableError` for a frame that makes the fold
+        raise, and `PossibleDuplicateError`; the heads must not be used after that."""
         for record, logged in batch:
             try:
                 if isinstance(logged, DecodeError | Unstorable):
                     self._dead_letter(record, logged.reason, logged.detail)
                 elif is_at_home(record, self._partitions):
-                    self._take(record, logged)
+                    self._fold_frame(record, logged)
                 else:
                     self._forward(record, logged)
             except (UnfoldableError, PossibleDuplicateError):
@@ -78,7 +78,7 @@ class BatchFold:
                 raise UnfoldableError(record, error) from error
         return self.rows
 
-    def _take(self, record: Record, logged: LoggedFrame) -> None:
+    def _fold_frame(self, record: Record, logged: LoggedFrame) -> None:
         head = self._heads[logged.context_id]
         value = record.value or b""
         frame_id = frame_uuid(logged.frame_id)
@@ -90,14 +90,14 @@ class BatchFold:
             self._stored_ids[head.context_id, frame_id] = value
         self.touched[head.context_id] = head
         logged_at = _logged_at(record, head)
-        outcome, reason = self._fold(record, logged, head, logged_at)
+        outcome, reason = self._evolve(record, logged, head, logged_at)
         version = head.version + 1
         head.chain = chained(head.chain, version, logged.source, value)
         head.version = version
         head.started_at = head.started_at or logged_at
         head.last_at = logged_at
         frame = logged.frame
-        # By position: with their names it takes a microsecond more.
+        # By position: keywords take a microsecond more.
         row = FrameRow(
             head.context_id,
             version,
@@ -120,7 +120,7 @@ class BatchFold:
         )
         self.rows.frames.append(row)
 
-    def _fold(
+    def _evolve(
         self, record: Record, logged: LoggedFrame, head: Head, logged_at: datetime
     ) -> tuple[str, str | None]:
         if head.parked_version is not None:
@@ -141,10 +141,11 @@ class BatchFold:
         return step.outcome, step.reason
 
     def _is_known(self, head: Head, logged: LoggedFrame, frame_id: UUID, value_hash: int) -> bool:
-        """Whether the frame's id was folded before: the same frame is counted, another one set aside.
+        """Whether a frame with this id was folded before. If it was the same frame, it is counted as a duplicate;
+        otherwise this one becomes a dead letter.
 
-        An id that was derived from a place comes again only with a copy: of a record that was forwarded twice, or that
-        the log had lost.
+        An id that was derived from an offset comes again only with a copy, of a record that was forwarded twice, or
+        that the log had lost.
         """
         if self._stored_ids is None:
             known = head.recent.get(frame_id)
@@ -172,7 +173,7 @@ class BatchFold:
         return True
 
     def _forward(self, record: Record, logged: LoggedFrame) -> None:
-        """Copy a record to the partition that its conversation has: clients with another partitioner work too."""
+        """Forward a record to the partition of its conversation."""
         self.rows.outbox.append(forward_row(record, logged))
 
     def _dead_letter(self, record: Record, code: str, error: str, context_id: str | None = None) -> None:
@@ -180,13 +181,13 @@ class BatchFold:
             DeadLetter(record, code, clean(error), context_id or readable_key(record))
         )
         letter = dead_letter_row(record, code, error, self._dead_letters)
-        # Compressed it was small enough for the log. What no topic takes need not be tried: `rejected_frames` has it.
+        # Uncompressed it may be too large for any topic. `rejected_frames` has it in any case.
         if size_of(letter) <= MAX_DEAD_LETTER_BYTES:
             self.rows.outbox.append(letter)
 
 
 class UnfoldableError(RefusedError):
-    """A frame made the fold raise, which is a bug of ours: its conversation is parked, the others go on.
+    """A frame made the fold raise, which is a bug of ours: its conversation is parked, the others continue.
 
     Remedy: Report the bug with the frame. With a release that has it mended, fold the conversation with
     `frameledger unpark`.
@@ -198,8 +199,7 @@ class UnfoldableError(RefusedError):
 
 
 class PossibleDuplicateError(RefusedError):
-    """An id came again with other bytes than a frame has that is in memory, and only the stored payload says whether
-    it is that frame.
+    """A recent id came again with other bytes: only the stored payload tells whether it is the same frame.
 
     Remedy: None is needed: the projector folds the batch again with `stored_ids`.
     """
@@ -211,21 +211,21 @@ def is_at_home(record: Record, partitions: int) -> bool:
 
 
 _home = lru_cache(maxsize=8_192)(partition_for)
-"""Computing it for every record would be a sixth of what the fold of a batch costs."""
+"""Cached: hashing the key of every record would be a sixth of the fold of a batch."""
 
 
 def _logged_at(record: Record, head: Head) -> datetime:
-    """The broker's time, never before that of the frame before: it survives a rebuild."""
+    """Returns the broker's time, but never one before that of the previous frame. A rebuild gives the same."""
     logged_at = at(record.timestamp_ms or 0)
     return logged_at if head.last_at is None or logged_at >= head.last_at else head.last_at
 
 
 def _named(frame: AnyFrame, name: str) -> str | None:
-    """The id that a frame has under this name. In a frame whose type has no such field it may be anything."""
+    """Returns the id in this field; for a type without the field an extra of that name, if it is an id."""
     if name in frame.id_fields:
         id_: str | None = getattr(frame, name)
         return id_
-    # The attribute behind `model_extra`; a missing attribute, asked for as one, costs a microsecond.
+    # The attribute behind `model_extra`: `getattr` of a missing attribute costs a microsecond.
     value = (frame.__pydantic_extra__ or {}).get(name)
     return value if isinstance(value, str) and _is_id(value) else None
 

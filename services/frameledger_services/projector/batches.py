@@ -1,17 +1,16 @@
 """A batch: records of our partitions folded and stored in one transaction, each record exactly once.
 
-If the process dies before the commit, nothing of the batch happened: the next owner of the partitions reads from
-`next_offset`, which is still the old one. If it dies after the commit, everything happened, and what the outbox holds
-is published by the next owner. There is no third case, because rows, heads, outbox and `next_offset` are one commit: at
-the end of a transaction, or of the one statement that a small batch is. If it dies between sending that and hearing of
-it, it is one of the two, and the next owner's first statement says which.
+If the process dies before the commit, nothing of the batch happened: the next owner of the partitions reads from the
+old `next_offset`. If it dies after the commit, all of it happened, and the next owner publishes what the outbox holds.
+There is no third case, because rows, heads, outbox and `next_offset` are one commit: of a transaction, or of the one
+statement that a small batch is. If it dies before it gets the answer, it is one of the two, and the next owner's first
+statement shows which.
 
-If the database dies, what of it was not on disk did not happen either, the same commits as a whole and in their order:
-the log is read again from the `next_offset` that is left, to the same rows. So a batch need not be on disk before it is
-seen, as long as nobody does anything because of it that is not read from the log again. A batch that leaves something
-in the outbox, or says of a call who runs it, is on disk when its commit returns, and so is every large one. Any other
-is when it is announced, right after (`notifier`). A power cut that takes the same moments from Kafka too leaves a
-conversation that ends before them, in both.
+If the database crashes, it may lose the latest commits, whole and newest first: the log is read again from the
+`next_offset` that is left, to the same rows. So a batch may be visible before it is on disk, as long as nothing acts on
+it that would not follow from the log again. A batch that writes to the outbox, or the worker of a call, is on disk when
+its commit returns, and so is every large one. Any other is on disk when it is notified, right after (`notifier`). If a
+power cut takes the same moments from Kafka too, the conversation ends before them, in both.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ Connection = AsyncConnection[Any]
 
 SMALL_RECORDS = 64
 SMALL_BYTES = 256 * 1024
-"""A batch of no more than both is written in one statement; of more rows, COPY and what else there is are quicker."""
+"""A batch within both limits is written in one statement; for more rows COPY is quicker."""
 
 
 StoredIds = Mapping[tuple[str, UUID], bytes]
@@ -64,7 +63,7 @@ StoredIds = Mapping[tuple[str, UUID], bytes]
 
 @dataclass(slots=True)
 class OwnedPartition:
-    """A partition that this projector owns, and how far it has read it."""
+    """A partition that this projector owns, and how far it is stored."""
 
     partition: int
     epoch: int
@@ -72,7 +71,7 @@ class OwnedPartition:
     end_offset: int | None = None
     generation: int = FIRST_GENERATION
     held_until: int | None = None
-    """Its effects are held back until this offset is reached (`held_effects`); None if they are not."""
+    """Its effects are held back up to this offset (`held_effects`); None if they are not."""
 
 
 class ProjectorFencedError(FencedError):
@@ -88,7 +87,7 @@ class ProjectorFencedError(FencedError):
 
 @dataclass(frozen=True, slots=True)
 class ProjectorTopics:
-    """The names that a projector needs."""
+    """The topics of a projector, and the number of partitions of the frames' topic."""
 
     frames: str
     dead_letters: str
@@ -117,9 +116,9 @@ class Batches:
         owned: Mapping[int, OwnedPartition],
         positions: Mapping[int, int],
     ) -> list[OutboxRow]:
-        """Store what lies between the partitions' `next_offset` and `positions`, and move them on.
+        """Store the records between the partitions' `next_offset` and `positions`, and advance them.
 
-        Returns what is to be published now. Raises `ProjectorFencedError` if a partition was lost, and psycopg's errors
+        Returns the rows of the outbox. Raises `ProjectorFencedError` if a partition was lost, and psycopg's errors
         when the database cannot be reached; then nothing was stored and the records have to be read again. A frame that
         can never be folded or stored parks its conversation and is no error.
         """
@@ -132,16 +131,16 @@ class Batches:
     async def park(
         self, record: Record, owned: Mapping[int, OwnedPartition], why: Exception
     ) -> list[OutboxRow]:
-        """Store a record without folding it, and with it all that its conversation gets from here on. One that is no
-        frame of a conversation in its own partition is set aside."""
+        """Store a record without folding it, and park its conversation there. A record that is no frame of a
+        conversation in its own partition becomes a dead letter."""
         with deadline():
             one = decode_record(record)
         return await self._park_at(one, owned, why)
 
-    async def set_aside(
+    async def dead_letter(
         self, record: Record, owned: Mapping[int, OwnedPartition], why: str
     ) -> list[OutboxRow]:
-        """Keep a record's bytes as a rejected frame, without decoding it; its conversation goes on without it."""
+        """Keep a record as a dead letter, without decoding it; its conversation continues without it."""
         batch: list[DecodedRecord] = [(record, Unstorable("refused", why))]
         return await self._store(batch, owned, _positions_after(batch, owned), None)
 
@@ -152,8 +151,8 @@ class Batches:
         positions: Mapping[int, int],
         stored_ids: StoredIds | None = None,
     ) -> list[OutboxRow]:
-        """Store a batch whole if that can be done, else in parts. Without `stored_ids` the usual path is tried first,
-        which asks no question; an id that comes again leads to the slow one."""
+        """Store a batch whole if possible, else in parts. Without `stored_ids` the fast path is tried first, which does
+        not query for duplicates; a repeated id leads to the slow one."""
         try:
             return await self._store(batch, owned, positions, stored_ids)
         except UnfoldableError as error:
@@ -174,7 +173,7 @@ class Batches:
         *,
         parked_for: str | None = None,
     ) -> list[OutboxRow]:
-        """Store a batch in one commit. With `parked_for` its conversations are parked for that reason before."""
+        """Store a batch in one commit. With `parked_for` its conversations are parked before, for that reason."""
         last = {record.partition: record for record, _ in batch}
         progress = [
             _progress(owned[partition], last.get(partition), end) for partition, end in positions.items()
@@ -196,7 +195,7 @@ class Batches:
             else:
                 await self._write_in_turn(progress, rows, folding.touched.values())
         except MissingHeadError:
-            # Without a fence: whatever else was in memory is not to be trusted either.
+            # A head was erased without a fence: whatever else is in memory cannot be trusted either.
             self._cache.drop(context_ids)
             raise ProjectorFencedError(set(positions)) from None
         except BaseException:
@@ -228,13 +227,13 @@ class Batches:
             await self._failpoint("before commit")
 
     async def _stored_ids(self, batch: Sequence[DecodedRecord]) -> StoredIds:
-        """Which frames of the batch are stored already."""
+        """Returns the frames of the batch that are stored already."""
         pairs = [(logged.context_id, frame_uuid(logged.frame_id)) for _, logged in self._at_home(batch)]
         async with self._connection.transaction():
             return await head_statements.recent_ids(self._connection, pairs)
 
     def _at_home(self, batch: Sequence[DecodedRecord]) -> Iterator[tuple[Record, LoggedFrame]]:
-        """The records that are frames of a conversation in its own partition."""
+        """Yields the records that are frames of a conversation in its own partition."""
         for record, logged in batch:
             if isinstance(logged, LoggedFrame) and is_at_home(record, self._topics.partitions):
                 yield record, logged
@@ -246,7 +245,7 @@ class Batches:
         positions: Mapping[int, int],
         error: Exception,
     ) -> list[OutboxRow]:
-        """The batch cannot be stored for the values in it: halve it until the record is found, and park its
+        """Halve a batch that a value in it keeps from being stored, until the record is found, and park its
         conversation."""
         if len(batch) == 1:
             return await self._park(batch, owned, positions, batch[0][0], error)
@@ -262,7 +261,7 @@ class Batches:
         record: Record,
         error: Exception,
     ) -> list[OutboxRow]:
-        """Store what lies before the record, then park its conversation at it, then go on."""
+        """Store the records before this one, park its conversation, and store the rest."""
         index = next(index for index, (one, _) in enumerate(batch) if one is record)
         before, here, after = batch[:index], batch[index], batch[index + 1 :]
         outbox: list[OutboxRow] = []
@@ -274,8 +273,8 @@ class Batches:
     async def _park_at(
         self, one: DecodedRecord, owned: Mapping[int, OwnedPartition], why: Exception
     ) -> list[OutboxRow]:
-        """Park the conversation at this record; set the record aside if it has none here, or cannot be stored even
-        unfolded."""
+        """Park the conversation at this record. The record becomes a dead letter if it has no conversation here, or
+        cannot be stored even unfolded."""
         record, _ = one
         batch, reason = [one], str(why).strip() or type(why).__name__
         if any(self._at_home(batch)):
@@ -288,7 +287,7 @@ class Batches:
                 if not isinstance(error, UnfoldableError) and not _is_of_the_values(error):
                     raise
                 reason = _reason(error)
-        return await self.set_aside(record, owned, reason)
+        return await self.dead_letter(record, owned, reason)
 
     def _folding(
         self, heads: Mapping[str, Head], stored_ids: StoredIds | None, owned: Mapping[int, OwnedPartition]
@@ -300,7 +299,7 @@ class Batches:
         )
 
     async def _heads(self, context_ids: set[ContextId]) -> dict[str, Head]:
-        """The heads of these conversations: from memory, all others in one query."""
+        """Returns the heads of these conversations: from the cache, all others in one query."""
         heads: dict[str, Head] = {}
         missing = []
         for context_id in context_ids:
@@ -337,15 +336,14 @@ def _progress(owned: OwnedPartition, last: Record | None, next_offset: int) -> P
 
 
 def _positions_after(batch: Sequence[DecodedRecord], owned: Mapping[int, OwnedPartition]) -> dict[int, int]:
-    """Where the partitions stand after these records."""
+    """Returns the next offsets after these records."""
     return {record.partition: record.offset + 1 for record, _ in batch if record.partition in owned}
 
 
 def _is_of_the_values(error: Exception) -> bool:
-    """Whether a batch cannot be stored for what its records say: the database refuses it, or it cannot be written as
-    the database would have it."""
+    """Whether the error comes from a value in a record, which the database refuses or the driver cannot write."""
     if isinstance(error, errors.Error):
-        # Without a state it is psycopg that refuses it.
+        # Without a SQLSTATE it is psycopg that refuses the value.
         return transient.is_refused_data(error) or (
             isinstance(error, errors.DataError) and not error.sqlstate
         )

@@ -1,37 +1,37 @@
-"""Records that crash whoever folds them: how crashes are counted, and when a conversation is parked for them.
+"""Poison records: how crashes are counted, and when a conversation is parked because of them.
 
-A record may end the process that decodes or folds it: a bug in a library, too much memory, a computation without end
-(`watchdog`). Its partition would stand still for ever, while one projector after the other crashes over it. Crashes
-that no record caused are ordinary, though, and no number of them may park a conversation. Hence:
+A record may kill the process that decodes or folds it: by a bug in a library, too much memory, an endless computation
+(`watchdog`). Its partition would stand still for ever, while one projector after the other crashes on it. Crashes that
+no record caused are ordinary, though, and no number of them may park a conversation. Hence:
 
-**What a crash is.** An owner that takes a partition over has begun nothing there. Before it decodes the first records,
-it notes in a commit of its own that it begins (`projections.attempt`); the commit that moves `next_offset` clears that,
-and so does an owner that ends in order. Whoever takes the partition over next counts a crash if it finds the note, and
+**What a crash is.** Before an owner decodes its first records of a partition, it notes in a commit of its own that it
+begins (`projections.attempt`). The commit that advances `next_offset` clears the note, and so does an orderly end. The
+next owner counts a crash if it finds the note, and
 
-- the owner was another process, whose session is gone. One that we may not look at (of another user of the database)
-  counts as there.
-- PostgreSQL ran without a break since the owner took over. If it did not, the owner lost its session by that.
-- nobody had to end the owner's session, in the middle of a statement: who waits for the database does not compute.
+- the owner was another process, whose session is gone. A session that we may not see (of another database user)
+  counts as present.
+- PostgreSQL has run without a restart since the owner took over. Otherwise the owner lost its session by that.
+- the owner's session did not have to be terminated in the middle of a statement: it was waiting, not computing.
 
-Not counted, by that: an owner that another one fenced, that had nothing to read or did not come to read it, that was
-idle, or frozen; a server or a machine that was lost as a whole. What a process dies of while it receives bytes is not
-counted either: whoever would set the record aside has to receive it too.
+So these are not counted: an owner that was fenced, was idle or frozen, or had nothing to read; a server or machine that
+was lost as a whole. A crash while bytes are received is not counted either: to make a dead letter of the record, it has
+to be received too.
 
-**What is no crash.** All that Python can still raise, whatever it is: `end_in_order` clears the notes. A right that was
-revoked, the wrong broker, a state of a newer release, a bug outside the fold: none of that is a record's fault, and
-waiting for a person is right. What the values of one record raise is found by halving the batch, in `batches`.
+**What is no crash.** Every Python exception: `end_in_order` clears the notes. A revoked right, the wrong broker, the
+state of a newer release, a bug outside the fold are not the fault of a record, and need an operator. An error that the
+values of one record raise is found by halving the batch (`batches`).
 
 **What follows** from the crashes since `next_offset` last moved:
 
 | crashes | the next owner |
 | --- | --- |
-| fewer than `ISOLATED_AFTER`, none over a single record | goes on as ever |
-| so many, or any over a single record | isolates: begins, decodes and stores one record at a time, nothing else |
-| `PARKED_AFTER` over the first record alone | stores that record without folding it; its conversation is parked |
-| more: it crashes even who decodes it | sets its bytes aside, as a dead letter |
+| fewer than `ISOLATED_AFTER`, none on a single record | stores batches as usual |
+| so many, or any on a single record | isolates: begins, decodes and stores one record at a time, nothing else |
+| `PARKED_AFTER` on the first record alone | stores that record without folding it; its conversation is parked |
+| more: even decoding it crashes | makes a dead letter of its bytes |
 
-So a record is parked when `PARKED_AFTER` processes in turn ended while they had begun nothing else. Parking is begun,
-and counted, like any attempt. The notes need not be on disk, since they do not count when the server stops.
+So a record is parked when `PARKED_AFTER` processes in turn crashed while they had begun nothing else. Parking is noted
+and counted like any attempt. The notes need not be on disk, since they do not count after a restart of the server.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ ISOLATED_AFTER = 3
 """Crashes at one offset after which its records are isolated."""
 
 PARKED_AFTER = 2
-"""Crashes over a record alone after which it is not folded any more."""
+"""Crashes on a record alone after which it is not folded any more."""
 
 ORDERLY_SECONDS = 10.0
-"""What `end_in_order` waits for the database at most."""
+"""How long `end_in_order` waits for the database at most."""
 
-Treatment = Literal["together", "alone", "park", "set aside"]
+Treatment = Literal["batch", "isolate", "park", "dead letter"]
 
 _log = logs.get_logger("projector")
 
 
 @dataclass(frozen=True, slots=True)
 class Crashes:
-    """What is counted at the `next_offset` of a partition: all crashes, and those over its first record alone."""
+    """The crashes at the `next_offset` of a partition: all of them, and those on its first record alone."""
 
     all: int = 0
     alone: int = 0
@@ -79,14 +79,14 @@ class Crashes:
     def treatment(self) -> Treatment:
         """How the partition's first record is stored."""
         if self.alone > PARKED_AFTER:
-            return "set aside"
+            return "dead letter"
         if self.alone == PARKED_AFTER:
             return "park"
-        return "alone" if self.alone or self.all >= ISOLATED_AFTER else "together"
+        return "isolate" if self.alone or self.all >= ISOLATED_AFTER else "batch"
 
 
 class PoisonError(RefusedError):
-    """Projectors crashed one after the other over this record.
+    """Projectors crashed one after the other on this record.
 
     Remedy: Its conversation is parked. Once the cause is mended, fold it with `frameledger unpark`.
     """
@@ -99,7 +99,7 @@ class PoisonError(RefusedError):
 
 
 class Isolation:
-    """Stores batches and notes what was begun, so that a crash is counted; isolates where crashes were."""
+    """Stores batches, and notes before that they were begun, so that a crash is counted; isolates after crashes."""
 
     def __init__(self, connection: Connection, topic: str, batches: Batches) -> None:
         self._connection = connection
@@ -109,9 +109,9 @@ class Isolation:
         self._isolated: dict[int, Crashes] = {}
 
     def take(self, owned: OwnedPartition, crashes: Crashes) -> None:
-        """A partition was taken over: nothing is begun in it."""
+        """Note that a partition was taken over, and its crashes."""
         self.forget(owned.partition)
-        if crashes.treatment != "together":
+        if crashes.treatment != "batch":
             self._isolated[owned.partition] = crashes
             _log.warning(
                 "projector.isolated",
@@ -122,7 +122,7 @@ class Isolation:
             )
 
     def forget(self, partition: int) -> None:
-        """A partition is not ours any more, or is taken over anew."""
+        """Forget a partition that is not owned any more, or is taken over again."""
         self._begun.discard(partition)
         self._isolated.pop(partition, None)
 
@@ -131,7 +131,7 @@ class Isolation:
         return partition in self._isolated
 
     def may_decode(self, partition: int) -> bool:
-        """Whether its records may be decoded ahead of their batch: it has begun, and no record is tried alone."""
+        """Whether its records may be decoded before their batch: an attempt is noted, and no partition is isolated."""
         return partition in self._begun and not self._isolated
 
     async def store(
@@ -140,10 +140,10 @@ class Isolation:
         owned: Mapping[int, OwnedPartition],
         positions: Mapping[int, int],
     ) -> list[OutboxRow]:
-        """`Batches.store`, of records that are begun by this. One of an isolated partition is given alone.
+        """`Batches.store`, after noting the attempt. A record of an isolated partition has to come alone.
 
-        If we crash before the note nothing was decoded; between the note and the commit, it is counted; after the
-        commit there is no note any more.
+        A crash before the note happened before anything was decoded; between the note and the commit it is counted;
+        the commit clears the note.
         """
         partition = chunk[0][0].partition if chunk else None
         if partition is not None and partition in self._isolated:
@@ -153,7 +153,7 @@ class Isolation:
         return await self._batches.store(chunk, owned, positions)
 
     def end(self, positions: Mapping[int, int]) -> None:
-        """What was read of these partitions is stored: what comes is as innocent as anything."""
+        """All records that were fetched of these partitions are stored: they are not isolated any longer."""
         for partition in positions:
             self._isolated.pop(partition, None)
 
@@ -164,14 +164,14 @@ class Isolation:
         owned: Mapping[int, OwnedPartition],
         positions: Mapping[int, int],
     ) -> list[OutboxRow]:
-        # Only the first one was there when they crashed.
+        # The crashes were on the first record only.
         crashes, self._isolated[partition] = self._isolated[partition], Crashes()
         await self._begin("record", {partition}, owned)
         record = chunk[0][0]
         if crashes.treatment == "park":
             outbox = await self._batches.park(record, owned, PoisonError(crashes))
-        elif crashes.treatment == "set aside":
-            outbox = await self._batches.set_aside(record, owned, str(PoisonError(crashes)))
+        elif crashes.treatment == "dead letter":
+            outbox = await self._batches.dead_letter(record, owned, str(PoisonError(crashes)))
         else:
             return await self._batches.store(chunk, owned, positions)
         return outbox + await self._batches.store([], owned, positions)
@@ -187,8 +187,8 @@ class Isolation:
 async def end_in_order(
     connection: Connection, topic: str, owner: str, reconnect: Callable[[], Awaitable[Connection]]
 ) -> None:
-    """Note that this owner ends, or begins anew, and did not crash. On another connection if this one is of no use;
-    if the database is away, that shows when it comes back."""
+    """Note that this owner did not crash, on a new connection if this one is broken. Errors are ignored: if the
+    database is away, its restart says the same."""
     with suppress(psycopg.Error, OSError, TimeoutError):
         async with asyncio.timeout(ORDERLY_SECONDS):
             try:

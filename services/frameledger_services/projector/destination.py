@@ -1,8 +1,8 @@
-"""A topic that outbox rows go to. While it takes nothing, its rows stay in the outbox, and nothing else waits for them.
+"""A topic that outbox rows are published to. While it refuses them they stay in the outbox, and nothing else waits.
 
-A topic of dead letters that is not there, effects that may not be written: that is for an operator to mend, and no
-reason to stop folding, or to send nothing anywhere. Rows that are held back are remembered by their places alone, and
-read again from the outbox when their topic takes rows again: then only those are sent that nobody has sent meanwhile.
+A topic that does not exist, or must not be written, needs an operator; it is no reason to stop folding, or publishing
+to other topics. Of rows that wait only the places are kept in memory. When the topic accepts rows again, those are
+published that are still in the outbox.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from frameledger_services.store.outbox import OutboxPlace, OutboxRow
 from frameledger_services.supervision import Backoff
 
 Send = Callable[[Sequence[OutboxRow]], Awaitable[list[OutboxRow]]]
-"""Publishes rows in their order; returns when the broker has acknowledged them, with those that no topic can take."""
+"""Publishes rows in their order. Returns, once the broker has acknowledged them, those that are too large."""
 
 
 AT_ONCE = 20
-"""Rows that are read and tried again together, each of which may be as large as a record gets."""
+"""Rows that are read and tried again together; each may have the size of the largest record."""
 
 _log = logs.get_logger("projector")
 
@@ -49,7 +49,7 @@ class Destination:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing can be sent now: there is nothing, or it is held back."""
+        """Whether nothing can be sent now: there are no rows, or the topic refuses them."""
         return not self._is_sending and (bool(self._held) or not self._waiting)
 
     async def run(self) -> None:
@@ -77,7 +77,7 @@ class Destination:
             self._waiting = []
 
     async def _try(self, rows: Sequence[OutboxRow]) -> bool:
-        """Whether the topic took these rows."""
+        """Returns whether the topic accepted these rows."""
         if not rows:
             return True
         self._is_sending = True

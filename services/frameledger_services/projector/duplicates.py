@@ -1,4 +1,4 @@
-"""Frames that come again: one id, and the same said."""
+"""Duplicates: frames with the same id and the same content."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import json
 
 
 def is_duplicate(value: bytes, stored: bytes) -> bool:
-    """Whether the value of a frame says what the stored value with its id says.
+    """Whether a frame's value has the same content as the stored value with its id. Both have been decoded as frames.
 
-    `produced_at` does not count: who publishes a frame object anew, since the first try was not answered, may stamp it
-    anew. Both are values that were decoded as frames.
+    `produced_at` may differ: a publisher that retries may stamp the frame again.
     """
-    return value == stored or _said(value) == _said(stored)
+    return value == stored or _content(value) == _content(stored)
 
 
-def _said(value: bytes) -> str:
-    # As text again: to Python 1, 1.0 and true are equal.
+def _content(value: bytes) -> str:
+    # Compared as text: to Python 1, 1.0 and True are equal.
     fields = json.loads(value)
     fields.pop("produced_at", None)
     return json.dumps(fields, sort_keys=True)

@@ -39,8 +39,8 @@ from frameledger_services.projector.relay import Relay
 from frameledger_services.store import outbox
 
 MAX_RECORDS = 2_000
-"""Of a batch. In a backlog a head is written once for all of its frames in it: with half as many a frame took
-a sixth longer."""
+"""Of one read of the prefetch buffer, and so of a batch. A head is written once for all of its frames in a batch: with
+half as many records a frame of a backlog took a sixth longer."""
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """A batch ends with the record that makes it larger than this; a single record may be as large as records get."""
@@ -94,12 +94,12 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             ]
             while not stopping.is_set():
                 if self._was_fenced:
-                    # Two who both believe that they own a partition would fence each other in step, for ever.
+                    # Two projectors that both believe to own a partition would fence each other in step, for ever.
                     await supervision.pause(stopping, random() * MAX_FENCED_BACKOFF)
                     self._was_fenced = False
                 await self._take_over_assigned()
                 if self._to_take_over:
-                    continue  # assigned meanwhile; the waiting below would forget that it was to be ended
+                    continue  # assigned meanwhile, and `until_ready` would forget that it was woken
                 await self._prefetch.until_ready()
                 async with self._batch_lock:
                     await self._store(self._prefetch.read(MAX_RECORDS))
@@ -107,24 +107,24 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 task.cancel()
 
     async def _poll_group(self) -> None:
-        """Be a member of the group. A consumer says what its coordinator says, and believes that it is alive, while it
-        is asked for records. It has none: all is paused, and read by the feed."""
+        """Stay a member of the group: a consumer heartbeats, and learns of rebalances, while it is polled. It returns
+        no records, since all partitions are paused and the feed reads them."""
         while True:
             await self._client.getmany(timeout_ms=QUIET_MS)
             if not self._client.partitions_for_topic(self._topics.frames):
-                # Deleted: the group gives us nothing, so nothing is read that would tell when there is a topic again,
-                # and aiokafka looks by itself only every five minutes.
+                # The topic was deleted, so nothing is assigned, and no fetch would notice that it is there again.
+                # aiokafka itself refreshes its metadata only every five minutes.
                 self._client._client.force_metadata_update()
             self._prefetch.wake()
 
     async def _revalidate(self, offsets: Mapping[int, int]) -> None:
-        """The broker of these partitions was away: taken over anew, they show whether their log is still ours."""
+        """Revalidate partitions after an outage of their broker: taking them over again checks their log."""
         async with self._batch_lock:
             self._take_over_again(offsets)
         self._prefetch.wake()
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
-        """Called by the consumer before others get them: a batch under way is finished first."""
+        """Called by the consumer before other members get them. Waits until the current batch is stored."""
         async with self._batch_lock:
             for place in revoked:
                 self._drop(place.partition)
@@ -134,7 +134,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         if assigned:
             self._client.pause(*assigned)
             for place in assigned:
-                # A place without a position would be looked for.
+                # Without a position the consumer would ask the coordinator for one.
                 self._client.seek(place, 0)
         self._to_take_over = {place.partition for place in assigned}
         self._prefetch.wake()
@@ -156,13 +156,13 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             left = await outbox.left_behind(self._connection, self._topics.frames, [partition])
             self._relay.enqueue(left)
             try:
-                # It may have come to its end with its former owner, who died before it let them out.
+                # The former owner may have caught up, and died before it released them.
                 await self._release_effects([partition])
             except ProjectorFencedError:
                 self._recover_from_fence({partition})
 
     async def _store(self, chunk: Chunk) -> None:
-        # What was read again for nothing but its marker may be stored by now.
+        # A partition that was fetched again for a marker alone may have been stored up to there by now.
         ends = {one: end for one, end in chunk.next_offsets.items() if end > self._owned[one].next_offset}
         for batch, positions in _batches(chunk.records, ends, self._isolation.is_isolated):
             try:
@@ -170,16 +170,16 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 await self._release_effects(positions)
             except ProjectorFencedError as fenced:
                 _log.warning("projector.fenced", partitions=sorted(fenced.partitions))
-                # All of them: the consumer is past the records of the batches that do not come any more.
+                # All of them: the buffer has no more records of the batches that are not stored now.
                 self._recover_from_fence(set(ends))
                 return
-            # Whoever publishes one at a time waits for this; who publishes many does not notice.
+            # A publisher of single frames waits for this; one of many does not notice.
             self._notifier.notify(positions, soon=len(batch) > 1 or self._prefetch.has_chunks)
         self._isolation.end(ends)
 
     async def _check_topic(self, partition: int) -> None:
-        """Records are compared one by one when a partition is taken over; that the topic is the same, here. One that
-        was made anew may have a record like the last one that was read."""
+        """Raise `TopicChangedError` if the topic was deleted and created again: a new topic may have a record that
+        equals the last one that was stored, which is all that `takeover` compares."""
         found = await self._feed.topic(partition)
         if found is None:
             raise broker.BrokerError(f"The topic {self._topics.frames} is not there by now.")
@@ -193,14 +193,14 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 self._relay.enqueue(await held_effects.release(self._connection, self._topics, owned))
 
     def _recover_from_fence(self, moved: set[int]) -> None:
-        """After a fence nothing in memory can be trusted: take over anew what the group still gives us."""
+        """After a fence nothing in memory can be trusted: take over again what is still assigned."""
         self._was_fenced = True
         self._take_over_again(moved)
 
     def _take_over_again(self, partitions: Iterable[int]) -> None:
-        """Have those of these partitions taken over again that the group still gives us.
+        """Have those of these partitions taken over again that are still assigned, and clear the cache.
 
-        The one way to do so, whatever the reason: with a new epoch a fence is forgotten, so what is in memory goes too.
+        The only way to do so: a new epoch hides that we were fenced, so nothing in memory may outlive the old one.
         """
         self._cache.clear()
         for partition in partitions:
@@ -219,7 +219,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 def _batches(
     found: Sequence[FetchedRecord], ends: dict[int, int], is_isolated: Callable[[int], bool]
 ) -> Iterator[tuple[Sequence[FetchedRecord], dict[int, int]]]:
-    """Batches of bounded size, each with where its partitions stand after it; the last brings all to their ends.
+    """Yields batches of bounded size, each with the next offsets of its partitions; the last has all of `ends`.
 
     A record of an isolated partition is a batch by itself.
     """

@@ -1,4 +1,4 @@
-"""The head of a conversation: what the projector keeps of it between two batches."""
+"""The head of a conversation: its current state and counters, as the projector caches them between batches."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from frameledger.evolve.state import RequestParameters, State
 from frameledger.ids import ContextId
 
 REMEMBERED_IDS = 256
-"""How many of its newest frame ids a head remembers, so that an ordinary retry asks the database nothing."""
+"""Number of recent frame ids in a head, so that an ordinary retry needs no query."""
 
 BYTES_IN_MEMORY = 6
-"""Bytes in memory for a byte of JSON. It is 5.4 for tools, which are objects of objects of short texts, and 1 for one
-long text."""
+"""Bytes in memory for a byte of JSON: 5.4 for tools (nested objects of short texts), 1 for one long text."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """What `contexts` counts, so that nobody has to."""
+    """The counters in `contexts`."""
 
     messages: int = 0
     runs: int = 0
@@ -35,8 +34,8 @@ class Counters:
 
 @dataclass(slots=True)
 class Head:
-    """One conversation, as of its newest frame. Belongs to one batch at a time, which changes it in place; a batch
-    that fails throws the heads it touched away, since they may be ahead of the database."""
+    """One conversation, as of its newest frame. One batch at a time changes it in place. A batch that fails drops the
+    heads that it touched, since they may be ahead of the database."""
 
     context_id: ContextId
     state: State
@@ -52,36 +51,36 @@ class Head:
 
     parked_error: str | None = None
     stored: bool = False
-    """Whether `contexts` has a row of it already."""
+    """Whether `contexts` has a row for it."""
 
     saved_version: int | None = None
-    """The version that the stored state is of; the frames after it are folded again when the head is loaded. None has
-    it stored with the next batch."""
+    """The version of the stored state; later frames are folded again when the head is loaded. With None the next
+    batch stores it."""
 
     state_bytes: int = 0
-    """How long the stored form of the state was when it was made or read last."""
+    """Length of the stored form of the state, as of when it was last written or read."""
 
     saved_text: int = 0
-    """How long the open texts were when the state was stored last."""
+    """Length of the open texts when the state was last stored."""
 
-    texted_attempt: tuple[str, int] | None = None
-    """The run and attempt of which the first text was seen."""
+    first_text_of: tuple[str, int] | None = None
+    """The run and attempt whose first text token was seen."""
 
     terms_bytes: int = 0
-    """How long the stored form of `weighed_terms` is."""
+    """Length of the stored form of `weighed_terms`."""
 
     weighed_terms: RequestParameters | None = None
 
     recent: OrderedDict[UUID, int] = field(default_factory=OrderedDict)
-    """The newest frame ids with Python's hash of their values, which is another one in the next process."""
+    """The recent frame ids with Python's hash of their values, which differs between processes."""
 
     @classmethod
     def new(cls, context_id: ContextId) -> Head:
-        """A conversation of which nothing is stored: version 0, and the first link of its chain."""
+        """Returns the head of a conversation without frames: version 0, and the first link of its chain."""
         return cls(context_id, State(context_id), sha256(context_id.encode()).digest())
 
     def park(self, error: str, now: datetime) -> None:
-        """From the next frame on, frames are stored and not folded."""
+        """Store frames without folding them from the next one on."""
         self.parked_version = self.version + 1
         self.parked_error = error
         self.parked_at = now
@@ -92,8 +91,8 @@ class Head:
             self.recent.popitem(last=False)
 
     def weight(self) -> int:
-        """About how many bytes it takes in memory, rather more than less. Its costs do not follow the frames: what is
-        long in a state is measured when it changes, and when the state is stored."""
+        """Returns an upper estimate of its bytes in memory. Cheap: the long parts of a state are measured only when
+        they change, and when the state is stored."""
         terms = self.state.terms
         if terms is not self.weighed_terms:
             self.weighed_terms = terms
@@ -105,7 +104,7 @@ class Head:
 
 
 def open_text(state: State) -> int:
-    """How many characters of text are open: what the stored form of a state grows by."""
+    """Returns the number of characters of open text, by which the stored form of a state grows."""
     texts = [
         state.turn.words if state.turn is not None else None,
         state.speech.response.text if state.speech.response is not None else None,
@@ -115,7 +114,7 @@ def open_text(state: State) -> int:
 
 
 def chained(chain: bytes, version: int, source: str | None, value: bytes) -> bytes:
-    """The next link: a frame's version, source and bytes on top of the link before."""
+    """Returns the next link of the hash chain: of a frame's version, source and bytes, and the link before."""
     name = b"" if source is None else source.encode("utf-8", "replace")
     length = -1 if source is None else len(name)
     return sha256(

@@ -1,4 +1,4 @@
-"""The heads in memory: the least recently used go when they take too many bytes together."""
+"""An LRU cache of heads, bounded by bytes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from frameledger_services.projector.head import Head
 
 DEFAULT_BYTES = 64 * 1024 * 1024
-"""More than ten thousand conversations, or some 250 with forty tools each. One that is not among them costs a part of
-one query."""
+"""More than ten thousand conversations, or some 250 with forty tools each. All misses of a batch cost one query."""
 
 
 class HeadCache:
-    """Heads by context id, bounded in bytes (as `Head.weight` estimates them), not in number."""
+    """Heads by context id, bounded by the sum of their `Head.weight`."""
 
     def __init__(self, limit_bytes: int = DEFAULT_BYTES) -> None:
         self._limit = limit_bytes
@@ -28,7 +27,7 @@ class HeadCache:
         return found[0]
 
     def put(self, heads: Iterable[Head]) -> None:
-        """Keep these heads as they are now, and let go of others if there is no room."""
+        """Put these heads, with their current weight, and evict others if there is no room."""
         for head in heads:
             self._drop(head.context_id)
             weight = head.weight()
@@ -38,7 +37,7 @@ class HeadCache:
             self._drop(next(iter(self._heads)))
 
     def drop(self, context_ids: Iterable[str]) -> None:
-        """Forget these heads: they may be ahead of the database, or somebody else's by now."""
+        """Drop these heads: they may be ahead of the database, or belong to another projector by now."""
         for context_id in context_ids:
             self._drop(context_id)
 

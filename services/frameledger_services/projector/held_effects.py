@@ -1,18 +1,17 @@
-"""Effects are held back while a partition is read up to the end that it had when it was taken over.
+"""Effects are held back while a partition catches up with the end that it had when it was taken over.
 
-What lies there may have been answered further on: after a restart, in a dump of last night, or in all of the log when
-the tables are made anew from it. So nothing of it is asked for until that end is reached, and then only what is still
-open and nobody has. What was asked for longer ago than `MAX_AGE` is closed by a frame, and its partition is held until
-that is folded. A cancel that was held back is dropped: whoever works on something hears with its heartbeat that it is
-over.
+A request in these records may have been answered further on in the log: after a restart, after restoring a dump, or
+when the tables are rebuilt from the log. So nothing is requested before that end is reached, and then only work that is
+still open and unclaimed. Work that was requested longer ago than `MAX_AGE` is closed by a frame, and the partition is
+held until that frame is folded. A held cancellation is dropped: workers learn of it with their heartbeat.
 
-Until which offset it holds stands in `projections`, so it outlives us. Taking a partition over holds it, in the same
-statement, and before a record of it is read the new owner sets until where, or lets go: `log end > next_offset`. It is
-taken away in the transaction that writes what is still open into the outbox. If the process dies before that commit,
-the next owner finds the partition held, and does it; if it dies after it, the next owner sends what the outbox has.
-Meanwhile others leave the work of such a partition alone (`claims.rules.ACTIVE_CONTEXT`, `unpark`,
-`store.projections.next_offsets`), and while a partition has no live owner, also what is open by the tables only
-(`claims.rules.ACTIVE_OWNED_CONTEXT`).
+The offset stands in `projections.effects_held_until`. The statement that takes a partition over holds it. Before the
+new owner reads a record it sets the offset, which is the log's end, or clears it if that is `next_offset`. The
+transaction that writes the open work into the outbox clears it, too. If the process dies before that commit, the next
+owner finds the partition held, and releases it; if it dies after it, the next owner publishes what the outbox has.
+Meanwhile others do not touch the work of such a partition (`claims.rules.ACTIVE_CONTEXT`,
+`store.projections.next_offsets`, `unpark`); and while it has no living owner, they do not touch work that only the
+tables call open (`claims.rules.ACTIVE_OWNED_CONTEXT`).
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ TOO_LATE_MESSAGE = (
 
 
 async def release(connection: Connection, topics: ProjectorTopics, owned: OwnedPartition) -> list[OutboxRow]:
-    """Ask for what is still open in a partition that has come to the end until which its effects are held back.
+    """Request the open work of a partition that has caught up, and stop holding its effects.
 
-    Returns what is to be published, which is nothing for a partition that has not come there, or is not held. Raises
-    `ProjectorFencedError` if it is somebody else's by now, and psycopg's errors; then nothing was done.
+    Returns the rows of the outbox: none for a partition that has not caught up, or is not held. Raises
+    `ProjectorFencedError` if another projector owns it by now, and psycopg's errors; then nothing was done.
     """
     if owned.held_until is None or owned.next_offset < owned.held_until:
         return []
@@ -64,7 +63,7 @@ async def release(connection: Connection, topics: ProjectorTopics, owned: OwnedP
         outbox = list(
             _rows(topics, partition, [one for one in old or young if not one.is_sent], is_old=bool(old))
         )
-        # Each frame that closes something will be another record of this partition.
+        # Each closing frame will be another record of this partition.
         until = owned.next_offset + len(old) if old else None
         await write(connection, Rows(outbox=outbox), ())
         await statements.hold(connection, topic, partition, epoch, until)
@@ -83,7 +82,8 @@ async def _open(
 
 
 async def _not_closed(connection: Connection, work: Sequence[OpenWork]) -> list[OpenWork]:
-    """Without that whose closing frame was stored, and closed nothing: it would not another time."""
+    """Returns the work without that whose closing frame is stored already and closed nothing: a second would not
+    either."""
     ids = {(one.context_id, closing_id(one.effect)): one for one in work}
     stored = await head_statements.recent_ids(connection, list(ids))
     return [one for key, one in ids.items() if key not in stored]

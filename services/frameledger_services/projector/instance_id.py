@@ -1,9 +1,9 @@
-"""Two projectors under one name, of which the group keeps the last that joined.
+"""Two projectors with one instance id (Kafka's `group.instance.id`): the second one stops.
 
-A name lets the group give a projector's partitions at once to the next process under it, without waiting for the one
-that was killed. If that one lives, it joins again, and takes them back: each would replace the other for ever, and
-neither get anything done. Who is thrown out is not told by whom. So each looks before it joins, and before it takes
-partitions over, whether another one of its name has a session on the database. The one that has it goes on.
+A static member's partitions go at once to the next process with its id, without waiting for the session timeout of one
+that was killed. If that one lives, it joins again and takes them back: the two would replace each other for ever. So
+each checks, before it joins and before it takes partitions over, whether another process with its id owns partitions
+and has a session on the database. The one that has them continues.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from frameledger_services.event_log.consumer import SESSION_MS
 from frameledger_services.store import projections
 
 WAIT_SECONDS = SESSION_MS / 1000
-"""How long one waits for another of its name to be gone: as long as the group waits for a member that is silent. The
-session of a process that was killed ends within milliseconds."""
+"""How long to wait until the other one is gone: Kafka's session timeout. The database session of a process that was
+killed ends within milliseconds."""
 
 RETRY_SECONDS = 0.1
 
@@ -29,7 +29,7 @@ _log = logs.get_logger("projector")
 
 
 class DuplicateInstanceError(FencedError):
-    """Another projector of our name lives, and owns partitions.
+    """Another projector with our instance id is connected, and owns partitions.
 
     Remedy: Give each projector a name of its own (`FRAMELEDGER_PROJECTOR_INSTANCE_ID`), or end the other one.
     """
@@ -37,15 +37,14 @@ class DuplicateInstanceError(FencedError):
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """Who a projector is: its place, which no other process ever has, and the name by which the group knows it, if it
-    has one."""
+    """A projector: its place, which is unique to the process, and its instance id, if it has one (`name`)."""
 
     place: str
     name: str | None = None
 
     @property
     def owner(self) -> str:
-        """As it stands in `projections`. A name has no spaces."""
+        """Returns it as `projections.owner` has it. A name has no spaces."""
         return self.place if self.name is None else f"{self.name} {self.place}"
 
 

@@ -1,4 +1,4 @@
-"""Whether the log of a partition is still the one that was stored: its ends, and the last record that was projected."""
+"""Whether the log of a partition is still the one that was stored, by its ends and the last record that was stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from frameledger.record import Record
 from frameledger_services.store.projections import StoredPosition
 
 Symptom = Literal["fine", "shorter", "expired", "another_record"]
-"""What is seen at a glance: it ends before what is stored, it begins behind it, or its newest known record differs."""
+"""What is wrong with a log: it ends before the next offset, begins behind it, or has another last record."""
 
 REMEDY = (
     "Nothing is skipped. `frameledger recover` says what can be done, and does it; or bring the broker back that has "
@@ -28,28 +28,28 @@ class LogChangedError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What the log has of a partition: its first offset, and the one behind its last record."""
+    """A partition's log: its first offset, and the one behind its last record."""
 
     first: int
     end: int
     last_hash: bytes | None = None
-    """Of the record at the stored `last_offset`; None if none is there."""
+    """Hash of the record at the stored `last_offset`; None if there is no record."""
 
 
 class LogProbe(Protocol):
-    """What of the log has to be looked at."""
+    """Reads single facts of the log: `event_log.log_probe`."""
 
     async def offsets(self, partition: int) -> tuple[int, int]:
-        """The first offset that a partition still has, and the one that its next record will get."""
+        """Returns the first offset that a partition still has, and the one that its next record will get."""
         ...
 
     async def record_at(self, partition: int, offset: int) -> Record | None:
-        """The record at an offset; None if there is none, as behind a transaction's marker."""
+        """Returns the record at an offset; None if there is none, such as at a transaction's marker."""
         ...
 
 
 def symptom(stored: StoredPosition, log: LogState) -> Symptom:
-    """Whether reading can go on, as far as ends and the newest known record tell."""
+    """Returns whether reading can continue, as far as the ends and the last stored record tell."""
     if stored.next_offset > log.end:
         return "shorter"
     if stored.next_offset < log.first:
@@ -64,7 +64,7 @@ def symptom(stored: StoredPosition, log: LogState) -> Symptom:
 
 
 async def log_state(log: LogProbe, stored: StoredPosition) -> LogState:
-    """What the log has of a partition that is stored so far."""
+    """Returns what the log has of a partition that is stored so far."""
     first, end = await log.offsets(stored.partition)
     if stored.last_offset is None or not first <= stored.last_offset < end:
         return LogState(first, end)
@@ -73,7 +73,7 @@ async def log_state(log: LogProbe, stored: StoredPosition) -> LogState:
 
 
 def describe_difference(topic: str, stored: StoredPosition, found: LogState) -> str | None:
-    """Why a partition cannot be read on, in a sentence; None if it can."""
+    """Returns why a partition cannot be read on, as a sentence; None if it can."""
     where = f"{topic}/{stored.partition}"
     match symptom(stored, found):
         case "fine":
@@ -96,6 +96,6 @@ def describe_difference(topic: str, stored: StoredPosition, found: LogState) -> 
 
 
 def record_hash(record: Record) -> bytes:
-    """What is compared when a partition is taken over: is the last record that was read still the one we know?"""
+    """Returns the hash by which `takeover` recognizes the last record that was stored."""
     parts = (record.key or b"", record.value or b"", str(record.timestamp_ms).encode())
     return sha256(b"".join([len(part).to_bytes(8, "big") + part for part in parts])).digest()

@@ -1,9 +1,8 @@
-"""Telling who listens how far the tables are, after the commit of a batch.
+"""NOTIFY with the next offsets of partitions, after the commit of a batch.
 
-What is announced is on disk: to announce is a transaction too, and its commit brings all to disk that was committed
-before. Nobody relies on being told: who misses it looks by himself, a little later. So if the process dies before it,
-nothing is lost; what was not on disk yet comes there with PostgreSQL's own writing, 0.6 s later at most
-(`wal_writer_delay`, thrice).
+What is notified is on disk: NOTIFY is a transaction, whose commit flushes all commits before it. Listeners do not rely
+on it: they also poll. So nothing is lost if the process dies before it; what was not flushed then is flushed by
+PostgreSQL's WAL writer within 0.6 s (three times `wal_writer_delay`).
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from frameledger_services.failpoints import Failpoint
 from frameledger_services.store import projections
 
 INTERVAL_SECONDS = 0.01
-"""While frames come faster than they are stored, one announcement in this time says where all are. One for each batch
-took a fifteenth of the processor time of the whole road: it wakes every process that listens."""
+"""In a backlog there is one notification in this time, for all partitions. One for each batch took a fifteenth of the
+processor time of the whole road, since it wakes every listener."""
 
 WARNING_INTERVAL_SECONDS = 60.0
-"""How often it is said at most that nothing can be announced."""
+"""At most one warning in this time that notifications fail."""
 
 _log = logs.get_logger("projector")
 
 
 class Notifier:
-    """Announces in the background, so that no batch waits for it."""
+    """Notifies in the background, so that no batch waits for it."""
 
     def __init__(self, connection: AsyncConnection[Any], topic: str, failpoint: Failpoint) -> None:
         self._connection = connection
@@ -43,7 +42,8 @@ class Notifier:
         self._idle.set()
 
     def notify(self, offsets: Mapping[int, int], *, soon: bool = False) -> None:
-        """Partitions were read up to here. With `soon` this may wait a little, for what others there are by then."""
+        """Notify of the next offsets of these partitions, at once; with `soon` within `INTERVAL_SECONDS`, with
+        others."""
         self._offsets |= offsets
         self._idle.clear()
         loop = asyncio.get_running_loop()
@@ -54,14 +54,13 @@ class Notifier:
             self._timer = loop.call_later(left, self._wake.set)
 
     async def drained(self) -> None:
-        """Returns when everything is announced, also what waits for another batch."""
+        """Returns when everything is notified, without further delay."""
         if not self._idle.is_set():
             self._wake.set()
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Work until cancelled. Raises what the database raises; but goes on when the queue of notifications is full,
-        since one who listens does not read them."""
+        """Work until cancelled. Raises psycopg's errors, but for a full notification queue, which is only logged."""
         loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()
@@ -75,12 +74,12 @@ class Notifier:
             try:
                 await projections.notify_progress(self._connection, self._topic, offsets)
             except errors.ProgramLimitExceeded as error:
-                self._say_that_it_is_full(error, loop.time())
+                self._warn_that_it_is_full(error, loop.time())
             await self._failpoint("announced")
             if not self._offsets:
                 self._idle.set()
 
-    def _say_that_it_is_full(self, error: errors.ProgramLimitExceeded, now: float) -> None:
+    def _warn_that_it_is_full(self, error: errors.ProgramLimitExceeded, now: float) -> None:
         if now < self._said + WARNING_INTERVAL_SECONDS:
             return
         self._said = now

@@ -1,6 +1,6 @@
-"""Reading ahead: what the broker hands out is decoded while the batch before is being stored.
+"""The prefetch buffer: records are decoded while the batch before them is being stored.
 
-Nothing here is promised to anybody: what was read and not stored is read again by the partition's next owner.
+It may be lost at any time: the partition's next owner reads again what was not stored.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from frameledger_services.projector.decoded import FetchedRecord, decode_record
 from frameledger_services.projector.watchdog import deadline
 
 CHUNK_RECORDS = 200
-"""Records of one look; the decoding of more would keep the batch under way from going on when it is answered."""
+"""Records of a chunk. Decoding more at once would delay the batch that the database has answered meanwhile."""
 
 BACKLOG_RECORDS = 1_000
-"""With so many waiting the broker is asked for more at once: there is a backlog, and nobody waits for the last."""
+"""With so many buffered the broker is asked for more at once: in a backlog throughput matters, not latency."""
 
 MAX_RECORDS = 4_000
 MAX_BYTES = 8 * 1024 * 1024
-"""What may wait here decoded, whichever is less; a look that was begun when there was less is finished."""
+"""The limits of the buffer, whichever is reached first. A chunk that was begun below them is finished."""
 
 
 class FetchedPartition(Protocol):
-    """What an answer of the broker has of one partition: `event_log.feed`."""
+    """The records of one partition in a broker's answer: `event_log.feed.Fetched`."""
 
     partition: int
     end: int
@@ -41,7 +41,7 @@ class FetchedPartition(Protocol):
 
 @dataclass(slots=True)
 class Chunk:
-    """What was found, and where the partitions stand after it, also behind a transaction's marker."""
+    """Some records, and the next offset of each partition after them, which may lie behind a transaction's marker."""
 
     records: list[FetchedRecord] = field(default_factory=list)
     next_offsets: dict[int, int] = field(default_factory=dict)
@@ -49,9 +49,9 @@ class Chunk:
 
 
 class Prefetch:
-    """The looks that were taken and not stored yet, of the partitions that are `owned` while each is taken.
+    """Chunks in the order in which they were fetched, of partitions that were `owned` at that time.
 
-    What lies in a partition that it `may_decode` not is decoded with its batch: it may be what crashes us.
+    Records of a partition that it must not decode (`may_decode`) are decoded with their batch: one may crash us.
     """
 
     def __init__(self, owned: Mapping[int, OwnedPartition], may_decode: Callable[[int], bool]) -> None:
@@ -64,11 +64,11 @@ class Prefetch:
         self._taken = asyncio.Event()
 
     async def receive(self, fetched: Sequence[FetchedPartition]) -> None:
-        """Take an answer in. Returns when it was read to its end, and either much of it waits or a batch that was taken
-        since is on its way to the database.
+        """Buffer an answer. Returns when all of it is buffered, and either there is a backlog or a batch was read
+        since.
 
-        Asking for more takes as long as the fold, and what comes in the meantime comes with the next answer. So the
-        batch goes first, and the broker is asked while the database is busy.
+        A fetch request takes as long as a fold, and what arrives meanwhile comes with its answer. So the batch goes
+        first, and the broker is asked while the database is busy.
         """
         for chunk in self._read(fetched):
             self._chunks.append(chunk)
@@ -82,13 +82,13 @@ class Prefetch:
             await self._until_taken()
 
     async def until_ready(self) -> None:
-        """Return when there is something that was read, or when this is woken."""
+        """Returns when there is a chunk, or after `wake`."""
         if not self._chunks:
             self._arrived.clear()
             await self._arrived.wait()
 
     def read(self, at_most: int) -> Chunk:
-        """All that was read by now, in order, ended by the look that brings it to `at_most` records."""
+        """Returns all that is buffered, in order, up to the chunk that brings it to `at_most` records."""
         taken = Chunk()
         while self._chunks and len(taken.records) < at_most:
             chunk = self._chunks.popleft()
@@ -102,15 +102,15 @@ class Prefetch:
 
     @property
     def has_chunks(self) -> bool:
-        """Whether there is something that was read and not taken yet."""
+        """Whether anything is buffered."""
         return bool(self._chunks)
 
     def wake(self) -> None:
-        """Have who waits for a look go on: there is something else to be done."""
+        """Let `until_ready` return: there is something else to do."""
         self._arrived.set()
 
     def drop(self, partition: int) -> None:
-        """Drop what was read of a partition: somebody else owns it, or it is read anew."""
+        """Drop the records of a partition that is no longer owned, or is read again."""
         for chunk in self._chunks:
             before = len(chunk.records)
             chunk.records = [one for one in chunk.records if one[0].partition != partition]
@@ -118,7 +118,7 @@ class Prefetch:
             self._records -= before - len(chunk.records)
 
     def _read(self, fetched: Sequence[FetchedPartition]) -> Iterator[Chunk]:
-        """An answer as looks of bounded size. What is not ours by now is left out."""
+        """Yields an answer in chunks of bounded size, without partitions that are not owned any more."""
         chunk = Chunk()
         for one in fetched:
             while (owned := self._owned.get(one.partition)) is not None:

@@ -1,12 +1,12 @@
-"""What the outbox holds goes to Kafka, right after the commit that wrote it.
+"""The outbox relay: publishes rows of the outbox, right after the commit that wrote them, and deletes them.
 
-If the process dies before a row was sent, or after that and before it was removed, the row is still there and the
-partition's next owner sends it, a second time perhaps. Effects have ids that follow from their cause, so asking twice
-asks once; a forwarded copy has its original's id, so it is folded once. So rows need not be removed one by one as they
-are sent: those of a short while go together.
+If the process dies before a row was published, or between that and the deletion, the row is still there, and the
+partition's next owner publishes it, perhaps a second time. That does no harm: the id of an effect follows from its
+cause, so it is claimed once; a forwarded copy has the id of its original, so it is folded once. So rows need not be
+deleted one by one: those of a short while go together.
 
-No row waits for one that goes to another topic: no order between them matters. A cancellation is not kept by what was
-sent before it, and a topic that is not there, or may not be written, keeps nothing but its own rows (`destination`).
+No row waits for a row of another topic, since no order between topics matters: a cancellation is not delayed by what
+was published before it, and a topic that is missing or forbidden delays only its own rows (`destination`).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ Connection = AsyncConnection[Any]
 
 DELETE_AFTER_SECONDS = 0.05
 DELETE_AT_ROWS = 500
-"""Rows that were sent are removed after so long, or when there are so many: not with a transaction for each batch."""
+"""Published rows are deleted after so long, or when there are so many, instead of in a transaction for each batch."""
 
 _log = logs.get_logger("projector")
 _to_topic = attrgetter("to_topic")
 
 
 class Relay:
-    """Sends rows in the background, those of each topic in the order in which they were handed over, and removes them.
+    """Publishes rows in the background, those of each topic in the order in which they were enqueued, and deletes them.
 
-    Its connection is for that alone.
+    Its connection is used for nothing else.
     """
 
     def __init__(self, connection: Connection, send: Send, failpoint: Failpoint) -> None:
@@ -58,7 +58,7 @@ class Relay:
         self._idle.set()
 
     def enqueue(self, rows: Collection[OutboxRow]) -> None:
-        """A batch was committed: publish what it left in the outbox. Never blocks."""
+        """Publish the rows that a batch committed. Never blocks."""
         if not rows:
             return
         self._idle.clear()
@@ -72,17 +72,17 @@ class Relay:
             destination.add(row)
 
     async def drained(self) -> None:
-        """Returns when everything that was handed over is sent and removed, from here on without delay; but for what
-        its topic refuses, which stays in the outbox for the next owner."""
+        """Returns when all rows are published and deleted, without further delay, except those that their topic
+        refuses: they stay in the outbox for the next owner."""
         self._hurry = True
         self._wake.set()
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Work until cancelled. Raises what the database raises; nothing is lost by that."""
+        """Work until cancelled. Raises psycopg's errors; nothing is lost by that."""
         async with asyncio.TaskGroup() as tasks:
             while True:
-                await self._until_there_is_something()
+                await self._until_woken()
                 while self._new:
                     tasks.create_task(self._new.pop().run())
                 if self._sent and self._left_to_gather() <= 0:
@@ -92,27 +92,27 @@ class Relay:
                 if not self._sent and all(one.is_idle for one in self._destinations.values()):
                     self._idle.set()
 
-    async def _until_there_is_something(self) -> None:
-        """To be sent, or to be removed by now."""
+    async def _until_woken(self) -> None:
+        """Returns when there is a new destination, or rows are to be deleted."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._left_to_gather() if self._sent else None):
                 await self._wake.wait()
         self._wake.clear()
 
     def _left_to_gather(self) -> float:
-        """Seconds until what was sent is removed."""
+        """Returns the seconds until published rows are deleted."""
         if self._hurry or len(self._sent) >= DELETE_AT_ROWS:
             return 0.0
         return self._sent_since + DELETE_AFTER_SECONDS - asyncio.get_running_loop().time()
 
     async def _send_some(self, rows: Sequence[OutboxRow]) -> None:
-        """Send rows of one topic, which are removed a little later."""
+        """Publish rows of one topic, which are deleted a little later."""
         try:
             await self._failpoint("before send")
             too_large = await self._send(rows)
             await self._failpoint("after send")
             if too_large:
-                await self._set_aside(too_large)
+                await self._keep_as_dead_letters(too_large)
             if not self._sent:
                 self._sent_since = asyncio.get_running_loop().time()
             self._sent += (row.place for row in rows)
@@ -122,9 +122,9 @@ class Relay:
     async def _read(self, places: Sequence[OutboxPlace]) -> list[OutboxRow]:
         return await outbox.read(self._connection, places)
 
-    async def _set_aside(self, too_large: Sequence[OutboxRow]) -> None:
-        """Keep among the rejected frames what no topic takes. It is removed with what was sent; if we die before that,
-        the next owner keeps it again, which changes nothing."""
+    async def _keep_as_dead_letters(self, too_large: Sequence[OutboxRow]) -> None:
+        """Keep rows that are too large for their topic in `rejected_frames`. They are deleted with the published ones;
+        if we die before that, the next owner keeps them again, which changes nothing."""
         for row in too_large:
             _log.error(
                 "projector.too_large_to_publish",
@@ -151,7 +151,7 @@ class Relay:
 
 
 def sender(producer: Producer) -> Send:
-    """Sends rows with a producer. One that its topic cannot take does not hold the others up."""
+    """Returns a `Send` that uses this producer. A row that is too large does not delay the others."""
 
     async def send(rows: Sequence[OutboxRow]) -> list[OutboxRow]:
         too_large: list[OutboxRow] = []
@@ -160,7 +160,7 @@ def sender(producer: Producer) -> Send:
             try:
                 await producer.publish(topic, [_outgoing(row) for row in group])
             except TooLargeError:
-                # Sending the others a second time asks for nothing twice; see above.
+                # Publishing the others a second time does no harm; see above.
                 for row in group:
                     try:
                         await producer.publish(topic, [_outgoing(row)])
@@ -172,5 +172,5 @@ def sender(producer: Producer) -> Send:
 
 
 def _outgoing(row: OutboxRow) -> Outgoing:
-    # A dead letter may have had no key or no value at all; `rejected_frames` knows.
+    # A dead letter may have no key or no value; `rejected_frames` keeps the difference.
     return Outgoing(row.key or b"", row.value or b"", row.headers)

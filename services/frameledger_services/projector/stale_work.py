@@ -1,4 +1,4 @@
-"""Closing what was asked for too long ago: nobody waits for the answer to a question of yesterday."""
+"""Closing work that was requested too long ago: nobody waits for the answer to a question of yesterday."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from frameledger_services.projector.outbox_rows import effect_row
 from frameledger_services.store.outbox import OutboxRow
 
 MAX_AGE = timedelta(minutes=5)
-"""Work that was asked for longer ago than this, and that nobody has, is not begun any more."""
+"""Unclaimed work that was requested longer ago than this is not begun any more."""
 
 CLOSING_IDS = UUID("5d8e2f0b-94c7-5a16-b3e0-7c41a96f2d18")
 """The namespace of the ids of frames that close old work. It never changes: stored ids came from it."""
 
 
 def closing_id(effect: RunInference | CallFunction) -> UUID:
-    """The id of the frame that closes what an effect would have asked for. It follows from the effect's, so that
-    publishing it twice says it once."""
+    """Returns the id of the frame that closes the work of an effect. It follows from the effect's id, so publishing the
+    frame twice counts once."""
     return uuid5(CLOSING_IDS, effect.id)
 
 
 def closing_row(
     effect: RunInference | CallFunction, cause: Place, ordinal: int, *, source: str, code: str, message: str
 ) -> OutboxRow:
-    """The frame that closes what an old effect would have asked for, as it is published; `code` and `message` are those
-    of a run that fails."""
+    """Returns the frame that closes the work of an old effect, as a row of the outbox. `code` and `message` are for a
+    run, which fails."""
     frame_id = str(closing_id(effect))
     frame: ErrorFrame | FunctionCallCancelFrame
     if isinstance(effect, RunInference):

@@ -118,8 +118,8 @@ class _Writing:
         frame, run = self.frame, before.runs.open
         if isinstance(frame, TextFrame) and run is not None and run.run_id == _answered_run(after):
             attempt = (run.run_id, int(run.attempt))
-            if self.head.texted_attempt != attempt and frame.text:
-                self.head.texted_attempt = attempt
+            if self.head.first_text_of != attempt and frame.text:
+                self.head.first_text_of = attempt
                 self._run(run.run_id)["first_text_at"] = self.logged_at
             if isinstance(frame, LLMTextFrame) and frame.usage is not None:
                 self._used(run.run_id, frame.usage, partial=True)

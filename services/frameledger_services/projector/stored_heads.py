@@ -1,4 +1,4 @@
-"""Loading heads: what the database knows of conversations that are not in memory."""
+"""Heads from the database, for conversations that are not in the cache."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from frameledger_services.store.heads import StoredHead, Unfolded
 
 
 async def load(connection: AsyncConnection[Any], context_ids: Sequence[ContextId]) -> dict[str, Head]:
-    """The heads of these conversations, in one query; new ones of those that are not there.
+    """Returns the heads of these conversations, in one query; new heads for those that are not stored.
 
-    One that cannot be brought up to date holds nobody up: its conversation is parked.
+    A conversation whose head cannot be brought up to date is parked, and the others continue.
     """
     loaded = await statements.load(connection, context_ids)
     heads: dict[str, Head] = {}
@@ -36,8 +36,8 @@ async def load(connection: AsyncConnection[Any], context_ids: Sequence[ContextId
 
 
 class RefoldError(RefusedError):
-    """What is stored of a conversation cannot be folded again: the fold of this release has a bug that another did not
-    have. `head` is as far as it came.
+    """Stored frames cannot be folded again: the fold of this release has a bug that another did not have. `head` is as
+    of the last frame that could.
 
     Remedy: Its conversation is parked. With a release that folds it, use `frameledger unpark`.
     """
@@ -50,8 +50,8 @@ class RefoldError(RefusedError):
 
 
 def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
-    """A head as the database has it, with what its stored state does not know yet folded in. Raises `RefoldError` if
-    that fails."""
+    """Returns a head with its stored state, and the frames after that folded in. Raises `RefoldError` if a fold
+    fails."""
     row = found.row
     counters: dict[str, Any] = {}
     attributes: dict[str, Any] = {}
@@ -74,18 +74,18 @@ def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
     except Exception as error:
         raise RefoldError(head, error) from error
     run = head.state.runs.open
-    if run is not None and row["open_run_texted"]:
-        head.texted_attempt = (run.run_id, int(run.attempt))
+    if run is not None and row["open_run_has_text"]:
+        head.first_text_of = (run.run_id, int(run.attempt))
     return head
 
 
 def refold(head: Head, frames: Iterable[Unfolded]) -> None:
-    """Bring a loaded state up to its head's version, without effects: these frames were stored and reacted to.
+    """Bring a loaded state up to its head's version, without effects: those were published when the frames were stored.
 
-    Raises `OutcomeChangedError` where this release folds one otherwise than the rows say that were made of it.
+    Raises `OutcomeChangedError` where this release gives a frame another outcome than the stored one.
     """
     for one in frames:
-        # What was unknown when it was folded changed nothing, whatever is known of it by now.
+        # A frame that was unknown when it was folded changed nothing, even if its type is known by now.
         frame = _UNKNOWN if one.outcome == "unknown" else decode(one.payload)
         step = evolve(head.state, frame)
         if (step.outcome, step.reason) != (one.outcome, one.reason):

@@ -1,4 +1,4 @@
-"""Taking a partition over: raise its epoch, look whether its log is still the one we know, go on where it stopped."""
+"""Taking a partition over: raise its epoch, check its log, continue at its next offset."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from frameledger_services.store.projections import HELD_UNTIL_KNOWN, Assignment,
 Connection = AsyncConnection[Any]
 
 LOCK_TIMEOUT_MS = 2_000
-"""How long a new owner waits for the old one's transaction before it ends the old one's session."""
+"""How long a new owner waits for the transaction of the old one before it terminates that one's session."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """A partition in our hands, and who crashed over what is next in it."""
+    """An owned partition, and the crashes at its next offset."""
 
     owned: OwnedPartition
     crashes: Crashes
@@ -36,17 +36,17 @@ class TakenOver:
 async def take_over(
     connection: Connection, log: LogProbe, topic: str, partition: int, owner: str
 ) -> TakenOver:
-    """Own a partition: whoever owned it before is fenced from here on.
+    """Own a partition; its former owner is fenced from now on.
 
-    Raises `LogChangedError` if Kafka no longer has the next record, or another one before it.
+    Raises `LogChangedError` if the log no longer has the next record, or has another one before it.
     """
     assigned = await _assigned(connection, topic, partition, owner)
     end = await _checked(log, topic, assigned)
     owned = OwnedPartition(partition, assigned.epoch, assigned.next_offset, end, assigned.generation)
     if end > assigned.next_offset or assigned.effects_held_until != HELD_UNTIL_KNOWN:
         owned.held_until = end
-    # Before a record is read. If we die before this, nothing was folded, the partition stays held, and the next owner
-    # does it.
+    # Before a record is read. If we die before this, nothing was folded, and the partition stays held for the next
+    # owner.
     await held_effects.hold(connection, topic, partition, assigned.epoch, owned.held_until)
     if end == assigned.next_offset:
         await projections.reset_crashes(connection, topic, partition, assigned.epoch)
@@ -62,7 +62,7 @@ async def _assigned(connection: Connection, topic: str, partition: int, owner: s
                 await connection.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
                 return await projections.assign(connection, topic, partition, owner, ended=ended)
         except errors.LockNotAvailable:
-            # Whoever holds the row is frozen in the middle of a transaction, or as good as that.
+            # The owner is frozen in the middle of a transaction.
             ended |= await projections.terminate_owner(connection, topic, partition)
     raise LogChangedError(
         f"{topic}/{partition}: its row in `projections` stays locked by a session that could not be ended; "
@@ -74,7 +74,7 @@ LOCK_ATTEMPTS = 5
 
 
 async def _checked(log: LogProbe, topic: str, assigned: Assignment) -> int:
-    """The partition's end, if the log is still the one whose records were stored."""
+    """Returns the partition's end offset. Raises `LogChangedError` if its log is not the one that was stored."""
     stored = StoredPosition(
         assigned.partition, assigned.next_offset, assigned.last_offset, assigned.last_hash, None
     )

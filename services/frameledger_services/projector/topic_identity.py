@@ -1,6 +1,6 @@
 """Whether a topic is still the one that the database was filled from.
 
-A key's partition follows from the number of partitions, and an offset means something only in one life of a topic.
+The partition of a key depends on the number of partitions, and offsets are comparable only until a topic is deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TopicChangedError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
-    """What a topic is in its newest generation."""
+    """A topic as the database knows it, in its newest generation."""
 
     generation: int
     partitions: int
@@ -35,8 +35,8 @@ class KnownTopic:
 
 
 async def describe(settings: Settings, topic: str) -> TopicDescription:
-    """The topic, which is there, and whose records have their broker's time: publishers' times are in any order, and
-    may be none that a database can keep. Raises `BrokerError`."""
+    """Returns the topic's description. Raises `BrokerError` if it does not exist, or has the publishers' timestamps:
+    those may have any order, and be out of the database's range."""
     async with broker.connect(settings) as brokers:
         found = await brokers.topic(topic)
     problem = time_problem(found)
@@ -46,10 +46,9 @@ async def describe(settings: Settings, topic: str) -> TopicDescription:
 
 
 async def pin(connection: AsyncConnection[Any], found: TopicDescription) -> None:
-    """Write down what the topic is if that has not been done, and raise `TopicChangedError` if it is another one now.
+    """Store the topic's id and number of partitions, unless they are stored. Raises `TopicChangedError` if they differ.
 
-    In the caller's transaction; two who come first at once write the same. A broker that gives no ids is held to the
-    number of partitions only.
+    In the caller's transaction. Of a broker without topic ids only the number of partitions is compared.
     """
     await connection.execute(
         "INSERT INTO topics (topic, partitions, topic_id) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
@@ -61,7 +60,7 @@ async def pin(connection: AsyncConnection[Any], found: TopicDescription) -> None
 
 
 async def known_topic(connection: AsyncConnection[Any], topic: str) -> KnownTopic | None:
-    """What is written down of a topic; None before anything was."""
+    """Returns what is stored of a topic; None before `pin`."""
     cursor = await connection.execute(
         "SELECT generation, partitions, topic_id FROM topics WHERE topic = %s ORDER BY generation DESC LIMIT 1",
         (topic,),
@@ -71,7 +70,7 @@ async def known_topic(connection: AsyncConnection[Any], topic: str) -> KnownTopi
 
 
 async def difference(connection: AsyncConnection[Any], found: TopicDescription) -> str | None:
-    """How the topic differs from the one that the database was filled from, in sentences; None if it does not."""
+    """Returns how the topic differs from the one that the database was filled from, as text; None if it does not."""
     before = await known_topic(connection, found.name)
     if before is None:
         return None
@@ -88,14 +87,14 @@ async def difference(connection: AsyncConnection[Any], found: TopicDescription) 
 
 
 def is_same(before: KnownTopic, found: TopicDescription) -> bool | None:
-    """Whether it is still the one topic; None if the broker does not give ids."""
+    """Returns whether it is the same topic; None if the broker has no topic ids."""
     if before.topic_id is None or found.topic_id is None:
         return None
     return before.topic_id == found.topic_id
 
 
 def other_partitions(before: KnownTopic, found: TopicDescription) -> str:
-    """What to say of a topic whose partitions are more or fewer by now."""
+    """Returns the message for a topic with another number of partitions."""
     return (
         f"The topic {found.name} had {before.partitions} partitions when this database was filled from it and has "
         f"{found.partitions} now, so later frames of a conversation would lie in another partition than the "

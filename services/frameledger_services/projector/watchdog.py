@@ -1,7 +1,6 @@
-"""The end of what computes for ever: the process dies of it, since nothing else in the process can run by then.
+"""Watchdog: SIGALRM kills a process whose decoding or fold does not return.
 
-That is a life that ended at an offset like any other: after some, the records there are folded one by one, and the one
-that ends lives is parked (see `service`).
+That counts as a crash like any other: after some, the record is isolated and parked (`crashes`).
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SECONDS = 30.0
-"""What decoding and folding a batch may take; it takes a second if the batch is as large as batches get."""
+"""The limit for decoding or folding a batch. The largest batch takes about a second."""
 
 
 @contextmanager
 def deadline() -> Iterator[None]:
-    """A block that computes and waits for nothing. SIGALRM ends the process if it takes longer than `SECONDS`."""
+    """Kill the process by SIGALRM if this block, which must not await, takes longer than `SECONDS`."""
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
         yield

@@ -60,7 +60,7 @@ async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, 
         """,
         (list(context_ids),),
     )
-    names = (*_COLUMNS, "state", "open_run_texted")
+    names = (*_COLUMNS, "state", "open_run_has_text")
     rows = [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
     behind = {row["context_id"] for row in rows if _is_behind(row)}
     unfolded = await _unfolded(connection, behind) if behind else {}
