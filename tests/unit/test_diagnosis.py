@@ -86,7 +86,7 @@ def test_what_is_seen_at_a_glance(stored, log, expected):
 def test_what_became_of_a_partition_and_where_it_is_read_next(
     stored, log, is_same_topic, agreed_to, expected
 ):
-    found = diagnose(stored, log, is_same_topic=is_same_topic, agreed=agreed_to)
+    found = diagnose(stored, log, is_same_topic=is_same_topic, common=agreed_to)
     assert found == Finding(stored, log, *expected)
 
 

@@ -5,9 +5,7 @@ The partition of a key depends on the number of partitions, and offsets are comp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from psycopg import AsyncConnection
 
@@ -15,6 +13,8 @@ from frameledger.errors import ConfigurationError
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.topics import TopicDescription, time_problem
 from frameledger_services.settings import Settings
+from frameledger_services.store import topics
+from frameledger_services.store.topics import StoredTopic
 
 
 class TopicChangedError(ConfigurationError):
@@ -23,15 +23,6 @@ class TopicChangedError(ConfigurationError):
     Remedy: Set the database or the topic prefix that belongs to the topic. If the log was lost or made anew, run
     `frameledger recover`.
     """
-
-
-@dataclass(frozen=True, slots=True)
-class KnownTopic:
-    """A topic as the database knows it, in its newest generation."""
-
-    generation: int
-    partitions: int
-    topic_id: UUID | None
 
 
 async def describe(settings: Settings, topic: str) -> TopicDescription:
@@ -50,28 +41,15 @@ async def pin(connection: AsyncConnection[Any], found: TopicDescription) -> None
 
     In the caller's transaction. Of a broker without topic ids only the number of partitions is compared.
     """
-    await connection.execute(
-        "INSERT INTO topics (topic, partitions, topic_id) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
-        (found.name, found.partitions, found.topic_id),
-    )
+    await topics.insert(connection, found.name, found.partitions, found.topic_id)
     problem = await difference(connection, found)
     if problem is not None:
         raise TopicChangedError(problem)
 
 
-async def known_topic(connection: AsyncConnection[Any], topic: str) -> KnownTopic | None:
-    """Returns what is stored of a topic; None before `pin`."""
-    cursor = await connection.execute(
-        "SELECT generation, partitions, topic_id FROM topics WHERE topic = %s ORDER BY generation DESC LIMIT 1",
-        (topic,),
-    )
-    row = await cursor.fetchone()
-    return None if row is None else KnownTopic(*row)
-
-
 async def difference(connection: AsyncConnection[Any], found: TopicDescription) -> str | None:
     """Returns how the topic differs from the one that the database was filled from, as text; None if it does not."""
-    before = await known_topic(connection, found.name)
+    before = await topics.newest(connection, found.name)
     if before is None:
         return None
     if before.partitions != found.partitions:
@@ -86,14 +64,14 @@ async def difference(connection: AsyncConnection[Any], found: TopicDescription) 
     return None
 
 
-def is_same(before: KnownTopic, found: TopicDescription) -> bool | None:
+def is_same(before: StoredTopic, found: TopicDescription) -> bool | None:
     """Returns whether it is the same topic; None if the broker has no topic ids."""
     if before.topic_id is None or found.topic_id is None:
         return None
     return before.topic_id == found.topic_id
 
 
-def other_partitions(before: KnownTopic, found: TopicDescription) -> str:
+def other_partitions(before: StoredTopic, found: TopicDescription) -> str:
     """Returns the message for a topic with another number of partitions."""
     return (
         f"The topic {found.name} had {before.partitions} partitions when this database was filled from it and has "

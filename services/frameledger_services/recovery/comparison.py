@@ -1,7 +1,6 @@
-"""Comparing: up to which offset each changed partition's log has what is stored of it, by reading both.
+"""Compares the log of each changed partition with its stored frames, by reading both.
 
-The stored frames of all partitions come from one statement, which reads the table from the lowest offset on that it is
-about: what lies there of other partitions too.
+The stored frames of all partitions come from one statement, which scans the table from the lowest of the offsets.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ from frameledger_services.store.recovery import Span
 Connection = AsyncConnection[Any]
 
 LOOK_BACK = 100_000
-"""Offsets before the end in which the place is looked for where log and tables part; all, if it is not there."""
+"""Number of offsets before the end that are compared first; all, if nothing in them is common."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedPartition:
-    """A partition that changed: what is stored of it, what the log has, and where the frames of which generation lay
-    (`diagnosis.spans`)."""
+    """A partition whose log changed, and where the frames of its generations lay (`diagnosis.spans`)."""
 
     stored: StoredPosition
     log: LogState
@@ -43,7 +41,7 @@ class ChangedPartition:
 
     @property
     def end(self) -> int:
-        """Behind what both have."""
+        """Behind the last offset that can be common."""
         return min(self.log.end, self.stored.next_offset)
 
 
@@ -54,10 +52,10 @@ async def last_common_offsets(
     changed: Sequence[ChangedPartition],
     is_same_topic: bool | None,
 ) -> dict[int, int]:
-    """Up to which offset log and tables are of one mind, by partition; one that is missing there agrees nowhere.
+    """Returns the last common offset of log and tables by partition, without partitions that have nothing in common.
 
-    `changed` is in the order of the partitions. All are looked at near their ends, and from their beginnings those
-    that agree nowhere there: the table is read twice at most. Raises `BrokerError`.
+    `changed` is in the order of the partitions. All are compared near their ends, and those without success from their
+    beginnings: the table is scanned twice at most. Raises `BrokerError`.
     """
     reached: dict[int, int] = {}
     left = changed
@@ -76,7 +74,7 @@ async def _compared(
     parts: Sequence[tuple[ChangedPartition, int]],
     is_same_topic: bool | None,
 ) -> dict[int, int]:
-    """The same, each partition from this offset on."""
+    """The same, for each partition from the given offset on."""
     asked = [
         Span(one.partition, generation, first, min(one.end, below))
         for one, first in parts

@@ -1,6 +1,6 @@
-"""Copies of stored frames: records by which a frame that the log lost gets onto it again, read as what is stored.
+"""Copies of stored frames: records that restore a frame that the log lost, and decode to the same frame.
 
-A topic that took a frame may not take a copy with all its headers: then it gets one with fewer.
+A topic may refuse a copy with all headers as too large: then it gets one with fewer.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.recovery import LostFrame
 
 Publish = Callable[[Sequence[Outgoing]], Awaitable[list[Place]]]
-"""Publishes records to the topic of the frames, in their order; where each lies once the broker has it. Raises
-`TooLargeError`, with the places of those that it has, if the topic does not take one."""
+"""Publishes records to the frames' topic, in their order. Returns their places. Raises `TooLargeError`, with the places
+of those that were published, if one is too large for the topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class TooLarge:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What came of copies: where those lie that the log has, and of how many frames the bytes could not be read."""
+    """Places of the published copies, the number of frames whose bytes could not be read, and frames too large."""
 
     places: Sequence[Place]
     left: int
@@ -51,15 +51,15 @@ class Published:
 
 
 async def publish_copies(topic: str, frames: Sequence[LostFrame], publish: Publish) -> Published:
-    """Publish copies of these frames together; those that did not get onto the log so, one by one, in their order.
+    """Publish copies of these frames together, and one by one those that were refused by that.
 
-    Called twice it publishes them twice. Raises `PublishError` and `BrokerError`: then nobody knows which were.
+    Called twice it publishes them twice. Raises `PublishError` and `BrokerError`: then it is unknown which were.
     """
     made = [(one, copied) for one in frames if (copied := copy(topic, one)) is not None]
     try:
         places: Sequence[Place | None] = await publish([copied for _, copied in made])
     except TooLargeError as error:
-        # Which one is not said, and what comes after it in its partition was not published.
+        # The error does not name the record, and those after it in its partition were not published.
         places = error.places
     found, too_large = [], []
     for (stored, copied), place in zip(made, places, strict=True):
@@ -72,7 +72,7 @@ async def publish_copies(topic: str, frames: Sequence[LostFrame], publish: Publi
 
 
 async def _publish_first(publish: Publish, candidates: Sequence[Outgoing]) -> Place | None:
-    """Publish the first of these that the topic takes; None if it takes none."""
+    """Publish the first of these that the topic accepts. Returns its place, None if it accepts none."""
     for one in dict.fromkeys(candidates):
         try:
             (place,) = await publish([one])
@@ -95,10 +95,10 @@ def _too_large(stored: LostFrame, smallest: Outgoing) -> TooLarge:
 
 
 def copy(topic: str, stored: LostFrame) -> Outgoing | None:
-    """The record by which a stored frame gets onto the log again: the same bytes, what is known of its headers, and
-    one that names where it lay. None for bytes that cannot be read any more.
+    """Returns the record that restores a stored frame: the same bytes, the headers that are known, and one that names
+    its former place. None for bytes that cannot be read any more.
 
-    Read again it is what is stored: its id, its bytes, its source, its trace.
+    It decodes to the stored id, bytes, source and trace.
     """
     record = Record(
         topic,
@@ -112,7 +112,7 @@ def copy(topic: str, stored: LostFrame) -> Outgoing | None:
         frame = read(record).frame
     except DecodeError:
         return None
-    # Of the trace its id is stored; that of the span is not.
+    # The id of the trace is stored, that of the span is not.
     trace = None if stored.trace_id is None else f"00-{stored.trace_id}-{stored.frame_id.hex[:16]}-00"
     if stored.source is not None:
         known = headers_for(frame, ContextId(stored.context_id), source=stored.source, traceparent=trace)

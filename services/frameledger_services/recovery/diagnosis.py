@@ -1,8 +1,7 @@
-"""Whether a partition's log is still the one that was stored, and if not, what became of it and where to go on.
+"""Diagnosis of a partition whose log no longer matches the tables: what happened to it, and where to continue. No IO.
 
-Nothing here asks anybody. Kafka promises that a log only grows and loses its oldest records. A power cut takes the
-newest, which were not on the disk yet; a topic can be deleted and made again; and records may expire while nobody
-stores them.
+Kafka promises that a log only grows at its end and expires at its beginning. But a power cut takes the newest records,
+which were not on disk yet; a topic can be deleted and created again; and records may expire before they are stored.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from frameledger_services.store.projections import StoredPosition
 from frameledger_services.store.recovery import Receipt, StoredFrame
 
 Happened = Literal["fine", "lost_tail", "expired", "another_log"]
-"""What became of it. Stored names: they never change."""
+"""What happened to a log. The names are stored in `recoveries`: they never change."""
 
 NO_END = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of a partition, and where it is read next."""
+    """What happened to a partition, and the offset at which it is read next (`begins_at`, as in `recoveries`)."""
 
     stored: StoredPosition
     log: LogState
@@ -37,39 +36,39 @@ class Finding:
 
 
 def diagnose(
-    stored: StoredPosition, log: LogState, *, is_same_topic: bool | None, agreed: int | None
+    stored: StoredPosition, log: LogState, *, is_same_topic: bool | None, common: int | None
 ) -> Finding:
-    """What became of a partition.
+    """Returns what happened to a partition.
 
-    `is_same_topic` is None when the broker gives topics no ids. `agreed` is the offset up to which log and tables
-    are of one mind, None if they are nowhere; nobody asks for it while the sign is fine or expired and the topic the
-    same.
+    `is_same_topic` is None if the broker has no topic ids. `common` is the last common offset of log and tables, None
+    if they have nothing in common; it is not used if the symptom is fine or expired and the topic is the same.
     """
     if is_same_topic is False:
         if stored.next_offset == 0:
             return Finding(stored, log, "fine", log.first)
-        if agreed == stored.next_offset:
-            return Finding(stored, log, "fine", agreed)
-        return Finding(stored, log, "another_log", log.first if agreed is None else agreed)
+        if common == stored.next_offset:
+            return Finding(stored, log, "fine", common)
+        return Finding(stored, log, "another_log", log.first if common is None else common)
     match symptom(stored, log):
         case "fine":
             return Finding(stored, log, "fine", stored.next_offset)
         case "expired":
             return Finding(stored, log, "expired", log.first, log.first - stored.next_offset)
-    if agreed is None and is_same_topic is None and log.first < log.end:
+    if common is None and is_same_topic is None and log.first < log.end:
         return Finding(stored, log, "another_log", log.first)
-    # Of the same topic all may be lost, and others written since.
-    return Finding(stored, log, "lost_tail", log.first if agreed is None else agreed)
+    # Even if nothing is in common: the topic may have lost all its records, and got others since.
+    return Finding(stored, log, "lost_tail", log.first if common is None else common)
 
 
 async def last_common_offset(
     kept: AsyncIterator[StoredFrame], records: AsyncIterator[Record], read_until: datetime | None
 ) -> int | None:
-    """Up to which offset the log has what was read; both are given in the order of their offsets. None for nowhere.
+    """Returns the offset up to which the log has what was stored, None if they have nothing in common. Both are given
+    in the order of their offsets.
 
-    `read_until` is when the last record was logged that was read, if it is a question of one topic only: then times
-    tell a record that was there from a later one like it, and judge those of which no frame is stored. Without it
-    the times are those of a copy.
+    `read_until` is the time of the last record that was stored, if the topic is the same: then times distinguish a
+    record from a later one like it, and decide about records of which no frame is stored. None if the topic was created
+    again: its timestamps are those of copies.
     """
     reached = None
     next_kept = await anext(kept, None)
@@ -85,7 +84,7 @@ async def last_common_offset(
 
 
 class ByPartition:
-    """The kept frames of many partitions, which come from one statement, handed out partition by partition."""
+    """Splits the result of one statement by partition."""
 
     def __init__(self, rows: AsyncIterator[StoredFrame]) -> None:
         """`rows` are in the order of their partitions."""
@@ -93,8 +92,8 @@ class ByPartition:
         self._next: StoredFrame | None = None
 
     async def of(self, partition: int) -> AsyncGenerator[StoredFrame, None]:
-        """Those of a partition. It is asked in the order of partitions; what nobody took of one before is passed
-        over."""
+        """Yields the frames of a partition. Call it in the order of partitions; frames that were not read are
+        skipped."""
         row, self._next = self._next, None
         if row is None:
             row = await anext(self._rows, None)
@@ -106,30 +105,30 @@ class ByPartition:
 
 
 def spans(chain: Sequence[Receipt], generation: int) -> list[tuple[int, int]]:
-    """Of which generations a partition's log has records where they were stored: each with the offset below which."""
+    """Returns the generations whose records are on the log where they were stored, each with the offset below which."""
     below = NO_END
     found = [(generation, below)]
     for began in _backwards(chain, generation):
         if began.happened == "another_log":
             break
-        # A later generation may have begun before an earlier one did: then its records lie there.
+        # A later generation may begin at a lower offset than an earlier one: then its records lie there.
         below = min(below, began.begins_at)
         found.append((began.generation - 1, below))
     return found
 
 
 def gaps(chain: Sequence[Receipt], generation: int, begins_at: int) -> list[tuple[int, int]]:
-    """Of which generations, up to this one, the log lost frames when it lost what lies from `begins_at` on: each with
-    the offset from which on.
+    """Returns the gaps of a log that lost its records from `begins_at` on: generations up to this one, each with the
+    offset from which its frames are missing.
 
-    Copies that were put back earlier count among them if some may have been lost again: one too many does no harm.
+    They include copies that were republished earlier and may be lost again: one copy too many does no harm.
     """
     since = begins_at
     found = [(generation, since)]
     for began in _backwards(chain, generation):
         if began.happened == "another_log":
             break
-        # What was put back when it began has frames of all generations before it.
+        # What was republished at its beginning has frames of all generations before it.
         if began.happened == "lost_tail" and not _stands(began, begins_at):
             since = min(since, began.begins_at)
         found.append((began.generation - 1, since))
@@ -143,7 +142,7 @@ def _backwards(chain: Sequence[Receipt], generation: int) -> list[Receipt]:
 
 
 def _stands(began: Receipt, begins_at: int) -> bool:
-    """Whether what was put back at the beginning of a generation is still on the log below this offset."""
+    """Whether all that was republished at the beginning of a generation lies below this offset."""
     return began.is_put_back and (began.put_back_through is None or began.put_back_through < begins_at)
 
 

@@ -1,12 +1,11 @@
-"""Recovering: a log that changed under the tables is gone on with, in a new generation of its topic.
+"""Recovery: when the log no longer matches the tables, continue in a new generation of the topic.
 
-First everything is looked at, which changes nothing. `begin` then seals the generation, so that whoever reads it is
-fenced, and begins the next one where each partition can be gone on with: one transaction, with a receipt for each
-partition. What the log lost is put back after that (`republish`): putting it back first would leave copies in a
-generation that nobody has agreed on yet.
+`examine` changes nothing. `begin_generation` seals the generation, which fences its projectors, and begins the next one
+at the offset where each partition can continue: one transaction, with a receipt for each partition. Frames that the log
+lost are republished after that (`republish`): before, the copies would belong to a generation that is given up.
 
-If the process dies before that commit, nothing happened. If it dies after it, projectors go on in the new generation,
-and the receipts say what is still to be put back, to whoever recovers next.
+If the process dies before that commit, nothing happened. If it dies after it, projectors continue in the new
+generation, and the receipts tell the next recovery what is still to be republished.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from frameledger_services.recovery import republish
 from frameledger_services.recovery.comparison import ChangedPartition, last_common_offsets
 from frameledger_services.recovery.diagnosis import Finding, diagnose, spans
 from frameledger_services.settings import Settings
-from frameledger_services.store import projections, recovery
+from frameledger_services.store import projections, recovery, topics
 from frameledger_services.store.projections import StoredPosition
 from frameledger_services.store.recovery import NewReceipt, Receipt
 
@@ -47,14 +46,14 @@ class MovedError(FencedError):
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was found. `generation` is None for a topic that was never read into this database."""
+    """The result of `examine`. `generation` is None for a topic that was never stored in this database."""
 
     topic: TopicDescription
     generation: int | None
     is_same_topic: bool | None
     findings: Sequence[Finding]
     to_put_back: Mapping[int, int]
-    """Stored frames that the log lost, by partition: also those of an earlier recovery that did not come so far."""
+    """Number of stored frames to republish, by partition, with those that an earlier recovery did not finish."""
 
     @property
     def changed(self) -> list[Finding]:
@@ -81,7 +80,7 @@ async def examine(settings: Settings, connection: Connection) -> Examination:
     name = TopicNames(settings.topic_prefix).frames
     async with broker.connect(settings) as brokers:
         found = await brokers.topic(name)
-    before = await topic_identity.known_topic(connection, name)
+    before = await topics.newest(connection, name)
     if before is None:
         return Examination(found, None, None, (), {})
     if before.partitions != found.partitions:
@@ -101,7 +100,7 @@ async def examine(settings: Settings, connection: Connection) -> Examination:
     ]
     reached = await last_common_offsets(settings, connection, name, changed, is_same)
     findings = [
-        diagnose(position, seen, is_same_topic=is_same, agreed=reached.get(position.partition))
+        diagnose(position, seen, is_same_topic=is_same, common=reached.get(position.partition))
         for position, seen in looks
     ]
     lost = republish.gaps_to_fill(receipts, before.generation, findings)
@@ -117,10 +116,10 @@ def _of(receipts: Sequence[Receipt], partition: int) -> list[Receipt]:
 async def begin_generation(
     connection: Connection, examined: Examination, failpoint: Failpoint = failpoints.none
 ) -> int:
-    """Seal the generation that was looked at and begin the next: which one that is.
+    """Seal the generation that was examined and begin the next one. Returns its number.
 
-    In one transaction of its own. Raises `MovedError` if something was done since that look, and `LogChangedError` if
-    a partition stays locked.
+    In one transaction of its own. Raises `MovedError` if something changed since `examine`, and `LogChangedError` if a
+    partition stays locked.
     """
     topic = examined.topic.name
     for _ in range(LOCK_ATTEMPTS):
@@ -131,7 +130,7 @@ async def begin_generation(
                 begun = await _begin(connection, examined)
                 await failpoint("before commit")
         except errors.LockNotAvailable:
-            # As in a takeover: who holds a row for so long is frozen, or as good as that.
+            # As in a takeover: a session that holds a row for so long is frozen.
             for partition in range(examined.topic.partitions):
                 await projections.terminate_owner(connection, topic, partition)
         else:

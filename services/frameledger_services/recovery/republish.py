@@ -1,15 +1,14 @@
-"""Putting back: frames that the log lost and the tables have are published again.
+"""Republishing: stored frames that the log lost are published again.
 
-Each copy has the id that is stored, so it is counted as a repetition and changes nothing; the log has again what the
-tables were folded from. What was no frame is not put back: it is kept where it is.
+Each copy has the stored id, so it is counted as a duplicate and changes nothing; the log again has what the tables were
+folded from. Dead letters are not republished: `rejected_frames` keeps them.
 
-A copy may be larger than its original, which may have been as large as the topic takes. It is put back with fewer
-headers then. If the topic takes none, the others are put back without it, and its partition is not noted as done:
-once the topic takes more, whoever recovers next puts it back, behind what came after it.
+A copy may be larger than its original, which may have had the largest size that the topic accepts. Then it gets fewer
+headers. If the topic accepts none of its forms, the others are republished without it, and its partition is not noted
+as done: once the topic accepts more, the next recovery republishes it, behind later frames.
 
-If the process dies in between, the receipts still say that all of it is to be put back, and whoever recovers next does
-that: what was on Kafka already is there twice then, under one id. If it dies after the last copy and before that is
-noted, the same.
+If the process dies in between, also before it noted that it had finished, the next recovery republishes all of it: some
+copies are on Kafka twice then, under one id.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ COPIES_AT_ONCE = 500
 BYTES_AT_ONCE = 4 * 1024 * 1024
 
 NAMED = 100
-"""How many frames are named that were too large. There may be millions, if the topic was set to take less."""
+"""Number of frames that were too large that are listed. There may be millions, if the topic's limit was lowered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Republished:
-    """What came of putting back. `left` frames have bytes that this release cannot read, so no projector would.
+    """The result of `republish`. `left` frames have bytes that this release cannot decode, nor would a projector.
 
-    Of `too_large` frames the topic takes no copy: they are still to be put back. The first of them are `named`.
+    `too_large` frames are still to be republished: the topic accepts no copy. The first of them are `named`.
     """
 
     frames: int
@@ -51,7 +50,7 @@ class Republished:
 
 
 def gaps_to_fill(receipts: Sequence[Receipt], generation: int, findings: Sequence[Finding]) -> list[Gap]:
-    """What would be put back: of partitions that lost their tail now, and of those that were not finished."""
+    """Returns what is to be republished: of partitions that lost their tail now, and of unfinished recoveries."""
     found = []
     due = _due(receipts)
     for one in findings:
@@ -71,38 +70,43 @@ async def republish(
     told: Callable[[int], None] = lambda _: None,
     failpoint: Failpoint = failpoints.none,
 ) -> Republished:
-    """Publish what the log lost and was not put back yet; `told` hears how many frames are done.
+    """Publish what the log lost and was not republished yet. Calls `told` with the number of frames so far.
 
-    Called twice it puts nothing back twice; called again after it died it begins anew, and so it does with partitions
-    of which a frame was too large. Raises `PublishError` and `BrokerError`: then the rest is still to be put back.
+    A second call republishes nothing again, unless the first one died, or for partitions with a frame that was too
+    large. Raises `PublishError` and `BrokerError`: then the rest is still to be republished.
     """
     receipts = await recovery.receipts(connection, topic)
     due = _due(receipts)
-    so_far = _SoFar(dict.fromkeys(due, 0))
-    lost_ones = [one for receipt in due.values() for one in _lost_before(receipts, receipt)]
+    progress = _Progress(dict.fromkeys(due, 0))
+    gaps_due = [one for receipt in due.values() for one in _lost_before(receipts, receipt)]
     await failpoint("before putting back")
-    async with connection.transaction(), aclosing(recovery.lost_frames(connection, lost_ones)) as rows:
+    async with connection.transaction(), aclosing(recovery.lost_frames(connection, gaps_due)) as rows:
         async for frames in _parts(rows):
-            so_far.add(await publish_copies(topic, frames, publish))
+            progress.add(await publish_copies(topic, frames, publish))
             await failpoint("after some were put back")
-            told(so_far.frames)
+            told(progress.frames)
     await failpoint("before noting")
-    if done := [one for one in due if one not in so_far.unfinished]:
+    if done := [one for one in due if one not in progress.unfinished]:
         await recovery.note_republished(
             connection,
             topic,
             [
-                (partition, due[partition].generation, so_far.count[partition], so_far.through.get(partition))
+                (
+                    partition,
+                    due[partition].generation,
+                    progress.count[partition],
+                    progress.through.get(partition),
+                )
                 for partition in done
             ],
         )
     await failpoint("after noting")
-    return Republished(so_far.frames, so_far.left, so_far.too_large, tuple(so_far.named))
+    return Republished(progress.frames, progress.left, progress.too_large, tuple(progress.named))
 
 
 @dataclass(slots=True)
-class _SoFar:
-    """What is done by now: of each partition how many frames, and up to which offset of the log."""
+class _Progress:
+    """Progress: by partition, the number of frames and the highest offset of a copy."""
 
     count: dict[int, int]
     through: dict[int, int] = field(default_factory=dict)
@@ -126,11 +130,11 @@ class _SoFar:
 
 
 def _due(receipts: Sequence[Receipt]) -> dict[int, Receipt]:
-    """The newest receipt of each partition that says that something is still to be put back."""
+    """Returns the newest receipt of each partition of which something is still to be republished."""
     found: dict[int, Receipt] = {}
     for one in sorted(receipts, key=lambda one: one.generation):
         if one.happened == "another_log":
-            # Nothing of the log before is missing in this one.
+            # A new log does not miss the frames of the old one.
             found.pop(one.partition, None)
         elif one.happened == "lost_tail" and not one.is_put_back:
             found[one.partition] = one
@@ -138,13 +142,13 @@ def _due(receipts: Sequence[Receipt]) -> dict[int, Receipt]:
 
 
 def _lost_before(receipts: Sequence[Receipt], began: Receipt) -> list[Gap]:
-    """What the log had lost when this generation of a partition began."""
+    """Returns what the log had lost when this generation of a partition began."""
     chain = [one for one in receipts if one.partition == began.partition]
     return [Gap(began.partition, *where) for where in gaps(chain, began.generation - 1, began.begins_at)]
 
 
 async def _parts(rows: AsyncIterator[LostFrame]) -> AsyncIterator[list[LostFrame]]:
-    """Rows in parts of bounded size."""
+    """Yields rows in lists of bounded size."""
     part: list[LostFrame] = []
     size = 0
     async for row in rows:

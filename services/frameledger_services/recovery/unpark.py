@@ -1,11 +1,10 @@
-"""Unparking: what stopped a conversation is mended, and its frames are folded after all, in their order.
+"""Unparking: after the cause is mended, the parked frames of a conversation are folded, in their order.
 
-Done beside running projectors, in transactions of bounded size. Each holds the partition, folds the next parked
-frames and moves the conversation on, and fences the partition's owner, whose memory of it is out of date by then. A
-process that dies in between leaves a conversation that is parked from a later version on.
+It runs beside projectors, in transactions of bounded size. Each locks the partition, folds the next parked frames, and
+fences the partition's owner, whose cached head is outdated by then. If the process dies in between, the conversation is
+parked from a later version on.
 
-What the folded frames ask for is asked for now if it is young, and closed by a frame of its own if it is old
-(`stale_work`).
+Work that the folded frames request is requested now if it is recent, and closed by a frame if it is old (`stale_work`).
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ Connection = AsyncConnection[Any]
 
 FRAMES_AT_ONCE = 2_000
 BYTES_AT_ONCE = 8 * 1024 * 1024
-"""What one transaction folds: a projector that wants the partition meanwhile waits for a second, not for an hour."""
+"""Limits of one transaction: a projector waits for it a second, not an hour."""
 
 SOURCE = "frameledger/unpark"
 
@@ -75,22 +74,22 @@ class ContradictoryHeadError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Unparked:
-    """What came of it. With an `error` the conversation is still parked, from `parked_version` on."""
+    """The result of `unpark`. With an `error` the conversation is still parked, from `parked_version` on."""
 
     folded: int
     parked_version: int | None = None
     error: str | None = None
     asked: int = 0
-    """Effects and closing frames that followed."""
+    """Number of effects and closing frames that followed."""
 
     unsent: str | None = None
-    """Why those are not on Kafka yet: they are in the outbox, for the partition's next owner."""
+    """Why those are not published yet: they are in the outbox, for the partition's next owner."""
 
 
 async def unpark(
     connection: Connection, names: TopicNames, context_id: str, why: str, send: Send
 ) -> Unparked:
-    """Fold what is parked of a conversation, up to the first frame that cannot be folded still.
+    """Fold the parked frames of a conversation, up to the first that still cannot be folded.
 
     The connection is the caller's, in autocommit, prepared for `copy_in`. `why` stays with every frame whose outcome
     changes. Called twice at once, one waits for the other. Raises `NotParkedError`, `ContradictoryHeadError`,
@@ -111,7 +110,7 @@ async def unpark(
 
 
 async def _publish(connection: Connection, rows: Sequence[OutboxRow], send: Send) -> str | None:
-    """Send what was committed and remove it; why it could not be sent."""
+    """Publish and delete committed rows. Returns why that failed, None if it did not."""
     try:
         await send(rows)
     except (transient.EventLogError, SettingsError) as error:
@@ -133,7 +132,7 @@ class _StillParkedError(Exception):
 
 
 class _Part:
-    """One transaction's share of a conversation."""
+    """The part of a conversation that one transaction folds."""
 
     def __init__(self, connection: Connection, names: TopicNames, context_id: ContextId, why: str) -> None:
         self._connection = connection
@@ -148,7 +147,7 @@ class _Part:
         self.outbox: list[OutboxRow] = []
 
     async def run(self, *, is_first: bool) -> bool:
-        """Fold and commit; whether there is nothing more to be done."""
+        """Fold and commit. Returns whether nothing is left to do."""
         connection, context_id = self._connection, self._context_id
         partition = await parked.partition_of(connection, context_id)
         if partition is None:
@@ -159,7 +158,7 @@ class _Part:
             if now is None:
                 if is_first:
                     raise NotParkedError(context_id)
-                return True  # somebody else did the rest
+                return True  # another operator did the rest
             stored = (await head_statements.load(connection, [context_id]))[context_id]
             first = int(stored.row["parked_version"])
             if int(stored.row["state_version"]) >= first:
@@ -169,7 +168,7 @@ class _Part:
             except RefoldError as behind:
                 self.parked_version, self.error = first, str(behind)
                 return True
-            # From here on it is folded like any other.
+            # From here on it is folded like any other conversation.
             self._head.parked_version = None
             before, newest = self._head.state, self._head.version
             frames = await parked.next_frames(
@@ -184,7 +183,7 @@ class _Part:
         return self.error is not None or self.parked_version is None
 
     async def _fold_all(self, frames: Sequence[ParkedFrame]) -> int:
-        """Fold what can be folded; the version that was reached."""
+        """Fold as far as possible. Returns the version that was reached."""
         try:
             await self._fold(frames)
         except _StillParkedError as still:
@@ -193,7 +192,7 @@ class _Part:
         return frames[-1].version
 
     async def _fold(self, frames: Sequence[ParkedFrame]) -> None:
-        """Fold and write frames; if that fails they are halved until the one is found that cannot be."""
+        """Fold and write frames; if that fails, halve them until the one is found that cannot be."""
         before = replace(self._head, counters=replace(self._head.counters))
         caused = len(self._caused)
         try:
@@ -232,7 +231,8 @@ class _Part:
         return rows, settled
 
     async def _write_end(self, newest: int, reached: int) -> None:
-        """The head as it is now, what follows from it, and from where on it is parked, if it still is."""
+        """Write the head, the rows of the outbox, and from which version on the conversation is still parked, if it
+        is."""
         rows = Rows(outbox=self.outbox)
         self._head.saved_version = None
         # A loaded head writes no parked columns: they are written here.
@@ -244,7 +244,7 @@ class _Part:
             await parked.park_from(self._connection, self._context_id, reached + 1, self.error)
 
     def _outbox(self, before: State, now: datetime) -> Iterator[OutboxRow]:
-        """What the folded frames asked for and nothing has answered yet, in their order."""
+        """Yields the work that the folded frames requested and that is still open, in their order."""
         topics = effect_topics(self._names)
         after = self._head.state
         for ordinal, (cause, effect) in enumerate(self._caused):
@@ -258,7 +258,7 @@ class _Part:
 
 
 def _is_due(effect: Effect, before: State, after: State) -> bool:
-    """Whether a worker has to be told: to begin what is still open, or to stop what it may have begun before."""
+    """Whether an effect is still needed: to begin open work, or to cancel work that may have begun before."""
     match effect:
         case RunInference():
             run = after.runs.open

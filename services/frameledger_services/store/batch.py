@@ -1,6 +1,6 @@
-"""What a batch does to the tables, as data, and how each of it is written by itself.
+"""The writes of a batch as data, and a statement for each. No function here commits.
 
-All of a small batch is written at once, by `single_statement`. No function here commits.
+A small batch is written by `single_statement` instead.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from frameledger_services.store.binary_copy import copy_in
 Connection = AsyncConnection[Any]
 Row = dict[str, Any]
 Ended = tuple[str, int, int, int]
-"""A message that is valid no longer: its context, era and position, and the version that ended it."""
+"""A message that is no longer current: its context, era and position, and the version that ended it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Rows to be added, given as values in the order of `columns`; JSON as bytes of its text."""
+    """Rows to insert, as values in the order of `columns`; JSON as bytes of its text."""
 
     table: Table
     columns: tuple[str, ...]
@@ -33,17 +33,17 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Rows to be changed: each has the columns of the key, and those that change in it."""
+    """Rows to update: each has the columns of the key, and those that change."""
 
     table: Table
     key: tuple[str, ...]
     rows: Sequence[Row]
     usual: frozenset[str] = frozenset()
-    """Columns that change in nearly every row; the statement is shorter as long as they do in all."""
+    """Columns that change in nearly every row; the statement is shorter if they change in all."""
 
     @property
     def update(self) -> str:
-        """The statement that changes the rows, which `row_parameters.changes` makes its parameter."""
+        """The statement that updates the rows; its parameter comes from `row_parameters.changes`."""
         always = self.usual if all(self.usual <= row.keys() for row in self.rows) else frozenset()
         least = len(self.key) + len(always)
         others = any(len(row) > least for row in self.rows)
@@ -51,7 +51,7 @@ class Update:
 
 
 def insert_of(table: Table, rows: Sequence[Row]) -> Insert:
-    """Rows that may leave columns out; those that none of them has get their default."""
+    """Returns the insert of rows that may leave columns out, which get their default."""
     named = set().union(*rows)
     columns = tuple(str(column.name) for column in table.columns if column.name in named) if rows else ()
     defaults = {column: _default(table, column) for column in columns}
@@ -59,20 +59,20 @@ def insert_of(table: Table, rows: Sequence[Row]) -> Insert:
 
 
 async def insert(connection: Connection, rows: Insert) -> None:
-    """Add rows, by COPY. Raises psycopg's errors; `UniqueViolation` for a row that is there."""
+    """Insert rows, by COPY. Raises psycopg's errors; `UniqueViolation` for a row that exists."""
     if rows.rows:
         await copy_in(connection, rows.table, rows.columns, rows.rows)
 
 
 class MissingHeadError(NotFoundError):
-    """A conversation that a batch goes on with is not in the database any more: it was erased.
+    """The conversation of a batch is not in the database any more: it was erased.
 
     Remedy: None is needed: the projector drops what it has in memory and begins again.
     """
 
 
 async def update(connection: Connection, rows: Update) -> None:
-    """Change rows, in one statement. One that is not there is none; `MissingHeadError` if it is a conversation."""
+    """Update rows, in one statement. Raises `MissingHeadError` if a row of `contexts` does not exist."""
     if rows.rows:
         cursor = await connection.execute(rows.update, (row_parameters.changes(rows.table, rows.rows),))
         if rows.table is tables.contexts and cursor.rowcount < len(rows.rows):
@@ -82,7 +82,7 @@ async def update(connection: Connection, rows: Update) -> None:
 async def end_messages(
     connection: Connection, ended: Sequence[Ended]
 ) -> dict[tuple[str, int, int], str | None]:
-    """End the validity of messages; the run that said each, by context, era and position."""
+    """End the validity of messages. Returns the run that said each, by context, era and position."""
     if not ended:
         return {}
     cursor = await connection.execute(ending(), row_parameters.parameters(ENDED, ended))
@@ -93,7 +93,7 @@ ENDED = {"context_id": "text", "era": "int4", "position": "int4", "version": "in
 
 
 def ending(*, single: bool = False) -> str:
-    """The statement that ends the validity of messages, and says which run said them."""
+    """Returns the statement that ends the validity of messages and returns their runs."""
     return f"""
         UPDATE messages SET valid_to = given.version
         FROM {row_parameters.from_item(ENDED, single=single)}
@@ -104,7 +104,7 @@ def ending(*, single: bool = False) -> str:
 
 
 def _default(table: Table, column: str) -> Any:
-    """What a row without the column has: its server default, read as the value that it is."""
+    """Returns the server default of a column, as a value."""
     default = table.c[column].server_default
     if default is None:
         return None

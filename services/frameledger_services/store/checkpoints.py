@@ -1,6 +1,6 @@
-"""Partitions moved on by a batch: the one statement that locks their rows, looks whether they are ours, and moves them.
+"""Advancing the checkpoints of partitions: one statement that locks their rows, checks their owner, and advances them.
 
-A projector that was fenced finds another epoch in the row, or another offset: what it would move is not moved.
+A projector that was fenced finds another epoch or another offset in the row, which is not advanced then.
 """
 
 from __future__ import annotations

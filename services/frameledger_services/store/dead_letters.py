@@ -11,7 +11,7 @@ from frameledger.record import Place
 
 
 async def note_retried(connection: AsyncConnection[Any], place: Place) -> None:
-    """Note that a rejected frame was published again, now. The last time counts."""
+    """Note that a dead letter was published again, now. The last time counts."""
     await connection.execute(
         """
         UPDATE rejected_frames SET retried_at = clock_timestamp()
@@ -25,8 +25,8 @@ async def keep_unsendable(
     connection: AsyncConnection[Any],
     rows: Sequence[tuple[str, int, int, int, str | None, bytes | None, bytes | None, bytes]],
 ) -> None:
-    """Keep what no topic takes, given as topic, partition, generation, offset, context, key, value and headers (as
-    `headers_as_json` makes them); a dead letter is there already."""
+    """Keep rows that are too large for their topic, given as topic, partition, generation, offset, context, key, value
+    and headers (of `outbox.headers_as_json`). A dead letter exists already, and stays as it is."""
     await connection.execute(
         """
         INSERT INTO rejected_frames

@@ -1,7 +1,7 @@
-"""The statements of holding effects back while a partition is read up to the end that it had when it was taken over.
+"""The statements of `projector.held_effects`: effects of a partition that catches up.
 
-Each function runs one, in the caller's transaction if it has one, and none commits. What is still open is found by the
-partial indexes that hold just that.
+Each function runs one, in the caller's transaction if it has one, and none commits. Open work is found by its partial
+indexes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Connection = AsyncConnection[Any]
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """A run that is open and that nobody has claimed. `offset` and `generation` are those of the frame that opened it;
-    `is_sent` if what followed from that frame is in the outbox."""
+    """A run that is open and unclaimed. `offset` and `generation` are those of the frame that opened it; `is_sent` if
+    the effects of that frame are in the outbox."""
 
     context_id: str
     version: int
@@ -42,7 +42,7 @@ class OpenRun:
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """A call that is dispatched and that nobody has claimed; the rest as of a run."""
+    """A call that is dispatched and unclaimed; the rest as for a run."""
 
     context_id: str
     version: int
@@ -75,8 +75,8 @@ class OpenCall:
 
 
 async def hold(connection: Connection, topic: str, partition: int, epoch: int, until: int | None) -> None:
-    """Hold the effects of a partition back until this offset is reached, whatever was to be reached before: the log may
-    have lost that. None lets them go. Nothing happens if somebody else owns the partition by now."""
+    """Hold the effects of a partition until this offset is reached, instead of one that was set before, which the log
+    may have lost. None releases them. Does nothing if another projector owns the partition by now."""
     await connection.execute(
         f"UPDATE projections SET effects_held_until = %s {_OURS}",
         (until, PROJECTION, topic, partition, epoch),
@@ -86,8 +86,8 @@ async def hold(connection: Connection, topic: str, partition: int, epoch: int, u
 async def reach(
     connection: Connection, topic: str, partition: int, epoch: int, next_offset: int
 ) -> datetime | None:
-    """Lock a partition that was read up to `next_offset`, and say what time it is; None if it is somebody else's by
-    now."""
+    """Lock a partition that is stored up to `next_offset`. Returns the database's time; None if another projector owns
+    it by now."""
     cursor = await connection.execute(
         f"""
         SELECT clock_timestamp() FROM projections {_OURS} AND next_offset = %s
@@ -105,8 +105,8 @@ _OURS = "WHERE projection = %s AND topic = %s AND sealed_at IS NULL AND partitio
 async def open_runs(
     connection: Connection, topic: str, partition: int, than: datetime, *, old: bool
 ) -> list[OpenRun]:
-    """The runs of a partition that are open and that nobody has claimed, by their places: those that were opened before
-    a time, `AT_ONCE` at most, or all others."""
+    """Returns the open and unclaimed runs of a partition, by their places: those that were opened before a time,
+    `AT_ONCE` at most, or all others."""
     async with connection.cursor(row_factory=class_row(OpenRun)) as cursor:
         await cursor.execute(_RUNS, _parameters(topic, partition, than, old))
         return await cursor.fetchall()
@@ -115,7 +115,7 @@ async def open_runs(
 async def open_calls(
     connection: Connection, topic: str, partition: int, than: datetime, *, old: bool
 ) -> list[OpenCall]:
-    """The same for calls that are dispatched."""
+    """The same for dispatched calls."""
     async with connection.cursor(row_factory=class_row(OpenCall)) as cursor:
         await cursor.execute(_CALLS, _parameters(topic, partition, than, old))
         return await cursor.fetchall()

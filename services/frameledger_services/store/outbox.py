@@ -1,4 +1,4 @@
-"""The statements of the outbox. No function here commits."""
+"""The rows of `outbox`, and the statements on them. No function here commits."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class OutboxRow:
 
     @property
     def place(self) -> OutboxPlace:
-        """Which row of the table it is."""
+        """Its primary key."""
         return self.topic, self.partition, self.generation, self.offset, self.ordinal
 
     def values(self) -> list[Any]:
-        """The values of `COLUMNS`."""
+        """Returns the values of `COLUMNS`."""
         return [*_all_but_headers(self), headers_as_json(self.headers)]
 
 
@@ -50,7 +50,7 @@ _all_but_headers = attrgetter(*COLUMNS[:-1])
 
 
 async def delete(connection: Connection, places: Sequence[OutboxPlace]) -> None:
-    """Remove what is on Kafka by now, given as topic, partition, generation, offset and ordinal."""
+    """Delete rows that are published."""
     await connection.execute(
         """
         DELETE FROM outbox USING unnest(%s::text[], %s::int[], %s::int[], %s::bigint[], %s::int[])
@@ -79,8 +79,8 @@ async def read(connection: Connection, places: Sequence[OutboxPlace]) -> list[Ou
 
 
 async def left_behind(connection: Connection, topic: str, partitions: Sequence[int]) -> list[OutboxRow]:
-    """What a former owner of these partitions committed and did not remove, in the order of its causes: also what is
-    left of generations that are sealed by now."""
+    """Returns the rows that a former owner of these partitions did not delete, in the order of their causes, also those
+    of sealed generations."""
     cursor = await connection.execute(
         f"""
         SELECT {_COLUMNS}
@@ -98,12 +98,12 @@ def _row(values: Sequence[Any]) -> OutboxRow:
 
 
 def headers_as_json(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
-    """Record headers as `outbox` and `rejected_frames` keep them."""
+    """Returns record headers as `outbox` and `rejected_frames` store them."""
     return json.dumps([[name, _header_value(value)] for name, value in headers]).encode()
 
 
 def headers_from_json(kept: Sequence[Sequence[Any]]) -> tuple[tuple[str, bytes | None], ...]:
-    """What `headers_as_json` wrote, as the driver reads it."""
+    """Returns the headers that `headers_as_json` wrote, from what the driver reads."""
     return tuple((name, _header_bytes(value)) for name, value in kept)
 
 

@@ -1,4 +1,4 @@
-"""The statements of recovering: each function runs one, in the caller's transaction if it has one, and none commits."""
+"""The statements of recovery: each function runs one, in the caller's transaction if it has one, and none commits."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from frameledger_services.store.projections import PROJECTION, StoredPosition
 
 Connection = AsyncConnection[Any]
 
-AT_ONCE = 500
+FETCH_ROWS = 500
 """Rows that are fetched at once where there may be millions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A row of `recoveries`, as far as the next recovery needs it."""
+    """A row of `recoveries`, with what the next recovery needs."""
 
     generation: int
     partition: int
@@ -33,7 +33,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class NewReceipt:
-    """What became of a partition. The other columns fill themselves, or are filled when all is put back."""
+    """A new row of `recoveries`. The other columns have defaults, or are set when all is republished."""
 
     partition: int
     happened: str
@@ -46,7 +46,7 @@ class NewReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Frames of a partition that the log lost: those of a generation from an offset on."""
+    """Frames of a partition that the log lost: those of one generation from an offset on."""
 
     partition: int
     generation: int
@@ -131,7 +131,7 @@ async def seal(connection: Connection, topic: str, generation: int, partitions: 
 async def begin_topic(
     connection: Connection, topic: str, generation: int, partitions: int, topic_id: UUID | None
 ) -> None:
-    """Write down what the topic is in its new generation."""
+    """Store the topic of a new generation."""
     await connection.execute(
         "INSERT INTO topics (topic, generation, partitions, topic_id) VALUES (%s, %s, %s, %s)",
         (topic, generation, partitions, topic_id),
@@ -141,7 +141,7 @@ async def begin_topic(
 async def begin_partitions(
     connection: Connection, topic: str, generation: int, begun: Sequence[StoredPosition]
 ) -> None:
-    """Have each partition read from here on in the new generation."""
+    """Store the offsets at which the partitions of a new generation begin."""
     async with connection.cursor() as cursor:
         await cursor.executemany(
             """
@@ -174,7 +174,7 @@ async def begin_partitions(
 async def write_receipts(
     connection: Connection, topic: str, generation: int, given: Sequence[NewReceipt]
 ) -> None:
-    """Write down what had become of each partition."""
+    """Store the receipts of a recovery."""
     async with connection.cursor() as cursor:
         await cursor.executemany(
             """
@@ -202,8 +202,8 @@ async def write_receipts(
 async def note_republished(
     connection: Connection, topic: str, put_back: Sequence[tuple[int, int, int, int | None]]
 ) -> None:
-    """Note that everything is on the log again that these partitions had lost, given as partition, generation, number
-    of frames and the highest offset of one of them: when that generation began, and when those before it did."""
+    """Note that everything that these partitions lost is republished, for this generation and those before it. Given as
+    partition, generation, number of frames and their highest offset."""
     async with connection.cursor() as cursor:
         await cursor.executemany(
             """
@@ -218,11 +218,10 @@ async def note_republished(
 
 
 async def stored_frames(connection: Connection, spans: Sequence[Span]) -> AsyncGenerator[StoredFrame, None]:
-    """The stored frames whose records lay in these spans, by partition and in the order of their offsets. In the
-    caller's transaction. It reads the table once, however many spans there are, from the lowest offset on that one of
-    them has."""
+    """Yields the stored frames whose records lay in these spans, by partition and in the order of their offsets. In the
+    caller's transaction. Scans the table once, from the lowest offset of the spans."""
     async with connection.cursor(name="kept", row_factory=class_row(StoredFrame)) as cursor:
-        cursor.itersize = AT_ONCE
+        cursor.itersize = FETCH_ROWS
         await cursor.execute(
             """
             SELECT
@@ -250,7 +249,7 @@ async def stored_frames(connection: Connection, spans: Sequence[Span]) -> AsyncG
 
 
 async def count_lost(connection: Connection, lost: Sequence[Gap]) -> dict[int, int]:
-    """How many frames are stored of what the log lost, by partition. It reads the table once, as above."""
+    """Returns the number of stored frames that the log lost, by partition. Scans the table once, as above."""
     if not lost:
         return {}
     cursor = await connection.execute(
@@ -260,10 +259,10 @@ async def count_lost(connection: Connection, lost: Sequence[Gap]) -> dict[int, i
 
 
 async def lost_frames(connection: Connection, lost: Sequence[Gap]) -> AsyncGenerator[LostFrame, None]:
-    """What is stored of what the log lost, of each partition in the order in which it had it. In the caller's
-    transaction. It reads the table once."""
+    """Yields the stored frames that the log lost, of each partition in the order of their offsets. In the caller's
+    transaction. Scans the table once."""
     async with connection.cursor(name="lost", row_factory=class_row(LostFrame)) as cursor:
-        cursor.itersize = AT_ONCE
+        cursor.itersize = FETCH_ROWS
         await cursor.execute(
             f"""
             SELECT

@@ -1,0 +1,38 @@
+"""The topics that the database was filled from: the table `topics`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncConnection
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTopic:
+    """A topic as the database knows it, in its newest generation."""
+
+    generation: int
+    partitions: int
+    topic_id: UUID | None
+
+
+async def insert(
+    connection: AsyncConnection[Any], topic: str, partitions: int, topic_id: UUID | None
+) -> None:
+    """Store the first generation of a topic. Does nothing if it is stored already."""
+    await connection.execute(
+        "INSERT INTO topics (topic, partitions, topic_id) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+        (topic, partitions, topic_id),
+    )
+
+
+async def newest(connection: AsyncConnection[Any], topic: str) -> StoredTopic | None:
+    """Returns what is stored of a topic; None if it is unknown."""
+    cursor = await connection.execute(
+        "SELECT generation, partitions, topic_id FROM topics WHERE topic = %s ORDER BY generation DESC LIMIT 1",
+        (topic,),
+    )
+    row = await cursor.fetchone()
+    return None if row is None else StoredTopic(*row)
