@@ -201,11 +201,12 @@ async def _refuse_pooler(connection: Connection, where: str) -> None:
         return
     before = await backend(connection)
     try:
-        async with await AsyncConnection.connect(where) as other:
+        # Of ours: it hangs up on a server that falls silent now.
+        async with await Connection.connect(where) as other:
             others = await backend(other)
             after = await backend(connection)
     except psycopg.OperationalError:
-        # There may be no room for another one now. The next connection finds out.
+        # The server fell silent, or there is no room for another one now. The next connection finds out.
         return
     if before == others or before != after:
         raise PoolerError

@@ -205,3 +205,34 @@ async def _together(connection, barrier):
     """Keeps its connection until as many as there are wait here, so that each has one of its own."""
     await connection.execute("SELECT 1")
     await barrier.wait()
+
+
+@pytest.mark.regression("trial C3")
+def test_a_server_that_falls_silent_while_it_is_asked_about_its_sessions_is_not_waited_for(
+    database, monkeypatch
+):
+    monkeypatch.setattr(connecting, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(connecting, "ASK_SECONDS", 0.5)
+    ask = connecting.backend
+
+    async def scenario():
+        async def silent_from_now_on(connection):
+            if connection is not first[0]:
+                way.fall_silent()
+            return await ask(connection)
+
+        monkeypatch.setattr(connecting, "backend", silent_from_now_on)
+        async with asyncio.timeout(ON_SERVERS), way_to(database) as (way, address):
+            begin = connecting.Connection.begin
+            first = []
+
+            async def begun(connection, *arguments):
+                first.append(connection)
+                await begin(connection, *arguments)
+
+            monkeypatch.setattr(connecting.Connection, "begin", begun)
+            connection = await connecting.connect(at(address), "test")
+            with pytest.raises(psycopg.OperationalError):
+                await connecting.ping(connection)
+
+    asyncio.run(scenario())

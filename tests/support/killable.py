@@ -76,13 +76,19 @@ class Plan:
     """SQL that is executed on the projector's connection at the point, before the signal."""
 
 
+LOOK_AGAIN = 0.05
+
+
 class Projector:
     """A projector's process, seen from the test."""
 
     def __init__(self, settings: Settings, plan: Plan) -> None:
         self._armed = _processes.Event()
+        self._may_be_stopped = _processes.Event()
         self._heard, said = _processes.Pipe(duplex=False)
-        self._process = _processes.Process(target=_project, args=(settings, plan, self._armed, said))
+        self._process = _processes.Process(
+            target=_project, args=(settings, plan, self._armed, self._may_be_stopped, said)
+        )
         self._process.start()
         said.close()
         self.pid: int = self._process.pid or 0
@@ -127,6 +133,9 @@ class Projector:
 
     def stop(self) -> int:
         """Ask it to end, as `frameledger down` does; its exit code."""
+        # Earlier the signal would end it, as it would any process.
+        while self.is_alive() and not self._may_be_stopped.wait(LOOK_AGAIN):
+            pass
         if self.is_alive():
             self.send(signal.SIGTERM)
         return self.ended()
@@ -182,13 +191,14 @@ class _Points:
             os.kill(os.getpid(), self._plan.signal)
 
 
-def _project(settings: Settings, plan: Plan, armed: Any, said: Any) -> None:
+def _project(settings: Settings, plan: Plan, armed: Any, may_be_stopped: Any, said: Any) -> None:
     points = _Points(plan, armed, said.send)
     _wrap(points, plan)
 
     async def life() -> None:
         stopping = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+        may_be_stopped.set()
         named = settings.model_copy(update={"projector_instance_id": plan.member})
         await service.serve(named, stopping, points.failpoint)
 
