@@ -8,10 +8,8 @@ from contextlib import suppress
 import psycopg
 
 from frameledger.record import Place
-from frameledger_services import database
 from frameledger_services.settings import Settings
-from frameledger_services.store import connections
-from frameledger_services.store.projections import listen, read_notification
+from frameledger_services.store import connections, projections
 from frameledger_services.store.schema import SchemaError
 
 POLL_SECONDS = 0.25
@@ -80,22 +78,17 @@ class Notifications:
     async def _listen(self) -> None:
         async with await connections.connect(self._settings) as connection:
             self._offsets.clear()
-            await listen(connection)
-            self._is_listening = True
-            self._tried.set()
-            # Others may have been missed before.
-            self._receive("")
             try:
-                while True:
-                    async for notification in connection.notifies(timeout=database.LISTENERS_ASK_SECONDS):
-                        self._receive(notification.payload)
-                    await database.ping(connection)
+                async for payload in projections.notifications(connection):
+                    self._is_listening = True
+                    self._tried.set()
+                    self._receive(payload)
             finally:
                 self._is_listening = False
 
     def _receive(self, payload: str) -> None:
         self._received += 1
-        topic, offsets = read_notification(payload)
+        topic, offsets = projections.read_notification(payload)
         if not offsets:
             self._unspecific += 1
         self._offsets.update({(topic, partition): offset for partition, offset in offsets.items()})

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from frameledger_services import database, logs
+from frameledger_services import logs
 from frameledger_services.functions.call_frames import CallAttempt
 from frameledger_services.settings import Settings
 from frameledger_services.store import projections, tool_calls
@@ -107,11 +107,8 @@ class CallStatusReader:
         while True:
             with suppress(psycopg.Error, SchemaError, OSError):
                 async with await connect(self._settings, NAME) as connection:
-                    await projections.listen(connection)
-                    while True:
-                        async for _ in connection.notifies(timeout=database.LISTENERS_ASK_SECONDS):
-                            self._wake.set()
-                        await database.ping(connection)
+                    async for _ in projections.notifications(connection):
+                        self._wake.set()
             await asyncio.sleep(RECONNECT_SECONDS)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
 from frameledger.record import FIRST_GENERATION
+from frameledger_services import database
 
 Connection = AsyncConnection[Any]
 
@@ -73,9 +74,15 @@ class Progress:
     generation: int = FIRST_GENERATION
 
 
-async def listen(connection: Connection) -> None:
-    """Subscribe the connection to the notifications of `announce`."""
+async def notifications(connection: Connection) -> AsyncGenerator[str, None]:
+    """Subscribe the connection to `notify_progress`. Yields the payload of each notification, and an empty one first,
+    when the subscription has begun. Raises psycopg's errors when the connection breaks or the server is silent."""
     await connection.execute(f"LISTEN {CHANNEL}")
+    yield ""
+    while True:
+        async for notification in connection.notifies(timeout=database.LISTENERS_ASK_SECONDS):
+            yield notification.payload
+        await database.ping(connection)
 
 
 async def notify_progress(connection: Connection, topic: str, offsets: Mapping[int, int]) -> None:
