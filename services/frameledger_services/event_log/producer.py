@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Self
 
 from aiokafka import errors as kafka_errors
 
 from frameledger.errors import RefusedError, TransientError
-from frameledger.partition import partition_for
 from frameledger.record import Outgoing, Place
 from frameledger_services.event_log.broker import Broker, BrokerError, connect
 from frameledger_services.event_log.budget import Budget
 from frameledger_services.event_log.compression import batch_size
 from frameledger_services.event_log.sender import LARGEST, Sender
-from frameledger_services.event_log.topics import TopicDescription, missing, unwritable
+from frameledger_services.event_log.topics import TopicDescription, home_partition, missing, unwritable
 from frameledger_services.settings import Settings
 from frameledger_services.transient import EventLogError, is_retriable
 
@@ -150,7 +149,7 @@ class Producer:
             try:
                 for number in numbers:
                     # By the first number of partitions that we saw, so that keys keep theirs if some are added.
-                    partition = _home(records[number].key, self._topics[topic].partitions)
+                    partition = home_partition(records[number].key, self._topics[topic].partitions)
                     if partition in refused:
                         continue
                     answer = await self._send(sender, topic, partition, records[number], sizes[number])
@@ -244,7 +243,9 @@ class Producer:
         if known is None:
             return None
         homes = {
-            _home(one.key, known.partitions) for one, place in zip(records, places, strict=True) if not place
+            home_partition(one.key, known.partitions)
+            for one, place in zip(records, places, strict=True)
+            if not place
         }
         with suppress(BrokerError, TimeoutError):
             # Not by the sender's connections: it may have been stopped.
@@ -264,10 +265,6 @@ class Producer:
     @property
     def _address(self) -> str:
         return str(self._settings.kafka_bootstrap_servers)
-
-
-_home = lru_cache(maxsize=8_192)(partition_for)
-"""A conversation has many frames, and computing its partition takes longer than most of what is done for one."""
 
 
 _MARGIN = 1_024

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from uuid import UUID
 
+from frameledger.partition import partition_for
 from frameledger.record import MAX_VALUE_BYTES
 from frameledger_services.settings import PREFIX, Settings
 
@@ -24,6 +26,10 @@ MAX_DEAD_LETTER_BYTES = 9 * _MIB + ROOM
 DEFAULT_PARTITIONS = 64
 EFFECT_DAYS = 7
 """How long effects are kept. The timekeeper has failed unclaimed work long before."""
+
+
+home_partition = lru_cache(maxsize=8_192)(partition_for)
+"""The partition of a key. A conversation has many frames, and computing it for each would be a sixth of a fold."""
 
 
 @dataclass(frozen=True, slots=True)

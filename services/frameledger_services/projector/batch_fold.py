@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from datetime import datetime
-from functools import lru_cache
 from uuid import UUID
 
 from frameledger.decoding import MAX_ID_BYTES
 from frameledger.errors import RefusedError
 from frameledger.evolve import evolve
 from frameledger.frames import AnyFrame
-from frameledger.partition import partition_for
 from frameledger.react import react
 from frameledger.record import DecodeError, LoggedFrame, Record, place_of
-from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES
+from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, home_partition
 from frameledger_services.projector.decoded import DecodedRecord, Unstorable
 from frameledger_services.projector.duplicates import is_duplicate
 from frameledger_services.projector.head import Head, chained
@@ -207,11 +205,7 @@ class PossibleDuplicateError(RefusedError):
 
 def is_at_home(record: Record, partitions: int) -> bool:
     """Whether a record lies in the partition of the conversation that its key names."""
-    return _home(record.key or b"", partitions) == record.partition
-
-
-_home = lru_cache(maxsize=8_192)(partition_for)
-"""Cached: hashing the key of every record would be a sixth of the fold of a batch."""
+    return home_partition(record.key or b"", partitions) == record.partition
 
 
 def _logged_at(record: Record, head: Head) -> datetime:
