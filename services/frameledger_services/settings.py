@@ -44,7 +44,7 @@ JsonObject = Annotated[dict[str, Any], BeforeValidator(_json_object)]
 """A variable that holds a JSON object."""
 
 
-def _setting(default: Any, description: str, **limits: Any) -> Any:
+def _set(default: Any, description: str, **limits: Any) -> Any:
     """A field of `Settings`, with what `frameledger config` says about it."""
     return Field(default, description=description, **limits)
 
@@ -65,253 +65,213 @@ class Settings(BaseModel):
 
         return settings_sources.load(look_for_running=look_for_running).settings
 
-    log_level: Literal["debug", "info", "warning", "error"] = _setting(
+    log_level: Literal["debug", "info", "warning", "error"] = _set(
         "info", "The least severe events that the services log."
     )
-    log_format: Literal["auto", "console", "json"] = _setting(
+    log_format: Literal["auto", "console", "json"] = _set(
         "auto", "Format of the services' logs. `auto`: console on a terminal, JSON elsewhere."
     )
-    kafka_bootstrap_servers: str | None = _setting(
+    kafka_bootstrap_servers: str | None = _set(
         None, "Kafka `bootstrap.servers`: host:port, separated by commas. Not set: the embedded broker."
     )
-    kafka_security_protocol: SecurityProtocol = _setting("PLAINTEXT", "Kafka `security.protocol`.")
-    kafka_ssl_ca_path: Path | None = _setting(
-        None, "CA certificates that sign the brokers', PEM. Not set: the system's."
-    )
-    kafka_ssl_certificate_path: Path | None = _setting(None, "Client certificate (mutual TLS), PEM.")
-    kafka_ssl_key_path: Path | None = _setting(
-        None, "Private key of the client certificate, PEM, if it is not in that file."
-    )
-    kafka_ssl_key_password: SecretStr | None = _setting(None, "Password of the private key.")
-    kafka_ssl_crl_path: Path | None = _setting(None, "Certificate revocation list (CRL), PEM.")
-    kafka_ssl_ciphers: str | None = _setting(None, "Cipher list in OpenSSL's notation.")
-    kafka_ssl_check_hostname: bool = _setting(True, "Verify the broker's host name against its certificate.")
-    kafka_sasl_mechanism: SaslMechanism = _setting(
-        "PLAIN", "Kafka `sasl.mechanism`, for SASL_PLAINTEXT and SASL_SSL."
-    )
-    kafka_sasl_username: str | None = _setting(None, "SASL user name, for PLAIN and SCRAM.")
-    kafka_sasl_password: SecretStr | None = _setting(None, "SASL password, for PLAIN and SCRAM.")
-    kafka_sasl_kerberos_service_name: str = _setting(
-        "kafka", "Kafka `sasl.kerberos.service.name`, for GSSAPI."
-    )
-    kafka_sasl_kerberos_domain_name: str | None = _setting(
+    kafka_security_protocol: SecurityProtocol = _set("PLAINTEXT", "Kafka `security.protocol`.")
+    kafka_ssl_ca_path: Path | None = _set(None, "CA certificates, PEM. Not set: the system's.")
+    kafka_ssl_certificate_path: Path | None = _set(None, "Client certificate (mutual TLS), PEM.")
+    kafka_ssl_key_path: Path | None = _set(None, "The client's private key, PEM, if in a file of its own.")
+    kafka_ssl_key_password: SecretStr | None = _set(None, "Password of the private key.")
+    kafka_ssl_crl_path: Path | None = _set(None, "Certificate revocation list (CRL), PEM.")
+    kafka_ssl_ciphers: str | None = _set(None, "Cipher list in OpenSSL's notation.")
+    kafka_ssl_check_hostname: bool = _set(True, "Verify the broker's host name against its certificate.")
+    kafka_sasl_mechanism: SaslMechanism = _set("PLAIN", "Kafka `sasl.mechanism`, for SASL_... protocols.")
+    kafka_sasl_username: str | None = _set(None, "SASL user name, for PLAIN and SCRAM.")
+    kafka_sasl_password: SecretStr | None = _set(None, "SASL password, for PLAIN and SCRAM.")
+    kafka_sasl_kerberos_service_name: str = _set("kafka", "Kafka `sasl.kerberos.service.name`, for GSSAPI.")
+    kafka_sasl_kerberos_domain_name: str | None = _set(
         None, "Kerberos domain name, for GSSAPI. Not set: the broker's host."
     )
-    kafka_sasl_oauth_token_path: Path | None = _setting(
+    kafka_sasl_oauth_token_path: Path | None = _set(
         None, "File with the OAUTHBEARER token, read again for every connection."
     )
-    database_url: SecretStr | None = _setting(
+    database_url: SecretStr | None = _set(
         None,
         "libpq connection string: postgresql://... or key=value pairs. Not set: the embedded PostgreSQL.",
     )
-    database_password: SecretStr | None = _setting(
-        None, "libpq `password`, if it is not in the connection string."
-    )
+    database_password: SecretStr | None = _set(None, "libpq `password`, if not in the connection string.")
 
-    data_dir: Path = _setting(
+    data_dir: Path = _set(
         Path(data_directory.NAME),
         "Where `frameledger up` keeps everything. Not set: .frameledger here, or in the nearest folder "
         "above that has one.",
     )
-    kafka_port: Port | None = _setting(None, "Port of the embedded broker. Not set: 19092, or a free one.")
-    postgres_port: Port | None = _setting(
-        None, "Port of the embedded PostgreSQL. Not set: 15432, or a free one."
-    )
-    kafka_home: Path | None = _setting(None, "Home of an installed Kafka to run instead of the packaged one.")
-    java: Path | None = _setting(None, "The program `java` for the embedded broker.")
-    cache_dir: Path | None = _setting(
-        None, "Cache of the broker's jars. Not set: the user's cache directory."
-    )
-    maven_repository: str | None = _setting(
-        None, "URL of a Maven repository with the broker's jars. Not set: Maven Central."
-    )
+    kafka_port: Port | None = _set(None, "Port of the embedded broker. Not set: 19092, or a free one.")
+    postgres_port: Port | None = _set(None, "Port of the embedded PostgreSQL. Not set: 15432, or a free one.")
+    kafka_home: Path | None = _set(None, "Home of an installed Kafka to run instead of the packaged one.")
+    java: Path | None = _set(None, "The program `java` for the embedded broker.")
+    cache_dir: Path | None = _set(None, "Cache of the broker's jars. Not set: the user's cache directory.")
+    maven_repository: str | None = _set(None, "Maven repository with the jars. Not set: Maven Central.")
 
-    topic_prefix: str = _setting("llm.", "Prefix of topic names.", pattern=r"^[a-zA-Z0-9._-]{0,200}$")
-    topic_partitions: int | None = _setting(
+    topic_prefix: str = _set("llm.", "Prefix of topic names.", pattern=r"^[a-zA-Z0-9._-]{0,200}$")
+    topic_partitions: int | None = _set(
         None,
         "Number of partitions of topics that we create. Not set: 64, and 8 on the embedded broker.",
         ge=1,
         le=100_000,
     )
-    topic_replication: int | None = _setting(
+    topic_replication: int | None = _set(
         None,
         "Replication factor of topics that we create. Not set: the broker's `default.replication.factor`.",
         ge=1,
         le=1_000,
     )
-    topic_min_insync_replicas: int | None = _setting(
+    topic_min_insync_replicas: int | None = _set(
         None, "Kafka `min.insync.replicas` of topics that we create. Not set: the broker's.", ge=1, le=1_000
     )
-    frames_retention_days: int | None = _setting(
+    frames_retention_days: int | None = _set(
         None, "Kafka `retention.ms` of the frames topic, in days. Not set: kept for ever.", ge=1, le=1_000_000
     )
 
-    work_lease_secs: float = _setting(
+    work_lease_secs: float = _set(
         5.0,
         "Lease of a worker in seconds: it counts as dead so long after its last heartbeat.",
         ge=0.1,
         le=3_600,
     )
-    work_heartbeat_secs: float = _setting(
-        0.4, "Heartbeat interval in seconds; at most half of the lease.", ge=0.01, le=600
+    work_heartbeat_secs: float = _set(0.4, "Heartbeat interval; at most half of the lease.", ge=0.01, le=600)
+    work_slots: int = _set(
+        100, "Concurrent jobs of a worker, unless its service sets them.", ge=1, le=100_000
     )
-    work_slots: int = _setting(
-        100, "Concurrent jobs of a worker, if its service does not set them.", ge=1, le=100_000
-    )
-    work_drain_secs: float = _setting(
+    work_drain_secs: float = _set(
         20.0,
         "Drain timeout in seconds: how long a worker that was told to stop lets its jobs finish.",
         ge=0,
         le=86_400,
     )
-    work_grace_secs: float = _setting(
+    work_grace_secs: float = _set(
         5.0, "Grace period in seconds: how long a cancelled job may take to stop.", ge=0, le=3_600
     )
 
-    projector_instance_id: str | None = _setting(
+    projector_instance_id: str | None = _set(
         None,
         "Kafka `group.instance.id` (static membership): a projector that restarts under this id resumes at "
         "once, not after 10 s. Unique among running projectors; a second one fails with an error.",
         pattern=r"^[A-Za-z0-9._-]{1,249}$",
     )
 
-    function_call_timeout_secs: float = _setting(
+    function_call_timeout_secs: float = _set(
         600, "Default timeout of a function call in seconds, from its dispatch.", gt=0, allow_inf_nan=False
     )
-    enable_async_tool_cancellation: bool = _setting(
+    enable_async_tool_cancellation: bool = _set(
         False, "Let the model cancel calls of every asynchronous function that is served."
     )
 
-    inference_provider: str | None = _setting(
+    inference_provider: str | None = _set(
         None, "LLM provider: openai, anthropic, scripted, or an installed plug-in. Not set: no model answers."
     )
-    inference_model: str | None = _setting(
+    inference_model: str | None = _set(
         None, "Default model, for contexts that name none. Not set: the provider's default.", min_length=1
     )
-    inference_system_instruction: str | None = _setting(
+    inference_system_instruction: str | None = _set(
         None, "System instruction of every request, in addition to a context's own system message."
     )
-    inference_temperature: float | None = _setting(
+    inference_temperature: float | None = _set(
         None,
         "Default temperature. A context's own settings override this one and those below.",
         ge=0,
         allow_inf_nan=False,
     )
-    inference_max_tokens: int | None = _setting(None, "Maximum number of output tokens (max_tokens).", ge=1)
-    inference_max_completion_tokens: int | None = _setting(
+    inference_max_tokens: int | None = _set(None, "Maximum number of output tokens (max_tokens).", ge=1)
+    inference_max_completion_tokens: int | None = _set(
         None,
         "The same, with reasoning tokens counted (max_completion_tokens), for models that require it.",
         ge=1,
     )
-    inference_top_p: float | None = _setting(None, "Nucleus sampling (top_p).", ge=0, le=1)
-    inference_top_k: int | None = _setting(
-        None, "Top-k sampling: the number of candidate tokens (top_k).", ge=0
-    )
-    inference_frequency_penalty: float | None = _setting(None, "Frequency penalty.", allow_inf_nan=False)
-    inference_presence_penalty: float | None = _setting(None, "Presence penalty.", allow_inf_nan=False)
-    inference_seed: int | None = _setting(None, "Sampling seed, for providers that support one.")
-    inference_extra: JsonObject | None = _setting(
+    inference_top_p: float | None = _set(None, "Nucleus sampling (top_p).", ge=0, le=1)
+    inference_top_k: int | None = _set(None, "Top-k sampling: the number of candidate tokens (top_k).", ge=0)
+    inference_frequency_penalty: float | None = _set(None, "Frequency penalty.", allow_inf_nan=False)
+    inference_presence_penalty: float | None = _set(None, "Presence penalty.", allow_inf_nan=False)
+    inference_seed: int | None = _set(None, "Sampling seed, for providers that support one.")
+    inference_extra: JsonObject | None = _set(
         None, "JSON object: extra fields of the provider's request, passed through unchanged."
     )
-    inference_run_in_parallel: bool = _setting(
+    inference_run_in_parallel: bool = _set(
         True, "Run the function calls of one response in parallel; otherwise one after another."
     )
-    inference_group_parallel_tools: bool = _setting(
+    inference_group_parallel_tools: bool = _set(
         True, "Run the model again once all calls of a response have settled; otherwise after each."
     )
-    inference_completion_timeout_secs: float = _setting(
+    inference_completion_timeout_secs: float = _set(
         120, "Seconds without output after which a request counts as failed.", gt=0, allow_inf_nan=False
     )
-    inference_turn_completion: str = _setting(
+    inference_turn_completion: str = _set(
         "", "Text added to every system instruction: how the model marks that the user's turn is not over."
     )
-    inference_retries: int = _setting(
-        4, "Retries of a request of whose response nothing has arrived.", ge=0, le=100
-    )
-    inference_merge_ms: int = _setting(
+    inference_retries: int = _set(4, "Retries of a request while nothing of its response came.", ge=0, le=100)
+    inference_merge_ms: int = _set(
         50, "Milliseconds for which chunks of a response are merged into one frame.", ge=0, le=1_000
     )
-    inference_service: str | None = _setting(
+    inference_service: str | None = _set(
         None,
         "Name of the inference service and its Kafka consumer group. Not set: inference-PROVIDER.",
         pattern=r"^[a-zA-Z0-9._-]{1,100}$",
     )
-    inference_models: str | None = _setting(
+    inference_models: str | None = _set(
         None,
         "Models, separated by commas, whose runs this service takes. Not set: its own, and all that no "
         "other service lists.",
     )
-    inference_script: Path | None = _setting(
-        None, "Script of the provider scripted. Not set: it echoes the user."
-    )
-    provider_options: Annotated[SecretStr, AfterValidator(_options_by_provider)] | None = _setting(
+    inference_script: Path | None = _set(None, "Script of provider scripted. Not set: it echoes the user.")
+    provider_options: Annotated[SecretStr, AfterValidator(_options_by_provider)] | None = _set(
         None,
         'For plug-ins, and keys beside ours: a JSON object {"PROVIDER": {...}} of arguments for the '
         "constructors of providers. Hidden as a whole.",
     )
-    openai_api_key: SecretStr | None = _setting(
-        None, "API key of the provider openai. OPENAI_API_KEY is read too."
-    )
-    openai_base_url: str | None = _setting(
-        None, "Base URL of an OpenAI-compatible API. OPENAI_BASE_URL is read too."
-    )
-    openai_developer_role: Literal["developer", "system", "user"] = _setting(
+    openai_api_key: SecretStr | None = _set(None, "API key of openai. OPENAI_API_KEY is read too.")
+    openai_base_url: str | None = _set(None, "URL of an OpenAI-compatible API. OPENAI_BASE_URL is read too.")
+    openai_developer_role: Literal["developer", "system", "user"] = _set(
         "developer",
         "Role in which an OpenAI-compatible API is sent developer messages, since some lack that role.",
     )
-    anthropic_api_key: SecretStr | None = _setting(
-        None, "API key of the provider anthropic. ANTHROPIC_API_KEY is read too."
-    )
-    anthropic_base_url: str | None = _setting(
-        None, "Base URL of an Anthropic-compatible API. ANTHROPIC_BASE_URL is read too."
-    )
+    anthropic_api_key: SecretStr | None = _set(None, "API key of anthropic. ANTHROPIC_API_KEY is read too.")
+    anthropic_base_url: str | None = _set(None, "URL of a compatible API. ANTHROPIC_BASE_URL is read too.")
 
-    timekeeper_every_secs: float = _setting(
+    timekeeper_every_secs: float = _set(
         1.0, "Seconds between two sweeps of the timekeeper.", gt=0, le=60, allow_inf_nan=False
     )
-    timekeeper_run_unclaimed_secs: Secs = _setting(
-        60, "A run fails after so many seconds without a live worker. 0: never."
-    )
-    timekeeper_run_silent_secs: Secs = _setting(
-        300, "A run fails after so many seconds without a new frame. 0: never."
-    )
-    timekeeper_call_secs: Secs = _setting(
-        600, "Deadline of calls that name none, in seconds from their dispatch. 0: none."
-    )
-    timekeeper_call_grace_secs: Secs = _setting(
+    timekeeper_run_unclaimed_secs: Secs = _set(60, "A run without a worker fails after so long. 0: never.")
+    timekeeper_run_silent_secs: Secs = _set(300, "A run without a new frame fails after so long. 0: never.")
+    timekeeper_call_secs: Secs = _set(600, "Deadline of calls that name none, from their dispatch. 0: none.")
+    timekeeper_call_grace_secs: Secs = _set(
         10, "Seconds beyond a call's deadline in which its worker may still settle it."
     )
-    timekeeper_call_unserved_secs: Secs = _setting(
+    timekeeper_call_unserved_secs: Secs = _set(
         30,
         "A call is answered as not available after so many seconds without a service for it. 0: never. A "
         "name that is no tool of its context is answered at once by any live function service.",
     )
-    timekeeper_call_unstarted_secs: Secs = _setting(
+    timekeeper_call_unstarted_secs: Secs = _set(
         120,
         "A call that is served is answered as not started after so many seconds without a start. 0: never.",
     )
-    timekeeper_interrupted_call_secs: Secs = _setting(
+    timekeeper_interrupted_call_secs: Secs = _set(
         10, "An interrupted call is cancelled so many seconds after its worker died. 0: never."
     )
-    timekeeper_lost_call_secs: Secs = _setting(
+    timekeeper_lost_call_secs: Secs = _set(
         10,
         "A call that had started and is not safe to retry becomes ambiguous so many seconds after its "
         "worker died. 0: at its deadline.",
     )
-    timekeeper_waiting_calls: bool = _setting(
-        True, "End calls that wait for a person at their own deadlines."
-    )
-    timekeeper_user_silent_secs: Secs = _setting(
+    timekeeper_waiting_calls: bool = _set(True, "End calls that wait for a person at their own deadlines.")
+    timekeeper_user_silent_secs: Secs = _set(
         60, "An open user turn is closed after so many seconds without speech. 0: never."
     )
-    timekeeper_final_words_secs: Secs = _setting(
+    timekeeper_final_words_secs: Secs = _set(
         5, "Seconds that a stopped user turn waits for its final transcription. 0: for ever."
     )
-    timekeeper_bot_silent_secs: Secs = _setting(
+    timekeeper_bot_silent_secs: Secs = _set(
         120, "A speaking bot counts as stopped after so many seconds without a frame. 0: never."
     )
-    timekeeper_keep_claims_days: Days = _setting(30, "Retention of claims in days. 0: for ever.")
-    timekeeper_keep_workers_days: Days = _setting(
+    timekeeper_keep_claims_days: Days = _set(30, "Retention of claims in days. 0: for ever.")
+    timekeeper_keep_workers_days: Days = _set(
         365,
         "Retention of dead workers in days; `frameledger request` renders requests from them. 0: for ever.",
     )

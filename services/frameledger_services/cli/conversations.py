@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shlex
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -16,7 +14,6 @@ from rich.text import Text
 from frameledger_services.cli.terminal import backend, options, output, safe
 from frameledger_services.settings import Settings
 from frameledger_services.store import conversations
-from frameledger_services.store.conversations import Listed, Match
 
 BEFORE = 30
 """Characters of a message that are shown before the text that was searched for."""
@@ -40,7 +37,7 @@ def list_conversations(
         # One more than is shown: whether there are more.
         found = asyncio.run(backend.query(Settings.from_env(), conversations.last_active, limit + 1, skip))
     if as_json:
-        _echo(found[:limit])
+        output.print_json(found[:limit])
         return
     if not found:
         typer.echo("There is no conversation." if not skip else f"There are no more than {skip}.")
@@ -78,7 +75,7 @@ def search(
             backend.query(Settings.from_env(), conversations.search, text, limit + 1, replaced=replaced)
         )
     if as_json:
-        _echo(found[:limit])
+        output.print_json(found[:limit])
         return
     if not found:
         typer.echo(
@@ -119,8 +116,3 @@ def _around(text: str, searched: str) -> Text:
 
 def _time(time: datetime) -> str:
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def _echo(found: list[Listed] | list[Match]) -> None:
-    for one in found:
-        typer.echo(json.dumps(asdict(one), default=datetime.isoformat))

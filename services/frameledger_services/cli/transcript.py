@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from datetime import UTC
 from typing import Annotated, Any
@@ -42,8 +41,7 @@ def transcript(
     with backend.exit_on_error():
         found, lines = asyncio.run(backend.query(Settings.from_env(), _read, context, at))
     if as_json:
-        for line in lines:
-            typer.echo(json.dumps(_as_json(line)))
+        output.print_json(lines)
         return
     _print(found, lines, everything)
 
@@ -79,13 +77,3 @@ def _print(found: Moment, lines: Sequence[TranscriptLine], everything: bool) -> 
     console.print(table)
     if found.version == found.newest and found.parked_version is not None:
         console.print(render_context.text(f"Parked since version {found.parked_version}.", "red"))
-
-
-def _as_json(line: TranscriptLine) -> dict[str, Any]:
-    return {
-        "version": line.version,
-        "logged_at": line.logged_at.isoformat(),
-        "who": line.who,
-        "text": line.text,
-        "new": line.new,
-    }

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Iterable
-from dataclasses import asdict
 
 import typer
 from rich.console import Console
@@ -46,8 +44,7 @@ def doctor(
     else:
         found = [Finding("settings", "ok", "They can be read."), *asyncio.run(_findings(settings))]
     if as_json:
-        for finding in found:
-            typer.echo(json.dumps(asdict(finding)))
+        output.print_json(found)
     else:
         _print(found, output.console())
     if any(finding.state == "fail" for finding in found):

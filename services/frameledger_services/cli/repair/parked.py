@@ -38,9 +38,7 @@ def parked(
     with backend.exit_on_error():
         found = asyncio.run(backend.query(Settings.from_env(), queries.parked))
     if as_json:
-        for one in found:
-            listed = {"context_id": one.context_id, "since": one.since, "waiting": one.waiting}
-            typer.echo(json.dumps(listed | {"parked_at": one.parked_at.isoformat(), "error": one.error}))
+        output.print_json(found)
         return
     if not found:
         typer.echo("No conversation is parked.")

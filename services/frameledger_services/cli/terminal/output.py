@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import NoReturn
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -19,6 +23,12 @@ def console() -> Console:
     """
     width = None if sys.stdout.isatty() else WIDTH_OF_A_FILE
     return Console(width=width, highlight=False, emoji=False)
+
+
+def print_json(values: Iterable[Any]) -> None:
+    """Print dataclasses as JSON objects, one a line; times as ISO 8601."""
+    for one in values:
+        typer.echo(json.dumps(asdict(one), default=datetime.isoformat))
 
 
 def fail(problem: str, remedy: str) -> NoReturn:
