@@ -169,6 +169,6 @@ class Session:
             return f"No inference service is alive. See `frameledger status`. {still}"
         of = f", or none of them serves the model {model}" if model else ""
         return (
-            f"No answer has begun for {UNANSWERED_SECONDS:.0f} s. The {alive} live inference workers "
+            f"No answer has begun for {UNANSWERED_SECONDS:.0f} s: {alive} live inference workers "
             f"are busy{of}: frameledger sql -c 'SELECT * FROM services'. {still}"
         )
