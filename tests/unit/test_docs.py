@@ -94,7 +94,7 @@ def test_every_page_is_reached_from_the_readme():
     ("page", "listed"),
     [
         ("settings.md", [f"`FRAMELEDGER_{name.upper()}`" for name in Settings.model_fields]),
-        ("commands.md", [f"`frameledger {name} " for name in COMMANDS]),
+        ("commands.md", [f"\n`frameledger {name}" for name in COMMANDS]),
         ("logs.md", [f"`{name}`" for name in EVENTS]),
         (
             "sql.md",
