@@ -1,4 +1,4 @@
-"""What a batch writes, table by table, gathered while it is folded and written at its end."""
+"""The rows that a batch writes, by table: collected during the fold, written at its end."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class MessageRow:
 
 @dataclass(slots=True)
 class DeadLetter:
-    """A record that is set aside, and why: a row of `rejected_frames`."""
+    """A record that cannot be folded, and why: a row of `rejected_frames`."""
 
     record: Record
     code: str
@@ -77,12 +77,12 @@ class DeadLetter:
 
 @dataclass(slots=True)
 class Rows:
-    """Everything that one transaction writes, in the order in which it was folded."""
+    """All rows that one transaction writes, in the order of the fold."""
 
     frames: list[FrameRow] = field(default_factory=list)
     written: list[MessageRow] = field(default_factory=list)
     ended: list[tuple[str, int, int, int]] = field(default_factory=list)
-    """Messages of earlier batches that are valid no longer: context, era, position, the version."""
+    """Messages of earlier batches that are no longer current: context, era, position, version."""
 
     eras: list[tuple[str, int, int]] = field(default_factory=list)
     settings: dict[tuple[str, str, int], bytes] = field(default_factory=dict)
@@ -108,17 +108,17 @@ class Rows:
         return row
 
     def messages(self) -> list[MessageRow]:
-        """The rows to be inserted; what one frame wrote and took back again was never there."""
+        """Returns the rows to insert, without those that were written and ended by the same frame."""
         return [row for row in self.written if row.valid_from < row.valid_to]
 
     def run(self, context_id: str, run_id: str) -> dict[str, Any]:
-        """The columns of a run that this batch changes."""
+        """Returns the changed columns of a run, to be updated in place."""
         key = (context_id, run_id)
         new = self.new_runs.get(key)
         return new if new is not None else self.run_patches.setdefault(key, {})
 
     def call(self, context_id: str, requested_version: int, ordinal: int) -> dict[str, Any]:
-        """The columns of a call that this batch changes."""
+        """Returns the changed columns of a call, to be updated in place."""
         key = (context_id, requested_version, ordinal)
         new = self.new_calls.get(key)
         return new if new is not None else self.call_patches.setdefault(key, {})
@@ -162,7 +162,7 @@ def readable(message: Any) -> tuple[str | None, str | None]:
 
 
 def clean(text: str) -> str:
-    """Text that a `text` column takes: NUL is the one character of JSON that it does not."""
+    """Returns the text without NUL, the one character of JSON that a `text` column refuses."""
     return text.replace("\x00", "\N{REPLACEMENT CHARACTER}") if "\x00" in text else text
 
 

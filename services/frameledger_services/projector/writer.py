@@ -1,4 +1,4 @@
-"""Writing a batch: its rows and heads into the tables, a statement for each or one for all."""
+"""Writes the rows and heads of a batch, by a statement for each table or one for all."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ _REJECTED = (
 _values_of_head = attrgetter(*heads.ATTRIBUTES.values())
 
 _ACTED_UPON = frozenset({tables.outbox, tables.tool_calls})
-"""What goes into these tables makes somebody begin what must not begin twice."""
+"""A row of these tables may start work that must not start twice."""
 
 _values_of_message = attrgetter(*_MESSAGES)
 
 
 async def write(connection: Connection, rows: Rows, changed: Iterable[Head]) -> None:
-    """Write everything that a batch gathered, in the caller's transaction: the quickest way for many rows.
+    """Write a batch in the caller's transaction: the fastest way for many rows.
 
-    Raises psycopg's errors, and then nothing of it counts.
+    Raises psycopg's errors; the transaction has to be rolled back then.
     """
     said_by = await statements.end_messages(connection, rows.ended)
     messages = rows.messages()
@@ -72,10 +72,10 @@ async def write_single_statement(
     rows: Rows,
     changed: Iterable[Head],
 ) -> set[int]:
-    """Write it all and move the partitions on, in one statement that commits: the quickest way for few rows.
+    """Write a batch and advance its partitions, in one statement that commits: the fastest way for few rows.
 
-    Returns the partitions that are still ours; unless those are all, nothing was written. If anybody acts upon it, it
-    is on disk by then; see `batches`.
+    Returns the partitions that are still ours; unless those are all, nothing was written. It is on disk on return if
+    anything acts on it; see `batches`.
     """
     writes = list(_writes(rows, rows.messages(), changed))
     on_disk = any(one.rows and one.table in _ACTED_UPON for one in writes)
@@ -83,8 +83,8 @@ async def write_single_statement(
 
 
 def _writes(rows: Rows, messages: Sequence[MessageRow], changed: Iterable[Head]) -> Iterator[Insert | Update]:
-    """What is written after the messages that end. Statements in this order wait for nobody who runs them too."""
-    # Each is looked for first: a small batch has few of them, and need not make what it has not.
+    """Yields the writes, in an order in which concurrent batches do not deadlock. Messages are ended before."""
+    # Each is checked: a small batch has few of them.
     if rows.frames:
         yield Insert(tables.frames, _FRAMES, rows.frames)
     if messages:
@@ -147,10 +147,10 @@ def _head_row(head: Head) -> dict[str, Any]:
     row: dict[str, Any] = dict(zip(heads.ATTRIBUTES, _values_of_head(head), strict=True))
     row["context_id"] = head.context_id
     if head.parked_version is None or not head.stored:
-        # While it is parked nothing of this changes, and a head that could not be brought up to date does not know it.
+        # These do not change while it is parked, and a head that could not be brought up to date has old values.
         row |= _columns_of(state)
     if head.parked_at is not None:
-        # Of a head that was parked when it was loaded, the row says it already.
+        # Only if it was parked since it was loaded.
         row |= {
             "parked_version": head.parked_version,
             "parked_at": head.parked_at,
@@ -187,7 +187,7 @@ _HEAD = frozenset({*heads.ATTRIBUTES, *_columns_of(State(ContextId("")))})
 
 
 def _is_due(head: Head, text: int) -> bool:
-    """Whether the state is stored again, which has so much open text."""
+    """Whether the state is due to be stored again, given the length of its open text."""
     if head.saved_version is None:
         return True
     if text <= SMALL_TEXT:

@@ -1,4 +1,4 @@
-"""How far each partition was read, and by whom: the rows that fence one projector off from another."""
+"""How far each partition is stored, and its owner: the rows by which projectors fence each other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROJECTION = "contexts"
 """The projection that the tables of this database are."""
 
 CHANNEL = "frameledger_projected"
-"""What is notified once after each batch, when it can be read. `announcement` says how far."""
+"""The channel of `notify_progress`."""
 
 
 HELD_UNTIL_KNOWN = -1
@@ -28,7 +28,7 @@ HELD_UNTIL_KNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A partition in its new owner's hands, and where it goes on."""
+    """A partition of a new owner, and where it continues."""
 
     partition: int
     epoch: int
@@ -36,13 +36,13 @@ class Assignment:
     last_offset: int | None
     last_hash: bytes | None
     crashes: int
-    """How many owners crashed over what they began at `next_offset`; see `projector.crashes`."""
+    """Number of owners that crashed at `next_offset`; see `projector.crashes`."""
 
     crashes_alone: int
-    """How many of them had begun nothing but the next record."""
+    """Number of them that had begun the next record alone."""
 
     generation: int
-    """The topic's, in which these offsets count."""
+    """The topic's generation, to which the offsets belong."""
 
     effects_held_until: int
     """What a former owner did not come to, `HELD_UNTIL_KNOWN` if there is nothing of that; see `held_effects`."""
@@ -61,7 +61,7 @@ class StoredPosition:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a batch moves in a partition's row; `epoch` and `expected` are what the row has to say before."""
+    """The new checkpoint of a partition; `epoch` and `expected` (the old `next_offset`) are what its row must have."""
 
     partition: int
     epoch: int
@@ -86,15 +86,15 @@ async def notifications(connection: Connection) -> AsyncGenerator[str, None]:
 
 
 async def notify_progress(connection: Connection, topic: str, offsets: Mapping[int, int]) -> None:
-    """Tell who listens how far partitions were read. It says nothing if that is too much to say.
+    """NOTIFY the next offsets of partitions; with an empty payload if they are too many for one.
 
-    Whoever is told has still to look, since everybody may notify; but there is no need to look before. What was
-    committed before this began is on disk by then.
+    Listeners have to check the tables, since any user may notify. Commits before this call are on disk when it
+    returns.
     """
     told = " ".join([topic, *(f"{partition}:{offset}" for partition, offset in offsets.items())])
     if not offsets or len(told) > _LONGEST_TOLD:
         told = ""
-    # Nobody waits for the disk when a transaction does nothing but notify: hence the message, which nobody reads.
+    # PostgreSQL does not flush the WAL for a transaction that only notifies: hence the WAL message, which is not read.
     await connection.execute(
         "SELECT pg_logical_emit_message(true, 'frameledger', ''), pg_notify(%s, %s)", (CHANNEL, told)
     )
@@ -104,7 +104,8 @@ _LONGEST_TOLD = 7_900
 
 
 def read_notification(told: str) -> tuple[str, dict[int, int]]:
-    """What `notify_progress` told: the topic, and the offsets by partition. Nothing of what is none."""
+    """Returns the topic and the offsets by partition of a payload of `notify_progress`. A malformed one has no
+    offsets."""
     topic, *offsets = told.split(" ")
     pairs = [one.split(":") for one in offsets]
     try:
@@ -116,8 +117,8 @@ def read_notification(told: str) -> tuple[str, dict[int, int]]:
 async def assign(
     connection: Connection, topic: str, partition: int, owner: str, *, ended: bool = False
 ) -> Assignment:
-    """Take a partition over in the topic's newest generation: one statement, which raises its epoch and so fences
-    whoever owned it, and counts a crash if that one crashed (`projector.crashes`). Its effects are held back from here
+    """Take a partition over in the topic's newest generation: one statement, which raises its epoch, and so fences the
+    former owner, and counts a crash if that one crashed (`projector.crashes`). Its effects are held back from here
     on, until the owner says otherwise (`held_effects`).
 
     `owner` names a process, in a way that no other is named. With `ended` the owner did not crash in any case: its
@@ -126,7 +127,7 @@ async def assign(
     """
     row = None
     while row is None:
-        # None: while we waited for the row, `recover` sealed it, and now there is a newer generation.
+        # None: `recover` sealed the row while we waited for it, and there is a newer generation now.
         cursor = await connection.execute(_ASSIGN, (PROJECTION, topic, topic, partition, owner, ended))
         row = await cursor.fetchone()
     return Assignment(partition, *row)
@@ -179,8 +180,8 @@ _ASSIGN = f"""
 async def duplicate_instance(
     connection: Connection, topic: str, name: str, owner: str
 ) -> tuple[str, int] | None:
-    """The owner of a partition that has this name, is not `owner`, and whose session is there, with that session's pid;
-    None if there is none. Of another user's session we see that it is there, and not since when."""
+    """Returns an owner of a partition that has this name, is not `owner`, and has a live session, with that session's
+    pid; None if there is none. Of another user's session the start is not visible."""
     cursor = await connection.execute(
         """
         SELECT p.owner, p.owner_pid FROM projections AS p
@@ -200,8 +201,8 @@ async def note_attempt(
 ) -> None:
     """Note, in a commit of its own, what the owner begins in these partitions, given with their epochs.
 
-    One that somebody else owns by now is left alone. It need not be on disk: who crashes beside the database did not
-    crash of a record.
+    Partitions of another owner are not touched. The note need not be on disk: if the database crashes too, no record
+    was the cause.
     """
     await connection.execute(
         """
@@ -216,7 +217,7 @@ async def note_attempt(
 
 
 async def clear_attempts(connection: Connection, topic: str, owner: str) -> None:
-    """Note that this owner ends in order, whatever it has begun. What is counted of others stays."""
+    """Note that this owner ends in order, whatever it has begun. Crashes that are counted stay."""
     await connection.execute(
         """
         UPDATE projections SET attempt = NULL
@@ -227,7 +228,7 @@ async def clear_attempts(connection: Connection, topic: str, owner: str) -> None
 
 
 async def reset_crashes(connection: Connection, topic: str, partition: int, epoch: int) -> None:
-    """Whatever was counted in a partition, no record did it: there is none at `next_offset`."""
+    """Reset the crashes of a partition: there is no record at `next_offset` that could be the cause."""
     await connection.execute(
         """
         UPDATE projections SET crashes = 0, crashes_alone = 0
@@ -238,10 +239,10 @@ async def reset_crashes(connection: Connection, topic: str, partition: int, epoc
 
 
 async def terminate_owner(connection: Connection, topic: str, partition: int) -> bool:
-    """End the session that owns a partition and does not let go of it; whether there was one to be ended.
+    """Terminate the session that owns a partition. Returns whether there was one.
 
-    No timeout of PostgreSQL frees a session whose client froze in the middle of a COPY. Its pid may have been given
-    to another session since: it is ended only if it also began when the owner's did.
+    No timeout of PostgreSQL ends a session whose client froze in the middle of a COPY. The pid may belong to another
+    session by now, so the session's start has to match, too.
     """
     cursor = await connection.execute(
         """
@@ -272,8 +273,7 @@ async def next_offsets(connection: Connection, topic: str) -> dict[int, int]:
 
 
 async def stored_positions(connection: Connection, topic: str) -> list[StoredPosition]:
-    """How far the partitions of a topic are stored in its newest generation; those that nobody ever read are left
-    out."""
+    """Returns how far the partitions of a topic are stored in its newest generation, without those never read."""
     async with connection.cursor(row_factory=class_row(StoredPosition)) as cursor:
         await cursor.execute(
             """

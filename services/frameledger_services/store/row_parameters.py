@@ -1,8 +1,8 @@
-"""Rows as parameters: many as one, a JSON array that the database takes apart again; a single one as its values.
+"""Rows as parameters: several as one JSON array, for `json_to_recordset`; a single one as its values.
 
-The array is cheaper to make than one for each column, and the statement is the same whatever the number of rows, so
-that it stays prepared. Values of `json` columns travel as the text that they are, inside a string, and come out to the
-byte. Of a single row the database has nothing to take apart if each of its values is a parameter.
+One array is cheaper than one for each column, and the statement does not depend on the number of rows, so it stays
+prepared. Values of `json` columns are strings in the array, and are stored byte for byte. For a single row the database
+need not parse anything if each value is a parameter.
 """
 
 from __future__ import annotations

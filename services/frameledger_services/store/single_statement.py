@@ -1,12 +1,12 @@
-"""A whole batch as one statement: for small batches, whose time is that of asking and being answered.
+"""A whole batch as one statement: for small batches, where round trips dominate.
 
-A statement by itself is a transaction by itself, so there is nothing between its beginning and its commit at which we
-could die. What it does to the tables is what `batch` does in many statements. It begins, as every batch does, by
-moving on the rows of its partitions that have the epoch and the offset that it expects; unless those are all, it does
-nothing. Its commit returns when it is on disk, or before, as whoever writes it wishes.
+A single statement is a transaction, so we cannot die between its beginning and its commit. It has the same effect on
+the tables as the statements of `batch`. It begins, like every batch, by advancing the checkpoints that have the
+expected epoch and offset; unless those are all, it does nothing. Its commit returns before or after it is on disk, as
+asked.
 
-Most of what such a statement costs is the database's making ready for it. So it names no more than it needs; and if no
-table gets more than one row, which is what comes most often, the values of the rows are parameters.
+Most of its cost is the database's preparation. So it names no more columns than needed; and if every table gets one
+row, which is the usual case, the values of the rows are parameters.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Cursor = AsyncRawCursor[Any]
 
 
 def cursor_of(connection: Connection) -> Cursor:
-    """What `store` needs, for as long as the connection lasts."""
-    # Raw: psycopg would look for placeholders in the long text each time.
+    """Returns the cursor for `store`, for as long as the connection lasts."""
+    # Raw: psycopg would search the long text for placeholders each time.
     return AsyncRawCursor(connection)
 
 
@@ -48,19 +48,19 @@ async def store(
     *,
     on_disk: bool = True,
 ) -> set[int]:
-    """Move the partitions of a batch on, and write it, all or nothing. The cursor's connection is in no transaction.
+    """Advance the partitions of a batch, and write it, all or nothing. The cursor's connection must not be in a
+    transaction.
 
-    The answer is the commit: everybody sees what was done. Unless it is to be `on_disk`, a crash of the database in the
-    next moments may undo it, all of it; the next commit of anybody that is on disk brings it there too. A partition
-    that is missing in the answer belongs to somebody else: its projector is fenced, and nothing was done. Raises
-    `MissingHeadError` and psycopg's errors, and then nothing was done either.
+    Returns, after the commit, the partitions that are owned. If one is missing, another projector owns it, and nothing
+    was done. Unless `on_disk`, a crash of the database in the next moments may undo all of it; the next commit that is
+    on disk, of any session, flushes it too. Raises `MissingHeadError` and psycopg's errors; then nothing was done.
     """
     writes = [write for write in writes if write.rows]
     while True:
         try:
             return await _store(cursor, topic, batch, ended, writes, on_disk)
         except errors.DivisionByZero:
-            # The fence of several partitions, which does not say which of them were lost; or a head is not there.
+            # Several partitions, of which some are lost, or a head that does not exist.
             held = await checkpoints.still_owned(cursor.connection, topic, batch)
             if len(held) < len(batch):
                 return held
@@ -69,7 +69,7 @@ async def store(
 
 
 async def _are_there(connection: Connection, writes: Sequence[Insert | Update]) -> bool:
-    """Whether the conversations that are changed are there."""
+    """Whether the conversations that are updated exist."""
     changed = [write for write in writes if isinstance(write, Update) and write.table is tables.contexts]
     ids = [row["context_id"] for write in changed for row in write.rows]
     cursor = await connection.execute("SELECT count(*) FROM contexts WHERE context_id = ANY (%s)", (ids,))
@@ -146,8 +146,8 @@ def _statement(
     if alone:
         ours = "EXISTS (SELECT FROM moved)"
     else:
-        # Unless all of them were moved none is to be: the division fails, and with it what was done. To lock and count
-        # them first took a quarter longer.
+        # All or none: if a partition is lost the division fails, and with it the statement. Locking and counting them
+        # first took a quarter longer.
         steps += ", fence AS MATERIALIZED (SELECT 1 / (count(*) = %s::int8)::int4 = 1 AS ours FROM moved)"
         ours = "(SELECT ours FROM fence)"
     if ends:
@@ -178,7 +178,7 @@ def _adding(table: Table, columns: tuple[str, ...], *, inherits: bool, single: b
     values = {column: row_parameters.value_of(column, kind) for column, kind in kinds.items()}
     source = row_parameters.from_item(kinds, single=single)
     if inherits and table is tables.messages:
-        # What stands at the place of a message that is ended here was said by the same run.
+        # A message that replaces one that is ended here was said by the same run.
         values["run_id"] = "coalesce(given.run_id, ended.run_id)"
         source += " LEFT JOIN ended USING (context_id, era, position)"
     return f'INSERT INTO "{table.name}" ({names}) SELECT {", ".join(values.values())} FROM {source} WHERE'
