@@ -16,7 +16,7 @@ from frameledger_services import claims
 from frameledger_services.claims import ClaimedRun, Registration, WorkerDeadError
 
 
-def test_who_claims_first_has_it_and_the_second_finds_it_taken(scene):
+def test_the_first_worker_gets_a_claim_and_the_second_finds_it_claimed(scene):
     async def scenario():
         (effect,) = await scene.ask("a")
         async with workers(scene.address, {}, {}) as (one, other):
@@ -33,7 +33,7 @@ def test_who_claims_first_has_it_and_the_second_finds_it_taken(scene):
     run(scenario())
 
 
-def test_of_two_who_ask_for_the_same_thousand_at_once_each_claim_has_one_owner(scene):
+def test_of_workers_that_request_the_same_thousand_at_once_each_claim_has_one_owner(scene):
     async def scenario():
         effects = await scene.ask(*(f"c{number}" for number in range(1_000)))
         async with workers(scene.address, *[{}] * 4) as four:
@@ -99,7 +99,7 @@ def test_what_is_over_is_not_claimed_nor_what_is_parked(scene):
     run(scenario())
 
 
-def test_a_dead_worker_claims_nothing_and_is_told(scene):
+def test_a_dead_worker_claims_nothing_and_gets_an_error(scene):
     async def scenario():
         effects = await scene.ask("a")
         calls = await scene.call("b", "f")
@@ -121,7 +121,7 @@ def test_a_dead_worker_claims_nothing_and_is_told(scene):
     run(scenario())
 
 
-def test_a_run_that_names_a_model_goes_to_who_lists_it_else_to_who_takes_any(scene):
+def test_a_run_that_names_a_model_goes_to_a_worker_that_lists_it_else_to_a_catch_all(scene):
     async def scenario():
         (named,) = await scene.ask("named", settings={"model": "m1"})
         (unnamed,) = await scene.ask("unnamed")
@@ -139,7 +139,7 @@ def test_a_run_that_names_a_model_goes_to_who_lists_it_else_to_who_takes_any(sce
     run(scenario())
 
 
-def test_who_lists_the_model_takes_the_run(scene):
+def test_a_worker_that_lists_the_model_claims_the_run(scene):
     async def scenario():
         (named,) = await scene.ask("named", settings={"model": "m1", "extra": {"odd": "\ud800 \x00"}})
         async with workers(scene.address, {"serves": ("m1",)}) as (lister,):
@@ -148,7 +148,7 @@ def test_who_lists_the_model_takes_the_run(scene):
     run(scenario())
 
 
-def test_a_call_goes_to_who_lists_its_function_else_to_the_catch_all(scene):
+def test_a_call_goes_to_a_worker_that_lists_its_function_else_to_a_catch_all(scene):
     async def scenario():
         listed, unlisted = await scene.call("a", "f", "g")
         async with workers(
@@ -186,7 +186,7 @@ def test_a_call_goes_to_who_lists_its_function_else_to_the_catch_all(scene):
     run(scenario())
 
 
-def test_who_serves_a_function_serves_the_built_in_one_that_cancels_it(scene):
+def test_a_worker_of_a_function_serves_the_built_in_one_that_cancels_it(scene):
     async def scenario():
         (builtin,) = await scene.call("a", "cancel_f", builtin=True)
         (own,) = await scene.call("b", "cancel_f", tools=("cancel_f",))
@@ -195,7 +195,7 @@ def test_who_serves_a_function_serves_the_built_in_one_that_cancels_it(scene):
 
 
 @pytest.mark.regression("call b")
-def test_who_serves_a_function_of_that_name_serves_it_instead_of_the_built_in_one(scene):
+def test_a_worker_of_a_function_of_that_name_serves_it_instead_of_the_built_in_one(scene):
     async def scenario():
         (builtin,) = await scene.call("a", "cancel_f", builtin=True)
         async with workers(
@@ -208,7 +208,7 @@ def test_who_serves_a_function_of_that_name_serves_it_instead_of_the_built_in_on
 
 
 @pytest.mark.regression("call f")
-def test_a_call_of_what_a_worker_served_that_died_a_moment_ago_is_left_to_the_next_one_of_its_service(scene):
+def test_a_call_whose_worker_died_a_moment_ago_waits_for_the_next_one_of_its_service(scene):
     async def scenario():
         (call,) = await scene.call("a", "f")
         async with workers(scene.address, FUNCTIONS | {"serves": ("e",)}, FUNCTIONS | {"serves": ("f",)}) as (
@@ -228,7 +228,7 @@ def test_a_call_of_what_a_worker_served_that_died_a_moment_ago_is_left_to_the_ne
 
 
 @pytest.mark.regression("call f")
-def test_a_call_of_what_nobody_serves_is_anybodys_unless_the_tools_of_its_context_have_it(scene):
+def test_an_unserved_call_goes_to_any_worker_unless_the_tools_of_its_context_have_the_function(scene):
     async def scenario():
         (made_up,) = await scene.call("a", "f")
         (advertised,) = await scene.call("b", "f", tools=("e", "f"))
@@ -258,7 +258,7 @@ def test_what_a_worker_serves_may_change(scene):
     run(scenario())
 
 
-def test_open_work_that_nobody_claimed_is_found_under_the_ids_of_its_effects(scene):
+def test_unclaimed_work_is_found_under_the_ids_of_its_effects(scene):
     async def scenario():
         (claimed,) = await scene.ask("claimed")
         (named,) = await scene.ask("named", settings={"model": "m1"})
@@ -283,7 +283,7 @@ def test_open_work_that_nobody_claimed_is_found_under_the_ids_of_its_effects(sce
     run(scenario())
 
 
-def test_nobody_works_for_a_recording(scene):
+def test_no_worker_claims_work_of_a_recording(scene):
     """What was open when the context became one is left alone, by whoever looks."""
 
     async def scenario():

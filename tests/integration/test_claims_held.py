@@ -13,7 +13,7 @@ from tests.support.scene import INTERRUPTION
 from frameledger_services import claims
 
 
-def test_a_heartbeat_names_the_work_that_is_over_and_the_work_that_was_lost(scene):
+def test_a_heartbeat_names_work_that_is_obsolete_and_work_that_was_lost(scene):
     async def scenario():
         over, taken, mine, finished = await scene.ask("over", "taken", "mine", "finished")
         async with workers(scene.address, {}, {}) as (one, other):
@@ -32,7 +32,7 @@ def test_a_heartbeat_names_the_work_that_is_over_and_the_work_that_was_lost(scen
     run(scenario())
 
 
-def test_a_heartbeat_names_calls_that_are_settled_or_owed_a_cancel(scene):
+def test_a_heartbeat_names_calls_that_are_settled_or_must_be_cancelled(scene):
     async def scenario():
         dispatched, running, interrupted, settled = await scene.call("a", "f", "g", "h", "i")
         async with workers(scene.address, FUNCTIONS | {"serves_all": True}) as (one,):
@@ -57,7 +57,7 @@ def test_a_heartbeat_names_calls_that_are_settled_or_owed_a_cancel(scene):
     run(scenario())
 
 
-def test_who_was_dead_once_is_dead_for_ever(scene):
+def test_a_dead_worker_stays_dead(scene):
     async def scenario():
         async with workers(scene.address, {}, {}, {}) as (silent, left, gone):
             await die(silent)
@@ -70,7 +70,7 @@ def test_who_was_dead_once_is_dead_for_ever(scene):
     run(scenario())
 
 
-def test_released_work_may_be_taken_by_anybody_at_once(scene):
+def test_released_work_may_be_taken_at_once(scene):
     async def scenario():
         (effect,) = await scene.ask("a")
         async with workers(scene.address, {}, {}) as (one, other):
@@ -84,7 +84,7 @@ def test_released_work_may_be_taken_by_anybody_at_once(scene):
 
 
 @pytest.mark.regression("fault 10")
-def test_an_attempt_that_published_nothing_is_given_back_with_its_number(scene):
+def test_an_attempt_that_published_nothing_is_released_with_its_number(scene):
     async def scenario():
         (effect,) = await scene.ask("a")
         async with workers(scene.address, {}, {}) as (one, other):
@@ -100,7 +100,7 @@ def test_an_attempt_that_published_nothing_is_given_back_with_its_number(scene):
     run(scenario())
 
 
-def test_a_worker_keeps_its_work_with_the_next_attempt_and_nobody_elses(scene):
+def test_a_worker_keeps_its_own_work_with_the_next_attempt_and_no_others(scene):
     async def scenario():
         (effect,) = await scene.ask("a")
         async with workers(scene.address, {}, {}) as (one, other):
@@ -134,7 +134,7 @@ def test_finished_work_stays_finished_as_it_was(scene):
     run(scenario())
 
 
-def test_what_was_claimed_and_never_answered_is_given_back(scene):
+def test_claims_whose_answer_was_lost_are_released(scene):
     async def scenario():
         known, unknown = await scene.ask("a", "b")
         async with workers(scene.address, {}) as (one,):
@@ -146,7 +146,7 @@ def test_what_was_claimed_and_never_answered_is_given_back(scene):
     run(scenario())
 
 
-def test_old_claims_and_workers_are_forgotten_and_unfinished_ones_are_not(scene):
+def test_old_claims_and_workers_are_deleted_and_unfinished_ones_are_not(scene):
     async def scenario():
         effects = await scene.ask("old", "unfinished", "new")
         async with workers(scene.address, {}, {}, {}) as (one, _idle, living):
@@ -167,7 +167,7 @@ def test_old_claims_and_workers_are_forgotten_and_unfinished_ones_are_not(scene)
     run(scenario())
 
 
-def test_who_died_long_ago_is_said_to_have_left(scene):
+def test_workers_that_died_long_ago_are_marked_as_stopped(scene):
     async def scenario():
         async with workers(scene.address, {}, {}, {}) as (one, living, just_dead):
             await die(one)

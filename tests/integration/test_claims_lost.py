@@ -88,7 +88,7 @@ def test_an_attempt_is_above_every_one_that_is_folded(scene):
     run(scenario())
 
 
-def test_who_finds_its_attempt_started_by_another_gives_it_back_and_goes_on_with_the_next(scene):
+def test_a_worker_whose_attempt_another_started_releases_it_and_continues_with_the_next(scene):
     async def scenario():
         (effect,) = await scene.ask("a")
         (call,) = await scene.call("b", "f")
@@ -165,7 +165,7 @@ def test_a_call_that_runs_without_a_claim_is_taken_a_lease_later(scene):
     run(scenario())
 
 
-def test_of_two_who_take_what_came_to_nothing_one_gets_it(scene):
+def test_of_two_workers_that_claim_work_whose_claim_had_no_effect_one_gets_it(scene):
     async def scenario():
         asked = await scene.ask(*(f"c{number}" for number in range(50)))
         async with workers(scene.address, *[{}] * 4) as four:
@@ -184,7 +184,7 @@ def test_of_two_who_take_what_came_to_nothing_one_gets_it(scene):
 
 
 @pytest.mark.regression("fault 17j")
-def test_what_a_worker_does_not_know_of_is_given_back_once_it_is_a_lease_old(scene):
+def test_claims_that_a_worker_does_not_know_are_released_once_they_are_a_lease_old(scene):
     async def scenario():
         known, unknown = await scene.ask("a", "b")
         async with workers(scene.address, {}) as (one,):

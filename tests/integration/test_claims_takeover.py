@@ -59,7 +59,7 @@ def test_a_dead_workers_own_lease_counts_too(scene):
     run(scenario())
 
 
-def test_two_takers_at_once_never_wait_and_never_take_the_same(scene):
+def test_two_takeovers_at_once_never_wait_and_never_take_the_same(scene):
     async def scenario():
         effects = await scene.ask(*(f"c{number}" for number in range(200)))
         async with workers(scene.address, {}, {}, {}) as (dead, one, other):
@@ -79,7 +79,7 @@ def test_two_takers_at_once_never_wait_and_never_take_the_same(scene):
     run(scenario())
 
 
-def test_calls_are_taken_over_with_what_the_ledger_says_of_them(scene):
+def test_calls_are_taken_over_with_their_columns(scene):
     async def scenario():
         dispatched, safe, interrupted, waiting = await scene.call("a", "f", "g", "h", "w")
         async with workers(
@@ -113,7 +113,7 @@ def test_calls_are_taken_over_with_what_the_ledger_says_of_them(scene):
     run(scenario())
 
 
-def test_nobody_takes_over_what_it_does_not_serve_or_what_is_parked(scene):
+def test_no_worker_takes_over_what_it_does_not_serve_or_what_is_parked(scene):
     async def scenario():
         (named,) = await scene.ask("named", settings={"model": "m1"})
         (parked,) = await scene.ask("parked")
@@ -130,7 +130,7 @@ def test_nobody_takes_over_what_it_does_not_serve_or_what_is_parked(scene):
     run(scenario())
 
 
-def test_claims_of_what_is_over_are_finished_as_that(scene):
+def test_claims_of_work_that_has_ended_are_finished_as_over(scene):
     async def scenario():
         effects = await scene.ask("over", "open", "of the living")
         async with workers(scene.address, {}, {}, {}) as (dead, one, living):

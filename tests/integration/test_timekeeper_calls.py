@@ -221,7 +221,7 @@ def test_an_interrupted_call_that_another_worker_took_over_is_that_workers(datab
     at_desk(database, test)
 
 
-def test_calls_that_were_not_interrupted_or_that_nobody_claimed_are_not_abandoned(database):
+def test_calls_that_were_not_interrupted_or_not_claimed_are_not_abandoned(database):
     async def test(desk):
         await desk.lives("worker")
         await desk.say(CTX, calls("a", "b"))

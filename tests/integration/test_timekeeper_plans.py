@@ -107,7 +107,7 @@ def test_a_rule_reads_what_is_open_and_nothing_that_is_over(filled, rule, limit)
     assert fetched <= MOST_ROWS
 
 
-def test_a_look_finds_what_is_open_among_all_that_is_over(filled):
+def test_a_sweep_finds_what_is_open_among_all_that_has_ended(filled):
     async def found():
         async with await psycopg.AsyncConnection.connect(filled, autocommit=True) as connection:
             offer = claims.Registration("us", "timekeeper", "timekeeper", "host", 1, 60.0, 1)

@@ -30,7 +30,7 @@ def run(asked: int = ASKED) -> str:
     return derived.run_id(ContextId(CTX), asked)
 
 
-def test_a_run_that_nobody_claims_fails_and_the_next_words_are_answered(database):
+def test_an_unclaimed_run_fails_and_the_next_words_are_answered(database):
     async def test(desk):
         await desk.say(CTX, QUESTION)
         assert await desk.settle(limits(run_unclaimed=FAR)) == []

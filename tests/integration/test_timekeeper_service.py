@@ -152,7 +152,7 @@ def test_whoever_is_killed_leaves_what_the_next_one_finishes(road, settings, poi
     assert ask_for(road, results) == 2
 
 
-def test_it_goes_on_when_its_session_on_the_database_is_ended(road, settings):
+def test_it_continues_when_its_database_session_is_terminated(road, settings):
     with projector(road.settings) as projecting, timekeeper(settings) as keeping:
         road.until("SELECT count(*) > 0 FROM workers")
         sessions = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = %s"
@@ -163,7 +163,7 @@ def test_it_goes_on_when_its_session_on_the_database_is_ended(road, settings):
         assert stopped(keeping) == 0
 
 
-def test_while_the_broker_is_away_it_lives_and_then_it_goes_on(road, settings, kafka):
+def test_during_an_outage_of_the_broker_it_sends_heartbeats_and_then_continues(road, settings, kafka):
     with projector(road.settings) as projecting, timekeeper(settings) as keeping:
         road.publish(records("ctx", speak()))
         road.until("SELECT count(*) > 0 FROM frames WHERE type = 'UserStoppedSpeakingFrame'")

@@ -85,7 +85,7 @@ def test_final_words_that_come_in_time_close_the_turn_and_the_timekeepers_stop_i
     at_desk(database, test)
 
 
-def test_a_turn_in_which_no_word_was_heard_ends_too_and_pays_what_was_owed_to_it(database):
+def test_a_turn_in_which_no_word_was_heard_ends_too_and_its_deferred_run_opens(database):
     async def test(desk):
         # An interruption inside the turn drops a run of which nothing was heard: it is owed to the turn's end.
         await desk.say(CTX, ask(), speak(), interim(), interrupt(), stop())
@@ -110,7 +110,7 @@ def test_a_turn_without_a_sound_is_not_open_for_ever(database):
     at_desk(database, test)
 
 
-def test_the_bot_that_was_not_heard_for_long_has_stopped_and_what_is_owed_is_paid(database):
+def test_the_bot_that_was_not_heard_for_long_has_stopped_and_deferred_runs_open(database):
     async def test(desk):
         await desk.say(CTX, begin("a"), bot_speaks(), result("a", 1))
         assert await desk.open_run(CTX) is None

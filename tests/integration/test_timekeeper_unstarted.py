@@ -38,7 +38,7 @@ async def claim_of(desk, call="a"):
     return await desk.row("SELECT worker_id, attempt, finish FROM claims WHERE tool_call_id = %s", call)
 
 
-def test_a_call_that_nobody_serves_is_answered_as_not_available(database):
+def test_an_unserved_call_is_answered_as_not_available(database):
     async def test(desk):
         await desk.say(CTX, calls("a"))
         assert await desk.settle(limits(call_unserved=FAR, call_unstarted=PAST)) == []
@@ -57,7 +57,7 @@ def test_a_call_that_nobody_serves_is_answered_as_not_available(database):
 
 
 @pytest.mark.parametrize("serving", [{"serves": ("a",)}, {"serves_all": True}])
-def test_a_call_that_somebody_serves_and_nobody_starts_is_answered_as_not_started(database, serving):
+def test_a_served_call_that_no_worker_starts_is_answered_as_not_started(database, serving):
     async def test(desk):
         await desk.lives("worker", **serving)
         await desk.say(CTX, calls("a"))
@@ -70,7 +70,7 @@ def test_a_call_that_somebody_serves_and_nobody_starts_is_answered_as_not_starte
     at_desk(database, test)
 
 
-def test_who_serves_a_function_serves_the_tool_that_cancels_it(database):
+def test_a_worker_of_a_function_serves_the_tool_that_cancels_it(database):
     async def test(desk):
         await desk.lives("worker", serves=("a",))
         await desk.say(CTX, ask(), start(run_id(CTX)))
@@ -85,7 +85,7 @@ def test_who_serves_a_function_serves_the_tool_that_cancels_it(database):
     at_desk(database, test)
 
 
-def test_who_serves_another_function_or_is_dead_or_runs_models_does_not_serve_it(database):
+def test_a_worker_of_another_function_or_a_dead_one_or_one_of_models_does_not_serve_it(database):
     async def test(desk):
         await desk.lives("other", serves=("b",))
         await desk.lives("dead", serves=("a",))
@@ -144,7 +144,9 @@ def test_a_call_that_is_started_in_the_meantime_is_its_workers(database):
 
 
 @pytest.mark.parametrize(("safe", "ended"), [(True, "cancelled"), (False, "ambiguous")])
-def test_what_somebody_had_started_when_we_took_it_over_is_settled_as_a_take_over_does(database, safe, ended):
+def test_a_call_that_a_worker_had_started_when_we_claimed_it_is_settled_as_by_a_takeover(
+    database, safe, ended
+):
     async def test(desk):
         await desk.lives("zombie")
         await desk.say(CTX, calls("a"))
@@ -178,7 +180,7 @@ def test_a_call_that_is_interrupted_meanwhile_is_not_answered(database):
     at_desk(database, test)
 
 
-def test_who_dies_after_claiming_or_starting_a_call_leaves_what_the_next_one_finishes(database):
+def test_a_timekeeper_that_dies_after_claiming_or_starting_a_call_leaves_it_to_the_next_one(database):
     async def test(desk):
         await desk.say(CTX, calls("a"))
         # It claims, and dies before it publishes.
@@ -206,7 +208,7 @@ def test_who_dies_after_claiming_or_starting_a_call_leaves_what_the_next_one_fin
     at_desk(database, test)
 
 
-def test_the_same_look_again_publishes_the_same_frames(database):
+def test_the_same_sweep_again_publishes_the_same_frames(database):
     async def test(desk):
         await desk.say(CTX, calls("a"))
         first, again = await desk.look(NOBODY), await desk.look(NOBODY)

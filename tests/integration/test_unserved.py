@@ -46,7 +46,7 @@ def shown(found: list[Unserved]):
     return {one.name: one.count for one in found}
 
 
-def test_runs_are_told_by_model_and_no_more_once_somebody_who_lives_serves_it(database):
+def test_unserved_runs_are_listed_by_model_until_a_live_worker_serves_it(database):
     async def test(desk):
         await desk.say("any 1", ask())
         await desk.say("any 2", ask())
@@ -67,7 +67,7 @@ def test_runs_are_told_by_model_and_no_more_once_somebody_who_lives_serves_it(da
     at_desk(database, test)
 
 
-def test_a_run_that_somebody_has_is_taken_as_long_as_he_lives_or_has_done_it(database):
+def test_a_claimed_run_is_served_while_its_worker_is_alive_or_has_done_it(database):
     async def test(desk):
         await desk.say(CTX, ask())
         # It lives, and takes no others any more.
@@ -84,7 +84,7 @@ def test_a_run_that_somebody_has_is_taken_as_long_as_he_lives_or_has_done_it(dat
     at_desk(database, test)
 
 
-def test_a_run_that_somebody_unknown_answers_is_taken(database):
+def test_a_run_that_an_unknown_program_answers_is_served(database):
     async def test(desk):
         await desk.say(CTX, ask(), start(run_id(CTX)))
         assert await runs(desk) == {}
@@ -92,7 +92,7 @@ def test_a_run_that_somebody_unknown_answers_is_taken(database):
     at_desk(database, test)
 
 
-def test_calls_are_told_by_function_and_no_more_once_somebody_who_lives_serves_it(database):
+def test_unserved_calls_are_listed_by_function_until_a_live_worker_serves_it(database):
     async def test(desk):
         await desk.say("two", calls("a", "b", of="two"))
         await desk.say("one", calls("a", of="one"))
@@ -127,7 +127,7 @@ def test_a_builtin_tool_waits_for_the_function_that_it_is_about(database, builti
     at_desk(database, test)
 
 
-def test_what_is_young_parked_or_a_recording_is_nobodys(database, monkeypatch):
+def test_work_that_is_young_parked_or_of_a_recording_is_not_listed(database, monkeypatch):
     async def test(desk):
         await desk.say("young", ask())
         await desk.say("recorded", context("x", react=False), ask(), committed("a", run=None))
@@ -144,7 +144,7 @@ def test_what_is_young_parked_or_a_recording_is_nobodys(database, monkeypatch):
     at_desk(database, test)
 
 
-def test_what_is_open_is_counted_and_who_would_end_it(database):
+def test_open_work_and_timekeepers_are_counted(database):
     async def test(desk):
         assert await claims.open_work(desk.connection) == OpenWork(0, 0, 0, 0)
         await desk.say("run", ask())
@@ -167,7 +167,7 @@ async def left(desk):
 
 
 @pytest.mark.regression("trial C5", "journey 12")
-def test_calls_that_need_somebody_are_told_with_their_age_and_the_oldest_of_them(database):
+def test_calls_that_need_attention_are_listed_with_their_age_and_the_oldest(database):
     async def test(desk):
         assert await left(desk) == {}
         await desk.lives("worker")

@@ -57,7 +57,7 @@ def test_two_services_that_both_serve_it_do_it_once(office):
     asyncio.run(scenario())
 
 
-def test_long_work_holds_back_nobody_and_only_what_has_a_slot_is_claimed(office, monkeypatch):
+def test_long_jobs_delay_no_others_and_only_work_with_a_slot_is_claimed(office, monkeypatch):
     """The group would take a member for dead that does not poll for two seconds."""
     revoked = []
     made = consumer
@@ -196,7 +196,7 @@ def test_bytes_that_are_no_effects_are_passed_over(office):
     asyncio.run(scenario())
 
 
-def test_calls_may_pass_their_lane_on(office):
+def test_calls_may_release_their_order(office):
     async def scenario():
         desk = Desk()
 
@@ -234,7 +234,7 @@ def test_work_may_be_kept_with_the_next_attempt(office):
     assert found == [2, None]
 
 
-def test_what_a_worker_serves_may_change_while_it_lives(office):
+def test_what_a_worker_serves_may_change_during_a_session(office):
     async def scenario():
         desk = Desk()
         desk.end("a")

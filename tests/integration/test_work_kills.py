@@ -71,7 +71,7 @@ def test_a_worker_that_is_killed_while_it_takes_over_is_taken_over_itself(office
     asyncio.run(scenario())
 
 
-def test_a_worker_that_was_frozen_beyond_its_lease_is_told_and_publishes_nothing(office):
+def test_a_worker_that_was_frozen_beyond_its_lease_stops_its_jobs_and_publishes_nothing(office):
     async def scenario():
         desk = Desk()
         with killable(office.settings, holds=True) as frozen:
@@ -92,7 +92,7 @@ def test_a_worker_that_was_frozen_beyond_its_lease_is_told_and_publishes_nothing
     asyncio.run(scenario())
 
 
-def test_when_kafka_is_away_for_a_while_the_lease_holds_and_the_work_goes_on(office, kafka):
+def test_during_an_outage_of_kafka_the_lease_holds_and_the_work_continues(office, kafka):
     """The broker is frozen for longer than the lease, and comes back."""
     (broker,) = (
         one

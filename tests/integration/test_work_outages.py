@@ -17,7 +17,7 @@ from frameledger.frames import LLMRunFrame
 from frameledger_services.work import RUNS, LeaseLostError, heartbeat
 
 
-def test_who_was_judged_dead_stops_publishes_nothing_and_lives_anew(office):
+def test_a_worker_that_was_judged_dead_stops_publishes_nothing_and_begins_a_new_session(office):
     async def scenario():
         desk = Desk()
         worker = office.worker(desk.hold)
@@ -103,7 +103,7 @@ async def nobody_may_connect(office, server):
             await connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
 
 
-def test_when_the_database_is_away_for_longer_than_the_lease_jobs_are_told_and_a_new_life_begins(
+def test_after_an_outage_of_the_database_beyond_the_lease_jobs_have_stopped_and_a_new_session_begins(
     office, database_server
 ):
     async def scenario():
@@ -168,7 +168,7 @@ def test_a_loop_that_is_blocked_for_very_long_is_taken_for_dead(office, monkeypa
     assert (attempts, valid) == ([1, 2], [False])
 
 
-def test_a_claim_whose_answer_was_lost_is_given_back_and_done_as_the_next_attempt(office):
+def test_a_claim_whose_answer_was_lost_is_released_and_done_as_the_next_attempt(office):
     lost: list = []
 
     async def loses_its_answer(connection, *asked):
@@ -190,7 +190,7 @@ def test_a_claim_whose_answer_was_lost_is_given_back_and_done_as_the_next_attemp
     asyncio.run(scenario())
 
 
-def test_work_that_fails_in_passing_is_given_back_for_another_attempt(office):
+def test_work_that_fails_by_a_transient_error_is_released_for_another_attempt(office):
     attempts = []
 
     async def fails_twice(job, session):

@@ -93,7 +93,7 @@ def test_a_cancellation_that_comes_while_the_work_is_being_claimed_is_not_missed
     asyncio.run(scenario())
 
 
-def test_who_is_to_end_finishes_what_it_can_and_gives_the_rest_back(office):
+def test_a_draining_worker_finishes_what_it_can_and_releases_the_rest(office):
     async def scenario():
         desk = Desk()
         slow = office.settings.model_copy(update={"work_drain_secs": 1.0})
@@ -133,7 +133,7 @@ def test_work_that_does_not_stop_is_cancelled_when_the_time_is_over(office):
     asyncio.run(scenario())
 
 
-def test_what_waits_for_its_turn_is_given_back_at_once_when_the_worker_ends(office):
+def test_jobs_that_wait_for_their_turn_are_released_at_once_when_the_worker_drains(office):
     async def scenario():
         desk = Desk()
         worker = office.worker(desk.hold, kind=CALLS, service="s")

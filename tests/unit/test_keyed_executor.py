@@ -62,7 +62,7 @@ def test_the_jobs_of_a_key_go_on_one_after_the_other_in_the_order_given():
     in_lanes(scenario, slots=5)
 
 
-def test_a_slow_job_holds_back_nobody_but_its_own_key():
+def test_a_slow_job_delays_its_own_key_only():
     async def scenario(executor, jobs):
         for key, name in (("a", "slow"), ("a", "behind"), ("b", "b1"), ("c", "c1")):
             executor.submit(key, jobs.named(name))
@@ -73,7 +73,7 @@ def test_a_slow_job_holds_back_nobody_but_its_own_key():
     in_lanes(scenario, slots=5)
 
 
-def test_a_job_that_passes_its_lane_on_lets_the_next_of_its_key_begin_behind_it():
+def test_a_job_that_releases_the_order_lets_the_next_of_its_key_begin():
     async def scenario(executor, jobs):
         for name in ("a1", "a2", "a3"):
             executor.submit("a", jobs.named(name))
@@ -91,7 +91,7 @@ def test_a_job_that_passes_its_lane_on_lets_the_next_of_its_key_begin_behind_it(
     in_lanes(scenario, slots=5, per_key=3)
 
 
-def test_of_one_key_no_more_go_on_at_once_than_are_allowed():
+def test_no_more_jobs_of_one_key_run_at_once_than_are_allowed():
     async def scenario(executor, jobs):
         for name in ("a1", "a2", "a3"):
             executor.submit("a", jobs.named(name))
@@ -108,7 +108,7 @@ def test_of_one_key_no_more_go_on_at_once_than_are_allowed():
     in_lanes(scenario, slots=5, per_key=2)
 
 
-def test_places_are_taken_by_what_goes_on_and_by_what_waits():
+def test_running_and_waiting_jobs_use_slots():
     async def scenario(executor, jobs):
         assert executor.free_slots == 3
         for key, name in (("a", "a1"), ("a", "a2"), ("b", "b1")):
@@ -129,7 +129,7 @@ def test_places_are_taken_by_what_goes_on_and_by_what_waits():
     in_lanes(scenario, slots=3)
 
 
-def test_it_is_idle_when_nothing_goes_on_and_nothing_waits():
+def test_join_returns_once_no_job_runs_and_none_waits():
     async def scenario(executor, jobs):
         await executor.join()
         executor.submit("a", jobs.named("a1"))
@@ -145,7 +145,7 @@ def test_it_is_idle_when_nothing_goes_on_and_nothing_waits():
     in_lanes(scenario, slots=3)
 
 
-def test_what_waits_can_be_dropped_and_what_goes_on_cannot():
+def test_a_waiting_job_can_be_withdrawn_and_a_running_one_cannot():
     async def scenario(executor, jobs):
         first, second, third = (executor.submit("a", jobs.named(name)) for name in ("a1", "a2", "a3"))
         await settled()
