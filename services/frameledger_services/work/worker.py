@@ -65,7 +65,8 @@ class Worker(Generic[E, C]):
             offers=offers or {},
         )
         self._runner: SessionRunner[E, C] | None = None
-        self._ready = _ReadySession()
+        self._session: Session | None = None
+        self._is_ready = asyncio.Event()
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Work until `stopping` is set, then drain: wait `settings.work_drain_secs` for jobs to end, ask the rest to
@@ -89,7 +90,9 @@ class Worker(Generic[E, C]):
 
     async def ready(self) -> Session:
         """Wait until it is registered, has partitions and reads cancellations. Returns its session."""
-        return await self._ready.wait()
+        while self._session is None:
+            await self._is_ready.wait()
+        return self._session
 
     async def _run_session(self, stopping: asyncio.Event) -> None:
         registration = replace(self._registration, worker_id=_new_id(self._registration))
@@ -100,35 +103,18 @@ class Worker(Generic[E, C]):
             self._perform,
             per_key=self._per_key,
             failpoint=self._failpoint,
-            on_ready=self._ready.set,
+            on_ready=self._on_ready,
         )
         self._runner = runner
         try:
             await runner.run(stopping)
         finally:
-            self._runner = None
-            self._ready.clear()
+            self._runner = self._session = None
+            self._is_ready.clear()
 
-
-class _ReadySession:
-    """The session that is ready, for callers that wait for one."""
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-        self._session: Session | None = None
-
-    def set(self, session: Session) -> None:
+    def _on_ready(self, session: Session) -> None:
         self._session = session
-        self._event.set()
-
-    def clear(self) -> None:
-        self._session = None
-        self._event.clear()
-
-    async def wait(self) -> Session:
-        while self._session is None:
-            await self._event.wait()
-        return self._session
+        self._is_ready.set()
 
 
 def _new_id(registration: Registration) -> str:
