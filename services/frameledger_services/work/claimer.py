@@ -90,7 +90,7 @@ class Claimer(Generic[E, C]):
                     await self._failpoint("after take-over")
                 if sweep % UNCLAIMED_EVERY == 0:
                     if free := self._executor.free_slots:
-                        self._in_flight.start(await self._execute(partial(self._claim_unclaimed, limit=free)))
+                        self._in_flight.start(await self._claim_unclaimed(free))
                     await self._execute(self._release_unknown)
             await self._execute(lambda connection: claims.finish_over(connection, self._worker_id))
 
@@ -127,11 +127,17 @@ class Claimer(Generic[E, C]):
             )
         return taken
 
-    async def _claim_unclaimed(self, connection: Connection, limit: int) -> list[C]:
-        unclaimed = await self._kind.unclaimed(connection, self._worker_id, limit)
-        if not unclaimed:
+    async def _claim_unclaimed(self, limit: int) -> list[C]:
+        """A worker that is cut off from Kafka could not even say that the work has begun: it leaves it to others."""
+        unclaimed = await self._execute(
+            lambda connection: self._kind.unclaimed(connection, self._worker_id, limit)
+        )
+        if not unclaimed or not await self._consumer.reaches_broker():
             return []
-        return (await self._kind.claim(connection, self._worker_id, unclaimed, limit)).claimed
+        result = await self._execute(
+            lambda connection: self._kind.claim(connection, self._worker_id, unclaimed, limit)
+        )
+        return result.claimed
 
     async def _release_unknown(self, connection: Connection) -> None:
         """A claim that is younger than a lease is released by a later sweep: its answer may be in transit, or lost with

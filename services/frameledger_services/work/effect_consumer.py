@@ -139,6 +139,15 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
             _log.info("worker.offsets_not_committed", topic=self._topic, reason=repr(error))
             self._next = due | self._next
 
+    async def reaches_broker(self) -> bool:
+        """Returns whether a broker answers now."""
+        try:
+            async with asyncio.timeout(COMMIT_SECONDS):
+                await self._client.topics()
+        except transient.BROKER:
+            return False
+        return True
+
     async def on_partitions_revoked(self, revoked: Any) -> None:
         self._pending.clear()
         with suppress(KafkaError):
