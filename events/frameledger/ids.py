@@ -27,4 +27,4 @@ Era = NewType("Era", int)
 """Counts the histories of a context: each update of the whole history begins the next."""
 
 Attempt = NewType("Attempt", int)
-"""The how-manieth try of a run or of a call: 1 for the first."""
+"""Which attempt at a run or a call this is, from 1."""

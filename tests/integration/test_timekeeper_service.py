@@ -80,7 +80,7 @@ def broker_of(kafka):
     )
 
 
-def bury(road):
+def mark_dead(road):
     """As if nothing had been heard of any worker for an hour."""
     with psycopg.connect(road.address, autocommit=True) as connection:
         connection.execute("UPDATE workers SET heartbeat_at = heartbeat_at - interval '1 hour'")
@@ -140,7 +140,7 @@ def test_whoever_is_killed_leaves_what_the_next_one_finishes(road, settings, poi
         for _ in range(4):
             with judging(road, settings, dies_at=point) as dying:
                 assert ended(dying) == -signal.SIGKILL
-            bury(road)
+            mark_dead(road)
             road.until_idle(projecting)
         with judging(road, settings) as last:
             road.until(AT_REST)

@@ -216,7 +216,7 @@ class Road:
         return asyncio.run(_all_records(self.settings, topic or self.names.frames))
 
     def check(self, *, every: int = 7) -> Told:
-        """Tables, effects and outbox are what the topic says. Contexts are compared at every so-manieth version, and
+        """Tables, effects and outbox are what the topic says. Contexts are compared at one version of `every`, and
         at their last."""
         records = self.records()
         told = tell(records, every=every)

@@ -469,7 +469,7 @@ class World:
                 yield effect
 
     def take_over(self, worker: str, wanted: Callable[[Claim], bool]) -> Taken | None:
-        """Take what was given back, or the work of a dead worker, with the next attempt; the latter only after a whole
+        """Take what was released, or the work of a dead worker, with the next attempt; the latter only after a whole
         lease of being connected."""
         if not self.is_alive(worker):
             return None

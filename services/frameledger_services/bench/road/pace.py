@@ -1,4 +1,4 @@
-"""Doing things at a pace, whether those before are done or not; or one after another."""
+"""Jobs at a pace, whether those before have ended or not; or one after another."""
 
 from __future__ import annotations
 
