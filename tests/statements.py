@@ -137,7 +137,12 @@ def _files(place: Path) -> list[Path]:
 
 
 def _written(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Texts that begin like a statement, each with its line; what is filled in is a hole."""
+    """Texts that begin like a statement, each with its line; what is filled in is a hole. Docstrings are none."""
+    docstrings = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
     parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
         match node:
@@ -145,7 +150,7 @@ def _written(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 text = "".join(
                     str(part.value) if isinstance(part, ast.Constant) else _HOLE for part in values
                 )
-            case ast.Constant(value=str(value)) if id(node) not in parts:
+            case ast.Constant(value=str(value)) if id(node) not in parts | docstrings:
                 text = re.sub(r"\{\w*\}", _HOLE, value)
             case _:
                 continue

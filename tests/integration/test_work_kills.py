@@ -94,11 +94,13 @@ def test_a_worker_that_was_frozen_beyond_its_lease_stops_its_jobs_and_publishes_
 
 def test_during_an_outage_of_kafka_the_lease_holds_and_the_work_continues(office, kafka):
     """The broker is frozen for longer than the lease, and comes back."""
-    (broker,) = (
+    port = int(kafka.bootstrap_servers.rpartition(":")[2])
+    (broker,) = {
         one
         for one in psutil.Process().children(recursive=True)
-        if one.name().startswith("java") or "java" in "".join(one.cmdline()[:1])
-    )
+        for connection in one.net_connections()
+        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port
+    }
 
     async def scenario():
         desk = Desk()

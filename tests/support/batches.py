@@ -77,9 +77,12 @@ class Projecting:
     async def __aexit__(self, *_):
         if not self.connection.closed:
             # Whatever looks at the tables next is to believe them, although nothing projects any more.
-            await self.connection.execute(
-                "UPDATE projections SET owner_pid = NULL WHERE owner = %s", (self.owner,)
-            )
+            # As asynchronously as a batch: nothing is to be on disk because of this.
+            async with self.connection.transaction():
+                await self.connection.execute("SET LOCAL synchronous_commit = off")
+                await self.connection.execute(
+                    "UPDATE projections SET owner_pid = NULL WHERE owner = %s", (self.owner,)
+                )
         await self.connection.close()
 
     async def store(self, records):

@@ -32,6 +32,8 @@ E = "Selected is nothing"
 F = """
     WITH a AS (SELECT) SELECT
 """
+def f():
+    """SELECT is what this is about."""
 '''
     assert sorted(wanted(source)) == ["here:2", "here:3", "here:4", "here:6", "here:8"]
 
