@@ -15,8 +15,9 @@ LOGGERS = ("aiokafka", "aiokafka.test_kafka_log")
 
 
 @pytest.fixture
-def clock(monkeypatch):
+def clock(monkeypatch, caplog):
     """Of the filter, which begins anew: what this process logged before, through its own filter, does not count."""
+    caplog.set_level(logging.WARNING, "aiokafka")
     now = [1_000.0]
     filter_ = OnceAMinute(lambda: now[0])
     monkeypatch.setattr(log_rate_limit, "_once_a_minute", filter_)

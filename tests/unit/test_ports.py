@@ -2,7 +2,10 @@
 
 import os
 import socket
+import subprocess
+import sys
 
+import psutil
 import pytest
 
 from frameledger_services.embedded import ports
@@ -48,3 +51,27 @@ def test_a_port_that_nobody_asked_for_is_replaced_by_a_free_one(held):
     chosen = ports.choose(held)
     assert chosen != held
     assert ports.is_free(chosen)
+
+
+def test_of_two_processes_that_choose_the_same_free_port_one_gets_it():
+    with socket.socket() as probe:
+        probe.bind((ports.HOST, 0))
+        free = probe.getsockname()[1]
+    choosing = f"""
+from frameledger_services.embedded import ports
+print(ports.choose({free}), flush=True)
+input()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", choosing], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout.readline() == f"{free}\n"
+        assert ports.is_free(free), "its server has not begun yet"
+        assert ports.choose(free) != free
+        other.communicate("\n")
+    assert ports.choose(free) == free
+
+
+def test_whose_process_listens_on_a_port_is_known_by_its_arguments(held):
+    assert ports.is_held_by(held, psutil.Process().cmdline()[-1])
+    assert not ports.is_held_by(held, "/another/server.properties")

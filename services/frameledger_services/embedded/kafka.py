@@ -77,7 +77,9 @@ def prepare(
         directory=home,
         log=log,
         address=address,
-        is_ready=lambda: answers(ports.HOST, port),
+        is_ready=lambda: (
+            answers(ports.HOST, port) and ports.is_held_by(port, str(home / "server.properties"))
+        ),
         sweep=lambda: _sweep(home / "tmp"),
         owns_directory=True,
     )

@@ -1,7 +1,10 @@
 """Which port on 127.0.0.1 a server gets: the wanted one if it can be had, otherwise any free one."""
 
+import fcntl
 import socket
+import tempfile
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -16,9 +19,10 @@ def choose(preferred: int, *, explicit: bool = False, setting: str = "") -> int:
     """A port that is free now: `preferred`, or any if that is busy or 0.
 
     Raises `EmbeddedError` if `preferred` is busy and `explicit`, because somebody asked for it by `setting`.
-    Between this answer and the server's start another program can take the port; the server then says so.
+    Between this answer and the server's start another program can take the port; the server then says so. No other
+    process that asks here gets it, as long as this process lives.
     """
-    if preferred and is_free(preferred):
+    if preferred and is_free(preferred) and _reserve(preferred):
         return preferred
     if preferred and explicit:
         first, last = _outgoing()
@@ -37,6 +41,37 @@ def choose(preferred: int, *, explicit: bool = False, setting: str = "") -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+_reserved: dict[int, IO[bytes]] = {}
+
+
+def _reserve(port: int) -> bool:
+    """Returns whether no other process of ours has chosen this port: servers take seconds until they have theirs."""
+    if port in _reserved:
+        return True
+    try:
+        file = (Path(tempfile.gettempdir()) / f"frameledger-port-{port}.lock").open("ab")
+    except OSError:
+        # Another user's.
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return False
+    _reserved[port] = file
+    return True
+
+
+def is_held_by(port: int, argument: str) -> bool:
+    """Returns whether the process that listens on a port was started with this argument; True if that is hidden."""
+    try:
+        listening = [one for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
+        pids = {one.pid for one in listening if one.laddr and one.laddr.port == port and one.pid}
+        return not pids or any(argument in psutil.Process(pid).cmdline() for pid in pids)
+    except (psutil.Error, OSError):
+        return True
 
 
 def is_free(port: int) -> bool:
