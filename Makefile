@@ -25,7 +25,7 @@ demo: $(READY) ## see it work: a conversation with a model and functions on real
 	@$(VENV)/bin/frameledger demo
 
 test: lint ## everything CI runs: setup, lint, types, all tests
-	@$(PY) -m pytest -n 4 --dist loadfile
+	@$(PY) -m pytest -n 3 --dist loadfile
 
 chaos: $(READY) ## twenty thousand simulated conversations, faults on real servers (CHAOS_ROUNDS=30, CHAOS_SEED), a million frames
 	@$(PY) -m tests.laws.simulation 0 20000

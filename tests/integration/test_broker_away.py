@@ -205,6 +205,7 @@ def test_a_broker_that_is_away_is_told_in_one_line(cluster, topic, monkeypatch, 
         logger = logging.getLogger(name)
         # In front of ours: it sees all.
         monkeypatch.setattr(logger, "filters", [see])
+        caplog.set_level(logging.WARNING, name)
 
     async def scenario():
         async with broker.connect(alone) as ask, asyncio.timeout(ON_SERVERS):

@@ -34,8 +34,6 @@ def doctor(
 
     Example: `frameledger doctor --json`
     """
-    # It says itself what aiokafka would log about a broker that is away.
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     try:
         settings = Settings.from_env()
     except SettingsError as error:
@@ -52,7 +50,14 @@ def doctor(
 
 
 async def _findings(settings: Settings) -> list[Finding]:
-    return [finding async for finding in checks.findings(settings)]
+    # A finding says what aiokafka would log about a broker that is away.
+    log = logging.getLogger("aiokafka")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        return [finding async for finding in checks.findings(settings)]
+    finally:
+        log.setLevel(before)
 
 
 def _print(found: Iterable[Finding], console: Console) -> None:
