@@ -1,10 +1,10 @@
 """Which port on 127.0.0.1 a server gets: the wanted one if it can be had, otherwise any free one."""
 
 import fcntl
+import os
 import socket
 import tempfile
 from pathlib import Path
-from typing import IO
 
 import psutil
 
@@ -43,7 +43,8 @@ def choose(preferred: int, *, explicit: bool = False, setting: str = "") -> int:
         return port
 
 
-_reserved: dict[int, IO[bytes]] = {}
+_reserved: dict[int, int] = {}
+"""Files that are locked for as long as this process lives, by port."""
 
 
 def _reserve(port: int) -> bool:
@@ -51,14 +52,16 @@ def _reserve(port: int) -> bool:
     if port in _reserved:
         return True
     try:
-        file = (Path(tempfile.gettempdir()) / f"frameledger-port-{port}.lock").open("ab")
+        file = os.open(
+            Path(tempfile.gettempdir()) / f"frameledger-port-{port}.lock", os.O_RDWR | os.O_CREAT, 0o600
+        )
     except OSError:
         # Another user's.
         return True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        file.close()
+        os.close(file)
         return False
     _reserved[port] = file
     return True
