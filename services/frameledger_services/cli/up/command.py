@@ -63,10 +63,12 @@ def up(
 
     Example: `frameledger up --detach`
     """
+    from frameledger_services import logs
     from frameledger_services.embedded.directory import free
     from frameledger_services.embedded.program import EmbeddedError
 
     settings = settings_of(data_dir, look_for_running=False)
+    logs.configure(settings.log_level, settings.log_format)
     if settings.inference_provider is not None:
         _require_key(settings.inference_provider, settings)
     try:
