@@ -30,7 +30,7 @@ test: lint ## everything CI runs: setup, lint, types, all tests
 chaos: $(READY) ## twenty thousand simulated conversations, faults on real servers (CHAOS_ROUNDS=30, CHAOS_SEED), a million frames
 	@$(PY) -m tests.laws.simulation 0 20000
 	@$(PY) -m pytest -s tests/chaos/projectors.py tests/chaos/calls.py \
-		tests/chaos/failover.py tests/chaos/topics.py tests/chaos/large.py
+		tests/chaos/failover.py tests/chaos/topics.py tests/chaos/rebuilds.py tests/chaos/large.py
 
 lint: $(READY) ## style and types only
 	@$(PY) -m ruff check --quiet --output-format concise .
@@ -38,7 +38,8 @@ lint: $(READY) ## style and types only
 	@$(PY) -m mypy
 
 bench: $(READY) ## how fast everything is, beside its yardsticks; half an hour
-	@missed=0; for part in core road inference functions; do $(VENV)/bin/frameledger bench $$part || missed=$$?; done; \
+	@$(PY) -m pytest -q tests/bench/answers.py tests/bench/road.py
+	@missed=0; for part in core road inference functions audit; do $(VENV)/bin/frameledger bench $$part || missed=$$?; done; \
 	exit $$missed
 
 docs: $(READY) ## the pages as a site, in build/site; a dead link or a page in no menu is an error

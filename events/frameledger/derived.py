@@ -13,8 +13,9 @@ from frameledger.ids import ContextId, RunId, ToolCallId, Version
 RUNS = UUID("6d0f4a0e-2f0c-5d1b-9a43-5b2c7f1e8a10")
 EFFECTS = UUID("b7c1d9e4-8a35-5f6e-8c02-1d94e0a7c356")
 KEYS = UUID("0b9a2f4d-51c6-5e8a-8f13-9e7d4c60a1b5")
+COPIES = UUID("2f8c6f0b-95d3-5c1e-b7a4-60c2d9e1f538")
 
-_RUNS, _EFFECTS, _KEYS = RUNS.bytes, EFFECTS.bytes, KEYS.bytes
+_RUNS, _EFFECTS, _KEYS, _COPIES = RUNS.bytes, EFFECTS.bytes, KEYS.bytes, COPIES.bytes
 
 
 def run_id(context_id: ContextId, asked_version: Version) -> RunId:
@@ -33,6 +34,12 @@ def idempotency_key(
     """What the handler of a call may send along to whoever must do it once: the same for every attempt, and for no
     other call."""
     return _uuid5(_KEYS, f"{requested_version}:{ordinal}:{tool_call_id}:{context_id}")
+
+
+def copy_id(kind: str, context_id: str, subject: str, copy: str) -> str:
+    """The frame of the conversation `copy` that a version or a frame of a context (`subject`) was made into, as a fork
+    or a replay does (`kind`): made again, it is the same frame."""
+    return _uuid5(_COPIES, f"{kind}:{subject}:{len(context_id)}:{context_id}:{copy}")
 
 
 def _uuid5(namespace: bytes, name: str) -> str:

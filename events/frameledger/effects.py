@@ -1,9 +1,14 @@
-"""Effects: what should happen in the world because a frame was folded. They name things and never carry them."""
+"""Effects: what should happen in the world because a frame was folded. They name things and never carry them.
+
+`causation_id` is the `frame_id` of that frame, in the tables' form. Whoever acts on the effect names it as the cause of
+what it publishes (`headers.CAUSATION_ID`), so nobody has to look it up. It is None where nobody said it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
+from uuid import UUID
 
 from frameledger.ids import ContextId, GroupId, RunId, ToolCallId, Version
 
@@ -18,6 +23,7 @@ class RunInference:
     context_id: ContextId
     version: Version
     run_id: RunId
+    causation_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,7 @@ class CallFunction:
     tool_call_id: ToolCallId
     function_name: str
     group_id: GroupId | None
+    causation_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,7 @@ class Cancel:
     version: Version
     run_id: RunId | None = None
     tool_call_id: ToolCallId | None = None
+    causation_id: UUID | None = None
 
 
 Effect = RunInference | CallFunction | Cancel
@@ -55,4 +63,7 @@ Effect = RunInference | CallFunction | Cancel
 def to_wire(effect: Effect) -> dict[str, Any]:
     """The effect as the JSON object that its topic carries; what it does not name is left out."""
     named = ((name, getattr(effect, name)) for name in effect.__slots__)
-    return {"effect": effect.effect} | {name: value for name, value in named if value is not None}
+    wire = {name: value for name, value in named if value is not None}
+    if effect.causation_id is not None:
+        wire["causation_id"] = str(effect.causation_id)
+    return {"effect": effect.effect} | wire

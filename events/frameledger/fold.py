@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from frameledger.context import LLMContext
 from frameledger.evolve import State, Step, evolve
 from frameledger.evolve.changes import Message
+from frameledger.evolve.erasure import is_of_an_earlier_life
 from frameledger.evolve.state import Place, RequestParameters
-from frameledger.frames import AnyFrame
+from frameledger.frames import AnyFrame, LLMContextEraseFrame
 from frameledger.ids import ContextId, Position
 from frameledger.messages import Messages
 
@@ -25,6 +26,8 @@ class Conversation:
     state: State
     rows: tuple[tuple[Position, Message], ...] = ()
     frame_ids: frozenset[str] = field(default=frozenset(), repr=False)
+    erasure_ids: frozenset[str] = field(default=frozenset(), repr=False)
+    """Of the frames that erased it: the only ones of an earlier life that are still known."""
 
     @classmethod
     def new(cls, context_id: str) -> Conversation:
@@ -67,15 +70,27 @@ class Folding:
         self.state = conversation.state
         self.messages = Messages(conversation.rows)
         self._frame_ids = set(conversation.frame_ids)
+        self._erasure_ids = set(conversation.erasure_ids)
 
     def step(self, frame: AnyFrame) -> Step | None:
-        """Fold one frame; None for a repetition, a frame whose own id was folded before: it changes nothing.
+        """Fold one frame; None for one that changes nothing: a repetition, which is a frame whose own id was folded
+        before, or a frame of a life that was erased.
 
-        A frame without an id is never a repetition.
+        A frame without an id is never a repetition. An erasure forgets the ids of the frames before it, but those of
+        other erasures.
         """
-        if frame.id is not None:
-            if frame.id in self._frame_ids:
-                return None
+        erases = type(frame) is LLMContextEraseFrame
+        if frame.id is not None and (
+            frame.id in self._frame_ids or (erases and frame.id in self._erasure_ids)
+        ):
+            return None
+        if is_of_an_earlier_life(self.state, frame):
+            return None
+        if erases:
+            self._frame_ids.clear()
+            if frame.id is not None:
+                self._erasure_ids.add(frame.id)
+        elif frame.id is not None:
             self._frame_ids.add(frame.id)
         step = evolve(self.state, frame)
         self.state = step.state
@@ -84,7 +99,9 @@ class Folding:
         return step
 
     def conversation(self) -> Conversation:
-        return Conversation(self.state, self.messages.rows(), frozenset(self._frame_ids))
+        return Conversation(
+            self.state, self.messages.rows(), frozenset(self._frame_ids), frozenset(self._erasure_ids)
+        )
 
 
 def fold(frames: Iterable[AnyFrame], onto: Conversation) -> Conversation:

@@ -1,13 +1,15 @@
-"""The headers of a record: CloudEvents in binary mode, W3C trace context, and two of our own.
+"""The headers of a record: CloudEvents in binary mode, W3C trace context, and some of our own.
 
-What a header says is read for people and for deduplication, never by the fold. One that cannot be read
-counts as absent: headers never make a frame unreadable. Of several with one name the last counts.
+What a header says is read for people, for deduplication, and to tell what an erasure covers; never by the fold. One
+that cannot be read counts as absent: headers never make a frame unreadable. Of several with one name the last counts.
 """
 
 import re
+from uuid import UUID
 
+from frameledger.decoding import MAX_ID_BYTES
 from frameledger.frames import Frame
-from frameledger.ids import ContextId
+from frameledger.ids import ContextId, FrameId
 from frameledger.values import value
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -29,9 +31,17 @@ FORWARDED_FROM = "fl_forwarded_from"
 """On a copy, made because a record lay in a foreign partition or because the log lost it:
 `topic:generation:partition:offset` of the record that a publisher wrote."""
 
+ORIGINALLY_LOGGED = "fl_originally_logged_ms"
+"""On a copy that was made because a record lay in a foreign partition: when the broker took that record, in
+milliseconds since 1970. What was said before an erasure, and is copied behind it, is told by it."""
+
 FRAME_ID = "fl_frame_id"
 """On a copy of a frame that came without an id, where the id that it got does not follow from the place that the
 copy names: the id, a uuid."""
+
+CAUSATION_ID = "fl_causation_id"
+"""The id of the frame, of the same context, that made its publisher publish this one. Ours are uuids; any id of a frame
+may be said."""
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 # Version 00 ends after the flags, later ones may go on, and ff is none. Zeros mean that there is no trace.
@@ -40,6 +50,7 @@ _TRACEPARENT = re.compile(
     re.DOTALL,
 )
 _UUID = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_MILLISECONDS = re.compile(rb"\d{1,15}")
 _PLACE = re.compile(rb"([a-zA-Z0-9._-]{1,249}):(\d{1,9}):(\d{1,9}):(\d{1,18})")
 
 
@@ -62,14 +73,19 @@ class Place:
 
 
 def headers_for(
-    frame: Frame, context_id: ContextId, *, source: str, traceparent: str | None = None
+    frame: Frame,
+    context_id: ContextId,
+    *,
+    source: str,
+    traceparent: str | None = None,
+    causation_id: UUID | str | None = None,
 ) -> tuple[tuple[str, bytes], ...]:
     """The headers that a frame of this context is published with.
 
     `source` names the publisher, as a URI reference. The id is left out for a frame that has none, since
     its id follows from its place on the log, and the time if `produced_at` is no RFC 3339 time, as
-    CloudEvents asks for. A `traceparent` is passed on as it is. Raises ValueError for text that UTF-8 has
-    no form for.
+    CloudEvents asks for. A `traceparent` is passed on as it is. `causation_id` is the id of the frame that caused this
+    one. Raises ValueError for text that UTF-8 has no form for, and for a cause that is no id of a frame.
     """
     headers = [(CE_SPECVERSION, b"1.0")]
     if frame.id is not None:
@@ -83,6 +99,11 @@ def headers_for(
         headers.append((CE_TIME, frame.produced_at.encode()))
     if traceparent is not None:
         headers.append((TRACEPARENT, traceparent.encode()))
+    if causation_id is not None:
+        cause = str(causation_id).encode()
+        if _id(cause) is None:
+            raise ValueError(f"causation_id: an id is text of 1 to {MAX_ID_BYTES} bytes without NUL")
+        headers.append((CAUSATION_ID, cause))
     return tuple(headers)
 
 
@@ -117,8 +138,29 @@ def forwarded_from(headers: Named) -> Place | None:
     return Place(topic.decode(), int(partition), int(offset), int(generation))
 
 
+def originally_logged_ms(headers: Named) -> int | None:
+    """When the record was logged of which this is a copy, in milliseconds since 1970; null if the copy does not say."""
+    value = headers.get(ORIGINALLY_LOGGED)
+    return int(value) if value is not None and _MILLISECONDS.fullmatch(value) else None
+
+
 def frame_id_of(headers: Named) -> str | None:
     """The id that was given to a frame that came without one; null unless the header is a uuid."""
     value = headers.get(FRAME_ID)
     match = None if value is None else _UUID.fullmatch(value)
     return None if match is None else match[0].decode()
+
+
+def causation_id_of(headers: Named) -> FrameId | None:
+    """The id of the frame that caused this one, as its publisher wrote it; null for what is no id."""
+    value = headers.get(CAUSATION_ID)
+    return None if value is None else _id(value)
+
+
+def _id(value: bytes) -> FrameId | None:
+    if not 0 < len(value) <= MAX_ID_BYTES or b"\x00" in value:
+        return None
+    try:
+        return FrameId(value.decode())
+    except UnicodeDecodeError:
+        return None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from frameledger.evolve.changes import (
     Change,
+    ContextErased,
     EraBegan,
     Message,
     MessageAppended,
@@ -34,7 +35,7 @@ class Messages:
                 rows[change.position] = change.message
             elif type(change) is MessageEnded:
                 del rows[change.position]
-            elif type(change) is EraBegan:
+            elif type(change) is EraBegan or type(change) is ContextErased:
                 rows.clear()
 
     def rows(self) -> tuple[tuple[Position, Message], ...]:

@@ -6,6 +6,7 @@ A rebuild folds and does not react, so replaying a conversation can never call a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import UUID
 
 from frameledger import derived
 from frameledger.effects import CallFunction, Cancel, Effect, RunInference
@@ -17,25 +18,31 @@ from frameledger.frames import (
 )
 
 
-def react(before: State, frame: AnyFrame, after: State) -> tuple[Effect, ...]:
+def react(
+    before: State, frame: AnyFrame, after: State, causation_id: UUID | None = None
+) -> tuple[Effect, ...]:
     """The effects of the frame that led from `before` to `after`: inference to run, functions to call, work to stop.
 
-    Their ids follow from the frame's place, so publishing them twice has the effect of once. A recording has no
-    effects (R4.5).
+    They name `causation_id`, the frame's id, as their cause. Their ids follow from the frame's place, so publishing
+    them twice has the effect of once. A recording has no effects (R4.5).
     """
     if before.runs is after.runs and before.calls is after.calls:
         return ()
     if after.terms.recording:
         return ()
-    return (*_stopped_runs(before, frame, after), *_stopped_calls(before, frame, after), *_due(before, after))
+    return (
+        *_stopped_runs(before, frame, after, causation_id),
+        *_stopped_calls(before, frame, after, causation_id),
+        *_due(before, after, causation_id),
+    )
 
 
-def _due(before: State, after: State) -> Iterator[Effect]:
+def _due(before: State, after: State, causation_id: UUID | None) -> Iterator[Effect]:
     context_id, version = after.context_id, after.version
     run = after.runs.open
     if run is not None and run.opened_version == version and run.untouched:
         effect_id = derived.effect_id(RunInference.effect, context_id, version, run.run_id)
-        yield RunInference(effect_id, context_id, version, run.run_id)
+        yield RunInference(effect_id, context_id, version, run.run_id, causation_id)
     if before.calls is after.calls:
         return
     dispatched = [
@@ -53,6 +60,7 @@ def _due(before: State, after: State) -> Iterator[Effect]:
             call.tool_call_id,
             call.function_name,
             call.announced.group_id if call.announced is not None else None,
+            causation_id,
         )
 
 
@@ -65,7 +73,9 @@ def _was_dispatched(before: State, call: Call) -> bool:
     )
 
 
-def _stopped_runs(before: State, frame: AnyFrame, after: State) -> Iterator[Effect]:
+def _stopped_runs(
+    before: State, frame: AnyFrame, after: State, causation_id: UUID | None
+) -> Iterator[Effect]:
     """The run that was open is closed, and not by its own end: whoever works on it may stop."""
     run = before.runs.open
     if run is None or (after.runs.open is not None and after.runs.open.run_id == run.run_id):
@@ -73,16 +83,24 @@ def _stopped_runs(before: State, frame: AnyFrame, after: State) -> Iterator[Effe
     if isinstance(frame, LLMFullResponseEndFrame) and frame.run_id is not None:
         return
     effect_id = derived.effect_id(Cancel.effect, after.context_id, after.version, run.run_id)
-    yield Cancel(effect_id, after.context_id, after.version, run_id=run.run_id)
+    yield Cancel(effect_id, after.context_id, after.version, run_id=run.run_id, causation_id=causation_id)
 
 
-def _stopped_calls(before: State, frame: AnyFrame, after: State) -> Iterator[Effect]:
+def _stopped_calls(
+    before: State, frame: AnyFrame, after: State, causation_id: UUID | None
+) -> Iterator[Effect]:
     if before.calls is after.calls:
         return
     for call in before.calls.open.values():
         if _must_stop(call, frame, after):
             effect_id = derived.effect_id(Cancel.effect, after.context_id, after.version, call.tool_call_id)
-            yield Cancel(effect_id, after.context_id, after.version, tool_call_id=call.tool_call_id)
+            yield Cancel(
+                effect_id,
+                after.context_id,
+                after.version,
+                tool_call_id=call.tool_call_id,
+                causation_id=causation_id,
+            )
 
 
 def _must_stop(call: Call, frame: AnyFrame, after: State) -> bool:

@@ -13,11 +13,14 @@ from frameledger.headers import (
     ENCRYPTION,
     FIRST_GENERATION,
     FORWARDED_FROM,
+    ORIGINALLY_LOGGED,
     Headers,
     Place,
+    causation_id_of,
     forwarded_from,
     frame_id_of,
     headers_for,
+    originally_logged_ms,
     source_of,
     trace_id_of,
 )
@@ -77,6 +80,9 @@ class LoggedFrame:
     source: str | None
     """Who published it, by its own account."""
 
+    causation_id: FrameId | None
+    """The frame of this context that caused it, by its publisher's account. There may be none of that id."""
+
     trace_id: str | None
     place: Place
     """Where its publisher's record lies, which for a forwarded copy is another place than that of
@@ -117,6 +123,7 @@ def read(record: Record) -> LoggedFrame:
         has_own_id=frame.id is not None,
         frame=frame,
         source=source_of(headers),
+        causation_id=causation_id_of(headers),
         trace_id=trace_id_of(headers),
         place=place,
         record=record,
@@ -138,12 +145,17 @@ def place_of(record: Record) -> Place:
 
 
 def outgoing(
-    frame: AnyFrame, context_id: ContextId, *, source: str, traceparent: str | None = None
+    frame: AnyFrame,
+    context_id: ContextId,
+    *,
+    source: str,
+    traceparent: str | None = None,
+    causation_id: UUID | str | None = None,
 ) -> Outgoing:
     """The record with which this frame of this context is published.
 
-    Raises ValueError, saying what is wrong, for a context id that is not 1 to 255 bytes of UTF-8 without
-    NUL, and for a frame that nobody could read again: one that has no JSON form, or whose bytes `decode`
+    Raises ValueError, saying what is wrong, for a context id or a `causation_id` that is not 1 to 255 bytes of UTF-8
+    without NUL, and for a frame that nobody could read again: one that has no JSON form, or whose bytes `decode`
     refuses.
     """
     try:
@@ -156,20 +168,30 @@ def outgoing(
         decode(value)
     except DecodeError as error:
         raise ValueError(f"{frame.type}: {error}") from error
-    return Outgoing(key, value, headers_for(frame, context_id, source=source, traceparent=traceparent))
+    headers = headers_for(
+        frame, context_id, source=source, traceparent=traceparent, causation_id=causation_id
+    )
+    return Outgoing(key, value, headers)
 
 
 def forward(record: Record) -> Outgoing:
-    """The copy of a record that lies in a foreign partition: the same bytes and headers, and one that names
-    where the original lies. A copy of a copy names the original too.
+    """The copy of a record that lies in a foreign partition: the same bytes and headers, one that names where the
+    original lies, and one that says when it was logged, if that is known. A copy of a copy says it of the original; a
+    copy keeps the cause.
 
     Raises ValueError for a record without key or value, which belongs nowhere.
     """
     if record.key is None or record.value is None:
         raise ValueError("only a record with key and value can be forwarded")
     original = forwarded_from(dict(record.headers)) or place_of(record)
-    others = tuple(pair for pair in record.headers if pair[0] != FORWARDED_FROM)
-    return Outgoing(record.key, record.value, (*others, (FORWARDED_FROM, str(original).encode())))
+    logged = originally_logged_ms(dict(record.headers))
+    if logged is None:
+        logged = record.timestamp_ms
+    others = tuple(pair for pair in record.headers if pair[0] not in (FORWARDED_FROM, ORIGINALLY_LOGGED))
+    said = [(FORWARDED_FROM, str(original).encode())]
+    if logged is not None:
+        said.append((ORIGINALLY_LOGGED, str(logged).encode()))
+    return Outgoing(record.key, record.value, (*others, *said))
 
 
 def _context_id(key: bytes | None) -> ContextId:

@@ -15,19 +15,21 @@ from pydantic_core import PydanticSerializationError
 
 from frameledger.errors import RefusedError
 from frameledger.evolve.state import State
+from frameledger.values import replace
 
-FOLD_VERSION = 3
+FOLD_VERSION = 4
 """Raised when a state of this release cannot be read, or would be folded otherwise, by the release before.
 
 2: ambiguous calls are remembered, and when a turn was stopped.
 3: the claims under which the latest attempts of the open run and of running calls were started.
+4: erasures, and the newest runs of the life after one; when messages, tools or settings changed last.
 """
 
 
 class StoredStateError(RefusedError, ValueError):
     """A stored state of a conversation is not one that this release can go on from.
 
-    Remedy: Use the release that wrote it or a newer one, or fold the conversation again from its frames.
+    Remedy: Use the release that wrote it or a newer one, or `frameledger rebuild`.
     """
 
 
@@ -56,7 +58,7 @@ def load(stored: bytes) -> State:
             "upgrade the release, or rebuild the context with this one"
         )
     try:
-        return _states.validate_python(wire.get("state"))
+        state = _states.validate_python(wire.get("state"))
     except ValidationError as error:
         # Without what was found there: it may be somebody's words.
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
@@ -64,6 +66,8 @@ def load(stored: bytes) -> State:
         raise StoredStateError(
             f"the stored state is damaged at {where or 'its beginning'}: {first['msg']}; rebuild the context"
         ) from None
+    # The fold before did not know when the context changed last: it may have been by any frame so far.
+    return replace(state, changed_version=state.version) if fold < 4 else state
 
 
 def _parsed(stored: bytes) -> dict[str, Any]:

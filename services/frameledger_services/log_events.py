@@ -38,6 +38,16 @@ EVENTS: Mapping[str, Event] = {
     "projector.fenced": Event(
         "warning", "Another projector owns these partitions now; batches under way are dropped."
     ),
+    "projector.newer_fold": Event(
+        "error",
+        "A newer release folded this conversation; its partition waits for a projector of that release.",
+        "Upgrade this process.",
+    ),
+    "projector.not_rebuilt": Event(
+        "warning",
+        "A conversation that an older release folded cannot be rebuilt; it goes on from its old state.",
+        "`frameledger rebuild --context` shows what differs.",
+    ),
     "projector.name_taken": Event(
         "warning",
         "Another projector is connected under this instance's name.",
@@ -169,4 +179,10 @@ EVENTS: Mapping[str, Event] = {
         "warning", "Its heartbeats did not arrive; it begins again as another one."
     ),
     "timekeeper.waiting_for_broker": Event("warning", "What is overdue cannot be settled for now.", _WAIT),
+    "timekeeper.root_published": Event("info", "A root over all conversations is on the topic `roots`."),
+    "timekeeper.root_failed": Event(
+        "warning",
+        "No root could be computed or published for now; it is tried again.",
+        "The event names the reason. If the topic is not there: `frameledger topics --create`.",
+    ),
 }

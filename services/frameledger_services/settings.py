@@ -103,6 +103,10 @@ class Settings(BaseModel):
         "Where `frameledger up` keeps everything. Not set: .frameledger here, or in the nearest folder "
         "above that has one.",
     )
+    pager: str | None = _set(
+        None,
+        "Pager for long output on a terminal, a shell command; `cat` for none. Not set: `PAGER`, else `less`.",
+    )
     kafka_port: Port | None = _set(None, "Port of the embedded broker. Not set: 19092, or a free one.")
     postgres_port: Port | None = _set(None, "Port of the embedded PostgreSQL. Not set: 15432, or a free one.")
     kafka_home: Path | None = _set(None, "Home of an installed Kafka to run instead of the packaged one.")
@@ -150,6 +154,11 @@ class Settings(BaseModel):
         5.0, "Grace period in seconds: how long a cancelled job may take to stop.", ge=0, le=3_600
     )
 
+    erased_ids: Literal["reuse", "refuse"] = _set(
+        "reuse",
+        "A frame that is published to the id of an erased conversation: `reuse` begins a new conversation with it, "
+        "`refuse` makes it a dead letter, without its value. The same for all projectors.",
+    )
     projector_instance_id: str | None = _set(
         None,
         "Kafka `group.instance.id` (static membership): a projector that restarts under this id resumes at "
@@ -157,6 +166,12 @@ class Settings(BaseModel):
         pattern=r"^[A-Za-z0-9._-]{1,249}$",
     )
 
+    projector_rebuild_frames: int = _set(
+        1_000,
+        "A conversation that an older release folded, and that has at most so many frames, is rebuilt when its next "
+        "frame arrives. 0: never; `frameledger rebuild` does it.",
+        ge=0,
+    )
     function_call_timeout_secs: float = _set(
         600, "Default timeout of a function call in seconds, from its dispatch.", gt=0, allow_inf_nan=False
     )
@@ -269,6 +284,11 @@ class Settings(BaseModel):
     )
     timekeeper_bot_silent_secs: Secs = _set(
         120, "A speaking bot counts as stopped after so many seconds without a frame. 0: never."
+    )
+    timekeeper_root_every_secs: Secs = _set(
+        0,
+        "Seconds between two roots over all conversations that are published to the topic `roots` "
+        "(`frameledger heads`). 0: none.",
     )
     timekeeper_keep_claims_days: Days = _set(30, "Retention of claims in days. 0: for ever.")
     timekeeper_keep_workers_days: Days = _set(

@@ -25,6 +25,7 @@ from tests.support.call_accounts import (
     until,
     until_at_rest,
 )
+from tests.support.causes import without_origin
 from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, projector
 from tests.support.killable import Plan as ProjectorPlan
 from tests.support.killable_tools import DOOMED, LASTING, Effects, Plan, tools
@@ -92,6 +93,8 @@ def one_road_for_many(kafka, database_server, migrated_template):
             yield road
             road.until_idle(running)
         road.check()
+        with psycopg.connect(road.address) as connection:
+            assert without_origin(connection) == []
 
 
 @pytest.fixture(name="road_without_projector")

@@ -23,7 +23,10 @@ def test_the_first_worker_gets_a_claim_and_the_second_finds_it_claimed(scene):
             assert await one.claim_runs([effect]) == claims.ClaimResult(
                 [
                     ClaimedRun(
-                        effect.id, "a", effect.version, effect.run_id, attempt=1, claim=one.tokens[effect.id]
+                        *(effect.id, "a", effect.version, effect.run_id),
+                        attempt=1,
+                        claim=one.tokens[effect.id],
+                        causation_id=effect.causation_id,
                     )
                 ]
             )
@@ -180,7 +183,9 @@ def test_a_call_goes_to_a_worker_that_lists_its_function_else_to_a_catch_all(sce
                 safe_to_retry=None,
                 interrupted=False,
                 builtin=False,
+                started_by=None,
                 claim=call.claim,
+                causation_id=listed.causation_id,
             )
 
     run(scenario())

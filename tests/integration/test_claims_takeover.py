@@ -29,7 +29,10 @@ def test_the_work_of_a_dead_worker_is_taken_over_with_the_next_attempt(scene):
             (taken,) = await one.take_over_runs(10)
             assert taken.claim != dead.tokens[effect.id]
             assert taken == ClaimedRun(
-                effect.id, "a", effect.version, effect.run_id, attempt=2, claim=taken.claim
+                *(effect.id, "a", effect.version, effect.run_id),
+                attempt=2,
+                claim=taken.claim,
+                causation_id=effect.causation_id,
             )
             await connected_for_long(another)
             assert await another.take_over_runs(10) == []
@@ -101,6 +104,12 @@ def test_calls_are_taken_over_with_their_columns(scene):
                 ("g", "running", True, False, 2),
                 ("h", "dispatched", None, False, 2),
             ]
+            assert {call.causation_id for call in taken} == {dispatched.causation_id}
+            cursor = await one.connection.execute(
+                "SELECT frame_id FROM frames WHERE type LIKE '%InProgress%'"
+            )
+            [(start,)] = await cursor.fetchall()
+            assert [call.started_by for call in taken] == [None, start, None]
             await scene.start_call(interrupted, attempt=2, safe=False)
             await scene.tell(("a", INTERRUPTION))
             await one.release([dispatched.id, safe.id, interrupted.id])

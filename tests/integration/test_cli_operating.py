@@ -81,18 +81,56 @@ def test_doctor_is_content_with_a_road_that_works(settings, command):
 
 
 def test_erase_tells_which_records_kafka_still_holds_and_for_how_long(settings, command):
+    def erase(*more):
+        return command("erase", "ctx", "--why", "asked", "--requested-by", "desk", "--yes", *more)
+
     async def run():
         await make_topics(settings)
         async with projecting(settings):
-            [place, *_] = await publish(settings, HI, HI)
-            await until_projected(settings, [place])
-            return place, await asyncio.to_thread(command, "erase", "ctx", "--why", "asked", "--yes")
+            places = await publish(settings, HI, HI)
+            await until_projected(settings, places)
+            first = await asyncio.to_thread(erase)
+            again = await asyncio.to_thread(erase)
+            forced = await asyncio.to_thread(erase, "--force", "--json")
+            return places[0], first, again, forced
 
-    place, result = asyncio.run(run())
+    place, result, again, forced = asyncio.run(run())
     assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    assert max(map(len, result.stdout.splitlines())) <= 100
     assert f"{place.topic}, partition {place.partition}, between offsets {place.offset} and" in result.stdout
     assert "kept for ever" in result.stdout
-    assert "brings the conversation back" in result.stdout
+    assert "does not bring the conversation back" in result.stdout
+    assert again.exit_code == 1
+    assert "It was erased at" in again.stderr
+    receipt = json.loads(forced.stdout)
+    assert (receipt["frame_count"], receipt["version"], receipt["requested_by"]) == (0, 4, "desk")
+    with database_of(settings) as connection:
+        kept = connection.execute(
+            "SELECT version, frame_count, encode(chain, 'hex') FROM erasures ORDER BY version"
+        ).fetchall()
+    assert kept[0][:2] == (3, 2)
+    assert kept[1] == (4, 0, receipt["chain"])
+
+
+def test_an_erasure_without_a_projector_stays_on_the_log_and_is_honoured_later(settings, command):
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            await until_projected(settings, await publish(settings, HI))
+        waited = await asyncio.to_thread(command, "erase", "ctx", "--why", "asked", "--yes", "--within", "3")
+        async with projecting(settings):
+            # A frame of another conversation, behind the erasure in the same partition.
+            await until_projected(settings, await publish(settings, HI, key=b"ctx"))
+        return waited
+
+    waited = asyncio.run(run())
+    assert waited.exit_code == 1
+    assert "Waiting for a projector" in waited.stderr
+    assert "nothing has to be published again" in waited.stderr
+    with database_of(settings) as connection:
+        assert connection.execute("SELECT version, frame_count FROM erasures").fetchall() == [(2, 1)]
+        assert connection.execute("SELECT version FROM contexts").fetchall() == [(3,)]
 
 
 def test_doctor_says_what_is_set_aside_forwarded_and_not_read(settings, command, monkeypatch):

@@ -79,7 +79,8 @@ def test_a_time_names_the_version_that_was_there_by_then(filled, command):
         row = connection.execute(
             "SELECT version, logged_at FROM frames WHERE context_id = %s AND version = 5", (BARGE_IN.stem,)
         ).fetchone()
-    for written in (row[1].isoformat(), row[1].isoformat().replace("+00:00", "Z")):
+    zulu = row[1].isoformat().replace("+00:00", "Z")
+    for written in (row[1].isoformat(), zulu, zulu.lower(), zulu.replace("T", " ")):
         shown = json.loads(succeeded(command(filled, "show", BARGE_IN.stem, "--at", written, "--json")))
         assert shown["version"] == 5
     shown = json.loads(succeeded(command(filled, "show", BARGE_IN.stem, "--at", "1999-01-01", "--json")))
@@ -94,6 +95,29 @@ def test_what_is_not_there_is_said_with_what_to_do(filled, command):
     refused(command(filled, "unpark", "nobody"), "not parked", "frameledger parked")
     refused(command(filled, "dlq", "show", "0:99"), "No dead letter", "dlq list")
     assert command(filled, "dlq", "show", "here").exit_code == 2
+
+
+def test_a_version_of_a_life_that_was_erased_is_not_there(database, command):
+    log = Log()
+    for value in BARGE_IN.read_bytes().splitlines():
+        log.add(BARGE_IN.stem, value)
+    project(database, log.records)
+    with psycopg.connect(database) as connection:
+        connection.execute("SET session_replication_role = replica")
+        connection.execute("DELETE FROM frames WHERE version <= 5")
+        connection.execute("DELETE FROM messages WHERE valid_from <= 5")
+    for words in (
+        ("show", BARGE_IN.stem, "--at", 3),
+        ("diff", BARGE_IN.stem, 3, 12),
+        ("why", BARGE_IN.stem, 2, "--at", 3),
+    ):
+        refused(command(database, *words), "no version 3", "It has 5 to 22. What was before was erased.")
+    entries = [
+        json.loads(line)
+        for line in succeeded(command(database, "timeline", BARGE_IN.stem, "--json")).splitlines()
+    ]
+    assert entries[0]["version"] == 6
+    assert "+    3  assistant" in succeeded(command(database, "diff", BARGE_IN.stem, 5, 12))
 
 
 def test_a_database_that_is_away_or_empty_is_said(empty_database, command):
@@ -252,27 +276,11 @@ def test_search_shows_the_place_in_a_message_and_how_to_see_more(filled, command
     assert command(filled, "search", " ").exit_code == 2
 
 
-def test_erase_deletes_a_conversation_and_says_what_is_left_of_it(
-    database_server, migrated_template, command
-):
-    log = Log()
-    for line in BARGE_IN.read_bytes().splitlines():
-        log.add("barge-in", line)
-    with made(database_server, template=migrated_template) as (_, address):
-        project(address, log.records)
-        words = ("erase", "barge-in", "--why", "request 17")
-        refused(command(address, *words), "Nothing was changed", "--yes")
-        refused(command(address, "erase", "nobody", "--why", "x", "--yes"), "frameledger list")
-        assert command(address, "erase", "barge-in", "--why", " ", "--yes").exit_code == 2
-        receipt = json.loads(succeeded(command(address, *words, "--yes", "--json")))
-        with psycopg.connect(address) as connection:
-            kept = connection.execute(
-                "SELECT version, frame_count, why, encode(chain, 'hex') FROM erasures"
-            ).fetchall()
-            assert connection.execute("SELECT count(*) FROM frames").fetchall() == [(0,)]
-        assert kept == [tuple(receipt[name] for name in ("version", "frame_count", "why", "chain"))]
-        assert sum(place["records"] for place in receipt["kept_on_kafka"]) == receipt["frame_count"]
-        refused(command(address, *words, "--yes"), "no context")
+def test_erase_asks_first_and_knows_what_is_not_there(filled, command):
+    words = ("erase", "barge-in", "--why", "request 17")
+    refused(command(filled, *words), "Nothing was changed", "--yes")
+    refused(command(filled, "erase", "nobody", "--why", "x", "--yes"), "frameledger list", "--force")
+    assert command(filled, "erase", "barge-in", "--why", " ", "--yes").exit_code == 2
 
 
 def test_sql_is_psql_with_the_address_out_of_sight(filled, tmp_path):

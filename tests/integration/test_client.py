@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from contextlib import asynccontextmanager, suppress
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -134,7 +134,9 @@ def test_what_is_published_lies_on_the_log_in_order_with_ids_times_and_headers(s
     frames = [LLMTextFrame(text=str(number)) for number in range(20)]
 
     async def scenario(client):
-        places = await client.publish("ctx-1", *frames, source="test/a", traceparent="00-" + "a" * 32)
+        places = await client.publish(
+            "ctx-1", *frames, source="test/a", traceparent="00-" + "a" * 32, causation_id=UUID(int=7)
+        )
         async with reading(settings, frames_topic(settings)) as reader:
             return places, await read(reader, 20)
 
@@ -151,6 +153,7 @@ def test_what_is_published_lies_on_the_log_in_order_with_ids_times_and_headers(s
     assert headers["ce_source"] == b"test/a"
     assert headers["ce_time"].decode() == read_frames[0].produced_at
     assert headers["traceparent"] == b"00-" + b"a" * 32
+    assert headers["fl_causation_id"] == str(UUID(int=7)).encode()
 
 
 @pytest.mark.regression("repair 13")

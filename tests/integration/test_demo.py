@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from tests.bounds import PROGRAM
 from tests.integration.test_embedded_up import Folder
+from tests.support.causes import not_as_promised, without_origin
 from tests.support.projecting import make_topics, projecting
 
 from frameledger.frames import (
@@ -52,6 +53,7 @@ def test_it_shows_what_the_readme_says_leaves_nothing_running_and_works_again_at
     for one in shown:
         assert one.returncode == 0, one.stdout + one.stderr
         assert "Verified: at all" in one.stdout
+        assert "Forgotten: demo-" in one.stdout
         assert "\x1b" not in one.stdout
         assert folder.living() == []
     first, second = (re.search(r"demo-[0-9a-f]{6}", one.stdout)[0] for one in shown)
@@ -91,16 +93,34 @@ def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_
                 "SELECT tool_call_id, status, resolved_version IS NOT NULL FROM tool_calls "
                 "WHERE function_name = 'order_breakfast'"
             ).fetchall()
+            # Whatever a service said leads back to a person or a program.
+            assert without_origin(connection) == not_as_promised(connection) == []
+            caused_by_hand = connection.execute(
+                "SELECT frame.source, cause.type, cause.tool_call_id = frame.tool_call_id FROM frames AS frame "
+                "JOIN frames AS cause ON cause.context_id = frame.context_id AND cause.frame_id = frame.causation_id "
+                "WHERE frame.source IN ('frameledger/demo/purser', 'frameledger/demo/kitchen') ORDER BY 1"
+            ).fetchall()
+            voices = connection.execute(
+                "SELECT DISTINCT cause.type FROM frames AS frame LEFT JOIN frames AS cause "
+                "ON cause.context_id = frame.context_id AND cause.frame_id = frame.causation_id "
+                "WHERE frame.type LIKE 'Bot%' ORDER BY 1"
+            ).fetchall()
             alive = connection.execute(
                 "SELECT service FROM live_workers() WHERE kind <> 'timekeeper'"
             ).fetchall()
         assert set(workers) == {(f"{context_id}.inference",), (f"{context_id}.functions",)}
-        assert kinds == {*FRAME_TYPES, "VendorTunnelAheadFrame"}
+        # Of the conversation that it forgets, no frame is left, nor the one that erased it.
+        assert kinds == {*FRAME_TYPES, "VendorTunnelAheadFrame"} - {"LLMContextEraseFrame"}
         assert attempts == 2
         # Its worker was killed in the middle: it was begun once, and a person said what became of it.
         assert "kill -9" in shown.stdout
         assert (settled_as, resolved) == ("ambiguous", True)
         assert len(Harbour(tmp_path / ".frameledger" / FILE).bookings([call])) == 1
+        assert caused_by_hand == [
+            ("frameledger/demo/kitchen", "FunctionCallResultFrame", True),
+            ("frameledger/demo/purser", "FunctionCallInProgressFrame", True),
+        ]
+        assert voices == [("LLMFullResponseStartFrame",), ("VisionFullResponseStartFrame",)]
         assert alive == [("inference-scripted",)]
     finally:
         folder.run("down")

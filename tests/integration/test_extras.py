@@ -102,7 +102,9 @@ def environment(tmp_path_factory):
         if name not in made:
             place = folder / f"with-{name}"
             _call(*uv, "venv", "--python", sys.executable, str(place))
-            install = ("--no-index", "--find-links", str(house), "--compile-bytecode", "--python", str(place))
+            # The base is weighed as pip leaves it; of the others only what is imported need be compiled.
+            compiled = () if extras else ("--compile-bytecode",)
+            install = ("--no-index", "--find-links", str(house), *compiled, "--python", str(place))
             _call(*uv, "pip", "install", *install, f"frameledger[{name}] @ {wheel.as_uri()}")
             made[name] = Environment(place)
         return made[name]

@@ -101,7 +101,14 @@ def test_both_examples_serve_their_functions(settings, command, words):
                 0,
                 f"The call {refund.tool_call_id} of {talk.context_id} is answered.\n",
             )
-            assert (await talk.call_row(refund.tool_call_id))["result"] == {"approved": True}
+            row = await talk.call_row(refund.tool_call_id)
+            assert row["result"] == {"approved": True}
+            causes = "SELECT version FROM causes(%s, %s) LIMIT 3"
+            assert await talk.rows(causes, row["settled_version"]) == [
+                (row["settled_version"],),
+                (row["started_version"],),
+                (row["dispatched_version"],),
+            ]
             again = await asyncio.to_thread(command, *words)
             assert again.exit_code == 1
             assert "has no waiting call" in again.stderr
@@ -158,7 +165,15 @@ def test_an_operator_says_what_became_of_an_ambiguous_call_once(settings, comman
             resolved = await asyncio.to_thread(command, *words)
             assert resolved.exit_code == 0, resolved.output
             assert "It was paid." in (await talk.messages())[-1]["content"]
-            assert (await talk.call_row(pay.tool_call_id))["resolved_version"] is not None
+            row = await talk.call_row(pay.tool_call_id)
+            # What the worker said that took it over answers the start of the one that died.
+            causes = "SELECT version FROM causes(%s, %s)"
+            assert await talk.rows(causes, row["resolved_version"]) == [
+                (row["resolved_version"],),
+                (row["settled_version"],),
+                (row["started_version"],),
+                (row["dispatched_version"],),
+            ]
             assert (await asyncio.to_thread(command, *words)).exit_code == 1
 
     asyncio.run(scenario())

@@ -217,7 +217,7 @@ def test_what_was_asked_for_long_ago_is_closed_by_frames_and_held_until_these_ar
                 assert held.owned[partition].held_until is not None
             await held.connection.execute("DELETE FROM outbox")
             for row in rows:
-                log.add(row.key, row.value)
+                log.add(row.key, row.value, headers=row.headers)
             await held.store(log.records[-len(rows) :])
             for partition in homes:
                 assert await held_effects.release(held.connection, TOPICS, held.owned[partition]) == []
@@ -230,6 +230,11 @@ def test_what_was_asked_for_long_ago_is_closed_by_frames_and_held_until_these_ar
             value_of(connection, "SELECT status FROM tool_calls WHERE context_id = 'a-call'") == "cancelled"
         )
         assert value_of(connection, "SELECT count(*) FROM frames WHERE outcome = 'ignored'") == 0
+        for context_id, closing, asked in (("a-run", 2, 1), ("a-call", 5, 4)):
+            causes = connection.execute(
+                "SELECT version FROM causes(%s, %s)", (context_id, closing)
+            ).fetchall()
+            assert causes == [(closing,), (asked,)]
 
 
 def test_who_was_fenced_lets_nothing_out(database, everything_is_young):

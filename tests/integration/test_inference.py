@@ -208,6 +208,7 @@ def test_the_commands_answer_and_show_what_was_asked(road, tmp_path, monkeypatch
         "system": "Be kind.",
         "messages": [{"role": "user", "content": "Hello?"}],
     }
+    assert command("request", "a", run_id[:8]).stdout == shown.stdout
     raw = command("request", "a", run_id, "--attempt", "1", "--raw").stdout_bytes
     assert hashlib.sha256(raw).hexdigest() == sha256
 

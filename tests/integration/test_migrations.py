@@ -400,8 +400,19 @@ class TestRoles:
                 for role in ("projector", "operator", "reader")
             ),
             *((role, "DELETE FROM frames") for role in ("projector", "operator", "reader")),
-            *((role, "DELETE FROM messages") for role in ("worker", "operator", "reader")),
+            *((role, "DELETE FROM messages") for role in ("worker", "reader")),
+            ("operator", "DELETE FROM contexts"),
             ("projector", "SELECT erase('kept', 'x')"),
+            # Without a frame that erases it, nobody may either.
+            *(
+                (role, "SELECT erase_at('kept', 1, 'x', NULL)")
+                for role in ("projector", "worker", "operator", "reader")
+            ),
+            *(
+                (role, "SELECT delete_conversation('kept', 1)")
+                for role in ("projector", "worker", "operator", "reader")
+            ),
+            ("projector", "UPDATE erasures SET why = 'x'"),
             ("projector", "DELETE FROM outcome_changes"),
             (
                 "operator",
@@ -427,6 +438,9 @@ class TestRoles:
             ("operator", "SELECT settle_outcome('kept', 1, 'unknown', NULL, 'x')"),
             ("operator", "SELECT version FROM erase('kept', 'x')"),
             ("projector", "DELETE FROM messages RETURNING 1"),
+            ("projector", "UPDATE erasures SET late_count = late_count + 1 RETURNING 1"),
+            # What a rebuild replaces.
+            ("operator", "DELETE FROM messages RETURNING 1"),
             ("worker", WORKER),
             ("worker", CLAIM),
             ("worker", "UPDATE workers SET heartbeat_at = clock_timestamp() RETURNING 1"),

@@ -15,15 +15,18 @@ CONTEXTS, FRAMES, MESSAGES = 2_000, 40, 10
 LONG, LONG_FRAMES, LONG_MESSAGES = "long", 20_000, 5_000
 ONE = "context-1000"
 
-# Each conversation asks once per four frames; one message in ten has been replaced, as a tool's are.
+# Each frame was caused by the one before it, twenty in a row. Each conversation asks once per four frames; one message
+# in ten has been replaced, as a tool's are.
 FILL = f"""
 CREATE TEMPORARY TABLE made AS
 SELECT 'context-' || n AS context_id, {FRAMES} AS frames, {MESSAGES} AS messages
 FROM generate_series(1, {CONTEXTS}) AS n
 UNION ALL SELECT '{LONG}', {LONG_FRAMES}, {LONG_MESSAGES};
 
-INSERT INTO frames (context_id, version, frame_id, logged_at, "offset", partition, type, outcome, chain, payload)
-SELECT context_id, v, gen_random_uuid(), timestamptz '2026-01-01' + v * interval '1 s', v, 0,
+INSERT INTO frames (context_id, version, frame_id, causation_id, logged_at, "offset", partition, type, outcome, chain,
+    payload)
+SELECT context_id, v, md5(context_id || v)::uuid, CASE WHEN v % 20 > 0 THEN md5(context_id || v - 1)::uuid END,
+    timestamptz '2026-01-01' + v * interval '1 s', v, 0,
     CASE WHEN v % 20 = 0 THEN 'InterruptionFrame' ELSE 'LLMTextFrame' END, 'applied', sha256('x'),
     format('{{"type":"LLMTextFrame","text":"%s"}}', repeat('x', 200))::json
 FROM made CROSS JOIN LATERAL generate_series(1, frames) AS v;
@@ -74,11 +77,13 @@ SELECT 'effect-' || n, n, 'run', 'context-' || n % 2000, 'run-' || n, 'tools', '
 FROM generate_series(1, 20000) AS n;
 
 INSERT INTO contexts (context_id, version, state_version, started_at, last_at, fold_version, chain, state,
-    parked_version, parked_at, parked_error, turn_opened_version, turn_waits)
+    parked_version, parked_at, parked_error, turn_opened_version, turn_waits, origin, experiment)
 SELECT context_id, frames, frames, timestamptz '2026-01-01' + row_number() OVER () * interval '1 min', now(), 1,
     sha256('x'), json_build_object('filler', repeat(md5(context_id), 30)),
     CASE WHEN parked THEN 7 END, CASE WHEN parked THEN now() END, CASE WHEN parked THEN 'x' END,
-    CASE WHEN parked THEN 5 END, CASE WHEN parked THEN false END
+    CASE WHEN parked THEN 5 END, CASE WHEN parked THEN false END,
+    CASE WHEN parked THEN json_build_object('context_id', 'context-' || length(context_id), 'version', 3) END,
+    context_id LIKE '%96'
 FROM (SELECT *, context_id LIKE '%99' AS parked FROM made) AS made;
 
 INSERT INTO outbox (topic, partition, "offset", ordinal, kind, to_topic, headers)
@@ -134,12 +139,20 @@ def counted(connection: psycopg.Connection) -> dict[str, tuple[int, int]]:
         (f"SELECT * FROM verify_chain('{ONE}')", 4 * FRAMES),
         (f"SELECT * FROM transcript WHERE context_id = '{ONE}'", 20),
         (f"SELECT * FROM timeline WHERE context_id = '{ONE}'", FRAMES),
+        (f"SELECT * FROM causes('{LONG}', 19999)", 20),
         (f"SELECT * FROM timeline WHERE context_id = '{LONG}' AND version > 19990", 10),
+        (f"SELECT * FROM timeline_of('{ONE}')", 100),
+        (f"SELECT * FROM timeline_of('{ONE}', 31, 40)", 50),
+        (f"SELECT explain_message('{ONE}', 4)", 80),
+        (f"SELECT explain_message('{LONG}', 4000)", 1_100),
+        (f"SELECT explain_message('{LONG}', 4001)", 100),
         (f"SELECT * FROM turns WHERE context_id = '{ONE}'", 60),
         (f"SELECT * FROM interruptions WHERE context_id = '{ONE}'", 30),
         (f"SELECT * FROM conversations WHERE context_id = '{ONE}'", 5),
         ("SELECT * FROM conversations LIMIT 10", 30),
         ("SELECT * FROM parked", 40),
+        ("SELECT * FROM forks WHERE forked_from = 'context-11'", 12),
+        ("SELECT * FROM experiments", 25),
         (f"SELECT * FROM run_history WHERE context_id = '{ONE}'", 40),
         (
             f"SELECT * FROM run_history WHERE context_id = '{LONG}'",

@@ -29,7 +29,8 @@ def test_everything_takes_less_than_three_tenths_more_than_bare_frames_and_messa
 def multiply(connection: psycopg.Connection, table: str) -> None:
     """More conversations like the one that is there, with ids as long and as random as those of most people."""
     columns = connection.execute(
-        "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 ORDER BY attnum",
+        "SELECT attname FROM pg_attribute "
+        "WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
         (table,),
     ).fetchall()
     fresh = {

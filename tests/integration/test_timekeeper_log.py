@@ -1,6 +1,7 @@
 """The log as the timekeeper uses it: what it does not take keeps nothing else back."""
 
 import asyncio
+from uuid import UUID
 
 from tests.bounds import ON_SERVERS
 
@@ -16,11 +17,11 @@ def start(size):
     frame = FunctionCallInProgressFrame(
         id=f"start-{size}", function_name="f", tool_call_id="t", arguments="x" * size
     )
-    return Settlement("call_start", f"large-{size}", frame)
+    return Settlement("call_start", f"large-{size}", frame, UUID(int=1))
 
 
 def stop(context_id):
-    return Settlement("user_stop", context_id, UserStoppedSpeakingFrame(id=f"stop-{context_id}"))
+    return Settlement("user_stop", context_id, UserStoppedSpeakingFrame(id=f"stop-{context_id}"), UUID(int=1))
 
 
 def test_a_frame_that_is_too_large_is_left_out_and_the_others_are_published(log):

@@ -271,6 +271,7 @@ def test_an_old_run_is_closed_by_a_frame_that_counts_once(database, poison):
     assert row.to_topic == NAMES.frames
     project(database, [published(row, records, 2), published(row, records, 3)])
     with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT version FROM causes('ctx', 3)").fetchall() == [(3,), (2,)]
         assert connection.execute("SELECT status, error_code FROM runs").fetchall() == [("failed", "parked")]
         assert connection.execute("SELECT version, duplicate_count FROM contexts").fetchone() == (3, 1)
 
@@ -293,6 +294,7 @@ def test_an_old_call_is_cancelled_by_a_frame(database, poison):
     (row,) = sent.rows
     project(database, [published(row, records, 4)])
     with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT version FROM causes('ctx', 5)").fetchall() == [(5,), (4,)]
         assert connection.execute("SELECT status FROM tool_calls").fetchall() == [("cancelled",)]
 
 

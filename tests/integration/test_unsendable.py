@@ -78,8 +78,8 @@ def test_what_is_too_large_for_any_topic_is_kept_and_everything_else_goes_on(roa
             ("large", partition_for(b"large", PARTITIONS), dead_letter, "too_large", kept[1][4]),
         ]
         assert kept[1][4] > 10_500_000
-        # The header of the client, and where it lay.
-        assert kept[0][5] == 2
+        # The header of the client, where it lay, and when it was logged.
+        assert kept[0][5] == 3
         assert value_of(connection, "SELECT count(*) FROM contexts") == 1
         assert value_of(connection, "SELECT count(*) FROM outbox") == 0
 

@@ -112,7 +112,9 @@ def test_during_an_outage_of_kafka_the_lease_holds_and_the_work_continues(office
             try:
                 before = (await office.rows("SELECT now()"))[0][0]
                 async with asyncio.TaskGroup() as tasks:
-                    publishing = tasks.create_task(session.publisher.publish("a", LLMRunFrame()))
+                    publishing = tasks.create_task(
+                        session.publisher.publish("a", LLMRunFrame(), causation_id=None)
+                    )
                     await office.until(
                         "SELECT now() > %s::timestamptz + interval '3 s'", before, expected=[(True,)]
                     )

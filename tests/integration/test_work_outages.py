@@ -25,13 +25,13 @@ def test_a_worker_that_was_judged_dead_stops_publishes_nothing_and_begins_a_new_
             await office.ask("a")
             await desk.until_begun("a")
             (first,) = desk.sessions
-            assert len(await first.publisher.publish("a", LLMRunFrame())) == 1
+            assert len(await first.publisher.publish("a", LLMRunFrame(), causation_id=None)) == 1
             await office.rows(
                 "UPDATE workers SET heartbeat_at = heartbeat_at - interval '1 day' RETURNING worker_id"
             )
             await desk.until_told(("a", "claim_lost"))
             with pytest.raises(LeaseLostError):
-                await first.publisher.publish("a", LLMRunFrame())
+                await first.publisher.publish("a", LLMRunFrame(), causation_id=None)
             assert not first.lease.valid()
             # The next session takes it over, once it has been connected for a lease.
             await desk.until(lambda: len(desk.begun) == 2)
@@ -130,7 +130,7 @@ def test_a_handler_that_blocks_the_loop_does_not_lose_the_lease(office):
         # Nothing else goes on in this loop meanwhile.
         threading.Event().wait(1.5 * office.settings.work_lease_secs)
         assert session.lease.valid()
-        await session.publisher.publish("a", LLMRunFrame())
+        await session.publisher.publish("a", LLMRunFrame(), causation_id=None)
         lives.append(session)
         return "done"
 

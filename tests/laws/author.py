@@ -43,6 +43,7 @@ from frameledger.frames import (
     InterimTranscriptionFrame,
     InterruptionFrame,
     LLMAssistantPushAggregationFrame,
+    LLMContextEraseFrame,
     LLMContextFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
@@ -69,7 +70,9 @@ WORD = re.compile(r"w\d+\.")
 class Author:
     """Writes one conversation. `frames` is what was written so far, `folding` what has become of it."""
 
-    def __init__(self, context_id: str) -> None:
+    def __init__(self, context_id: str, *, erases: bool = False) -> None:
+        """With `erases` it erases the conversation now and then, and goes on with runs and calls of before, too."""
+        self._erases = erases
         self.folding = Folding(Conversation.new(context_id))
         self.frames: list[AnyFrame] = []
         self._words = 0
@@ -326,8 +329,20 @@ class Author:
 
     def _of_the_context(self) -> Iterator[tuple[float, Callable[[Random], Frame]]]:
         terms = self.state.terms
-        yield 1.0, lambda rng: LLMMessagesAppendFrame(messages=self._brought(rng), run_llm=rng.random() < 0.6)
-        yield 0.3, lambda rng: LLMMessagesUpdateFrame(messages=self._brought(rng), run_llm=rng.random() < 0.5)
+        if self._erases:
+            yield 0.8, lambda rng: LLMContextEraseFrame(why="asked")
+        yield (
+            1.0,
+            lambda rng: LLMMessagesAppendFrame(
+                messages=self._brought(rng), run_llm=rng.random() < 0.6, expected_version=self._expected(rng)
+            ),
+        )
+        yield (
+            0.3,
+            lambda rng: LLMMessagesUpdateFrame(
+                messages=self._brought(rng), run_llm=rng.random() < 0.5, expected_version=self._expected(rng)
+            ),
+        )
         yield (0.7 if terms.recording else 0.2), self._whole_context
         yield (0.7 if terms.ended else 0.15), lambda rng: rng.choice((EndFrame, CancelFrame))()
         yield 0.4, lambda rng: LLMSetToolsFrame(tools=rng.choice(((), (TOOL,), (OTHER_TOOL, TOOL), None)))
@@ -338,6 +353,13 @@ class Author:
             yield 1.0, self._resolution
         yield 0.2, lambda rng: UnknownFrame(type=rng.choice(("NoSuchFrame", "LLMRunFrame")), v=2)
         yield 1.0, arbitrary
+
+    def _expected(self, rng: Random) -> int | None:
+        """Of what somebody knows of the context: nothing said, the newest, what still holds, or what may not."""
+        state = self.state
+        return rng.choice(
+            (None, None, state.version, state.changed_version, rng.randrange(state.version + 2))
+        )
 
     def _brought(self, rng: Random) -> list[dict[str, Any]]:
         return [rng.choice(BROUGHT) for _ in range(rng.choice((0, 1, 1, 2)))]

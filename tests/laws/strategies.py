@@ -52,25 +52,29 @@ def moments(frames: Iterable[AnyFrame], context_id: str = CONTEXT) -> Iterator[M
             yield Moment(before, frame, step, folding.messages.rows())
 
 
-def conversation_of(moves: Iterable[int], context_id: str = CONTEXT) -> tuple[AnyFrame, ...]:
-    author = Author(context_id)
+def conversation_of(
+    moves: Iterable[int], context_id: str = CONTEXT, *, erases: bool = False
+) -> tuple[AnyFrame, ...]:
+    author = Author(context_id, erases=erases)
     for move in moves:
         author.write(move)
     return tuple(author.frames)
 
 
-def random_conversation(seed: int, length: int = 80) -> tuple[AnyFrame, ...]:
+def random_conversation(seed: int, length: int = 80, *, erases: bool = False) -> tuple[AnyFrame, ...]:
     """The same frames for the same seed."""
     rng = Random(seed)
-    return conversation_of(rng.randrange(1, 2**24) for _ in range(length))
+    return conversation_of((rng.randrange(1, 2**24) for _ in range(length)), erases=erases)
 
 
 MOVES = st.lists(st.integers(0, 2**24 - 1), min_size=50, max_size=50)
 
 
-def conversations(context_id: str = CONTEXT) -> st.SearchStrategy[tuple[AnyFrame, ...]]:
+def conversations(
+    context_id: str = CONTEXT, *, erases: bool = False
+) -> st.SearchStrategy[tuple[AnyFrame, ...]]:
     """Conversations of up to fifty frames in the context of this id."""
-    return MOVES.map(lambda moves: conversation_of(moves, context_id))
+    return MOVES.map(lambda moves: conversation_of(moves, context_id, erases=erases))
 
 
 def closing_frames(state: State) -> list[AnyFrame]:

@@ -16,7 +16,14 @@ from tests.laws.strategies import CONTEXT, MOVES, coming_to_rest, conversations,
 
 from frameledger import stored
 from frameledger.evolve import Reason, evolve
-from frameledger.evolve.changes import EraBegan, MessageAppended, MessageEnded, MessageReplaced
+from frameledger.evolve.changes import (
+    ContextErased,
+    EraBegan,
+    MessageAppended,
+    MessageEnded,
+    MessageReplaced,
+    SettingChanged,
+)
 from frameledger.evolve.state import Calls, Runs, Speech, State
 from frameledger.fold import Conversation, Folding, fold
 from frameledger.frames import (
@@ -29,6 +36,7 @@ from frameledger.frames import (
     LLMTextFrame,
     LLMThoughtEndFrame,
     LLMThoughtStartFrame,
+    OfContext,
     TranscriptionFrame,
     UnknownFrame,
     UserStartedSpeakingFrame,
@@ -167,6 +175,22 @@ def test_what_is_ignored_or_unknown_changes_the_version_alone(frames):
         elif step.outcome != "applied":
             assert step.changes == ()
             assert replace(moment.after, version=moment.before.version) == moment.before
+
+
+@pytest.mark.rule("RA5.expected")
+@given(conversations())
+def test_a_frame_that_expects_a_version_is_applied_if_the_context_is_what_it_was_then(frames):
+    beginning = changed = 0
+    for moment in moments(frames):
+        expected = moment.frame.expected_version if isinstance(moment.frame, OfContext) else None
+        known = beginning if expected == 0 else expected
+        refused = known is not None and not changed <= known <= moment.before.version
+        assert (moment.step.reason == "context_changed") == refused
+        changes = moment.step.changes
+        if any(isinstance(change, (*MESSAGE_CHANGES, SettingChanged, ContextErased)) for change in changes):
+            changed = int(moment.after.version)
+        if any(isinstance(change, ContextErased) for change in changes):
+            beginning = changed
 
 
 @pytest.mark.rule("R3.2")

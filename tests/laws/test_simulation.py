@@ -10,7 +10,7 @@ import pytest
 from tests.laws.simulation.play import Play, play
 from tests.laws.simulation.world import PromiseBrokenError, World
 
-SEEDS = 300
+SEEDS = 150
 GROUP = 50
 
 
@@ -33,6 +33,8 @@ def test_the_plays_reach_what_they_are_about():
         seen["second attempts"] += sum(claim.attempt > 1 for claim in world.claims.values())
         seen["failovers"] += world.failovers
         seen["executions"] += sum(world.executions.values())
+        seen["expected versions that held"] += sum(world.expectations)
+        seen["and that did not"] += len(world.expectations) - sum(world.expectations)
         seen["ignored"] += sum(outcome == "ignored" for outcome, _ in world.outcomes.values())
     assert {
         *(f"run {end}" for end in ("ended", "failed", "interrupted", "context_ended")),
@@ -42,6 +44,8 @@ def test_the_plays_reach_what_they_are_about():
     assert seen["executions"] > 100
     assert seen["failovers"] > 50
     assert seen["ignored"] > 20
+    assert seen["expected versions that held"] > 10
+    assert seen["and that did not"] > 10
 
 
 # Each takes one net away; the plays must notice, or they would notice nothing.
@@ -50,6 +54,14 @@ def test_the_plays_reach_what_they_are_about():
 def test_a_worker_that_starts_without_reading_is_caught(monkeypatch):
     monkeypatch.setattr("tests.laws.simulation.functions.FunctionWorker._may_start", lambda *_: True)
     assert broken_promise(50) == "no call that was cancelled or interrupted is executed"
+
+
+def test_a_fold_that_lets_any_frame_count_as_a_change_is_caught(monkeypatch):
+    monkeypatch.setattr(
+        "frameledger.evolve.history.has_changed",
+        lambda draft, expected: expected is not None and expected < draft.version - 1,
+    )
+    assert broken_promise(50) == "who expects a version is heard if, and only if, nothing changed since"
 
 
 def test_a_fold_that_lets_unsafe_calls_be_taken_over_is_caught(monkeypatch):

@@ -13,12 +13,13 @@ from frameledger.frames import FRAME_TYPES
 from frameledger.react import react
 
 SEEDS = range(120)
+ERASED = range(100, 120)
 
 
 def test_every_type_of_frame_reason_change_and_effect_occurs():
     types, reasons, changes, effects, ends, outcomes = set(), set(), set(), set(), set(), set()
     for seed in SEEDS:
-        for moment in moments(random_conversation(seed)):
+        for moment in moments(random_conversation(seed, erases=seed in ERASED)):
             types.add(moment.frame.type)
             outcomes.add(moment.step.outcome)
             reasons.add(moment.step.reason)

@@ -57,8 +57,9 @@ class Log:
 class Projecting:
     """A projector without Kafka: it owns all partitions and is handed their records."""
 
-    def __init__(self, address, *, cache_bytes=1 << 20, owner="test"):
+    def __init__(self, address, *, cache_bytes=1 << 20, owner="test", rebuild_frames=0):
         self.address = address
+        self.rebuild_frames = rebuild_frames
         self.cache = HeadCache(cache_bytes)
         self.owner = owner
         self.outbox = []
@@ -71,7 +72,7 @@ class Projecting:
             taken = await projections.assign(self.connection, TOPIC, partition, self.owner)
             await held_effects.hold(self.connection, TOPIC, partition, taken.epoch, None)
             self.owned[partition] = OwnedPartition(partition, taken.epoch, taken.next_offset)
-        self.batches = Batches(self.connection, TOPICS, self.cache)
+        self.batches = Batches(self.connection, TOPICS, self.cache, rebuild_frames=self.rebuild_frames)
         return self
 
     async def __aexit__(self, *_):
@@ -143,7 +144,8 @@ def again(record, by):
 
 
 def dump(address):
-    """Every row of the tables that are folded, without the database's clock and what depends on the cut."""
+    """Every row of the tables that are folded, without the database's clock, what depends on the cut, and how often it
+    was rebuilt."""
     with psycopg.connect(address) as connection:
         return {table: rows_of(connection, table) for table in FOLDED}
 
@@ -160,6 +162,6 @@ def rows_of(connection, table):
         json.loads(text) for (text,) in connection.execute(f"SELECT row_to_json(t)::text FROM {table} AS t")
     ]
     for row in rows:
-        for name in ("recorded_at", "state", "state_version"):
+        for name in ("recorded_at", "state", "state_version", "rebuilt"):
             row.pop(name, None)
     return sorted(map(json.dumps, rows))

@@ -21,6 +21,9 @@ if __name__ == "__main__":
 
 from tests.support.batches import HISTORIES, Log, Projecting
 
+from frameledger.evolve.changes import CallDispatched, CallStarted, RunOpened
+from frameledger.fold import Conversation, Folding
+from frameledger.record import decode, read
 from frameledger_services import database
 from frameledger_services.settings import Settings
 from frameledger_services.store import migration
@@ -51,9 +54,10 @@ def fill(address):
     times = []
     for number, name in enumerate(CONVERSATIONS):
         [lines] = [path.read_bytes().splitlines() for path in HISTORIES if path.stem == name]
-        for second, line in enumerate(lines):
-            log.add(name, line)
-            times.append(MORNING + timedelta(minutes=10 * number, seconds=0.3 * second))
+        add_with_causes(log, name, lines)
+        times += [
+            MORNING + timedelta(minutes=10 * number, seconds=0.3 * second) for second in range(len(lines))
+        ]
     log.add("parallel-tools", b"Hello?")
     times.append(times[-1])
     records = [
@@ -70,6 +74,23 @@ def fill(address):
     asyncio.run(store())
     with psycopg.connect(address) as connection:
         connection.execute(WORKERS)
+
+
+def add_with_causes(log, name, lines):
+    """Add a history, in which what names a run or a call has the cause that a service names: what opened the run, and
+    what the call had come to."""
+    came_to: dict[str | None, str] = {}
+    folding = Folding(Conversation.new(name))
+    for line in lines:
+        frame = decode(line)
+        cause = came_to.get(getattr(frame, "run_id", None) or getattr(frame, "tool_call_id", None))
+        log.add(name, line, headers=() if cause is None else (("fl_causation_id", cause.encode()),))
+        frame_id, step = read(log.records[-1]).frame_id, folding.step(frame)
+        for change in () if step is None else step.changes:
+            if isinstance(change, RunOpened):
+                came_to[change.run_id] = frame_id
+            elif isinstance(change, CallDispatched | CallStarted):
+                came_to[change.tool_call_id] = frame_id
 
 
 def make(server):

@@ -22,12 +22,21 @@ import psutil
 from aiokafka import AIOKafkaProducer
 from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor
 from tests.bounds import ON_SERVERS
+from tests.support import releases
 
 from frameledger import record as record_module
 from frameledger.evolve import evolve
-from frameledger_services import database
+from frameledger_services import database, logs
 from frameledger_services.event_log.consumer import consumer
-from frameledger_services.projector import batch_fold, batches, decoded, instance_id, service, watchdog
+from frameledger_services.projector import (
+    batch_fold,
+    batches,
+    decoded,
+    group_member,
+    instance_id,
+    service,
+    watchdog,
+)
 from frameledger_services.settings import Settings
 from frameledger_services.store import single_statement
 
@@ -71,6 +80,12 @@ class Plan:
 
     small: int | None = None
     """Up to how many records a batch is written in one statement, if not as many as usual."""
+
+    is_newer: bool = False
+    """It is of the release with a newer fold (`releases`)."""
+
+    logging: str | None = None
+    """Say the name of this event when the projector first logs it as an error."""
 
     then: str | None = None
     """SQL that is executed on the projector's connection at the point, before the signal."""
@@ -162,7 +177,7 @@ class _Points:
     def __init__(self, plan: Plan, armed: Any, say: Callable[[str], None]) -> None:
         self._plan = plan
         self._armed = armed
-        self._say = say
+        self.say = say
         self._counting = False
         self.connection: Any = None
 
@@ -183,11 +198,11 @@ class _Points:
         if not self._counting:
             return
         if self._plan.tell:
-            self._say(name)
+            self.say(name)
         elif self._plan.point == name:
             self._counting = False
             self._armed.clear()
-            self._say(name)
+            self.say(name)
             os.kill(os.getpid(), self._plan.signal)
 
 
@@ -277,8 +292,13 @@ def _wrap(points: _Points, plan: Plan) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return record_module.read(record)
 
+    if plan.logging is not None:
+        vars(group_member)["_log"] = _Log(plan.logging, points.say)
+    if plan.is_newer:
+        releases.become_newer()
     vars(instance_id)["WAIT_SECONDS"] = plan.session_ms / 1000
-    vars(batch_fold)["evolve"] = evolve_or_die
+    if plan.deadly is not None:
+        vars(batch_fold)["evolve"] = evolve_or_die
     vars(decoded)["read"] = read_or_die
     vars(single_statement)["AsyncRawCursor"] = RawCursor
     if plan.hanging:
@@ -287,6 +307,24 @@ def _wrap(points: _Points, plan: Plan) -> None:
         vars(batches)["SMALL_RECORDS"] = plan.small
     vars(database)["Connection"] = Connection
     vars(service)["consumer"] = grouped
+
+
+class _Log:
+    """The log of a projector, of which one event is told, once."""
+
+    def __init__(self, event: str, say: Callable[[str], None]) -> None:
+        self._event: str | None = event
+        self._say = say
+        self._log = logs.get_logger("projector")
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self._log.warning(event, **fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        self._log.error(event, **fields)
+        if event == self._event:
+            self._event = None
+            self._say(event)
 
 
 def _named(statement: Any, connection: Any) -> str:

@@ -96,7 +96,9 @@ def _work(settings: Settings, point: str | None, number: signal.Signals, holds: 
             return "done"
         await job.stop.wait()
         try:
-            await living.publisher.publish(job.claimed.context_id, LLMRunFrame())
+            await living.publisher.publish(
+                job.claimed.context_id, LLMRunFrame(), causation_id=job.claimed.causation_id
+            )
         except LeaseLostError as error:
             said.send(("told", job.stop_reason, type(error).__name__))
         else:

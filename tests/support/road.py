@@ -22,6 +22,7 @@ import pytest
 from aiokafka import TopicPartition
 from tests.bounds import ON_SERVERS
 from tests.support.batches import HISTORIES, dump, rows_of, value_of
+from tests.support.causes import without_origin
 
 from frameledger import derived
 from frameledger.effects import to_wire
@@ -49,11 +50,13 @@ _prefixes = itertools.count(1)
 
 @pytest.fixture(name="road")
 def road_of_its_own(kafka, database, make_database, migrated_template):
-    """Topics and a database of this test's own."""
+    """Topics and a database of this test's own. In the end all that services said has a cause."""
     with made(
         kafka.bootstrap_servers, database, lambda: make_database(template=migrated_template)
     ) as made_road:
         yield made_road
+        with psycopg.connect(made_road.address) as connection:
+            assert without_origin(connection) == []
 
 
 @contextmanager
@@ -237,8 +240,7 @@ class Road:
             assert broken == []
             rejected = rows_of(connection, "rejected_frames")
             stored_rows = dump(self.address)
-        reference = self._another_database()
-        self._fold_offline(reference, records)
+        reference = self.folded_offline(records)
         with psycopg.connect(reference) as connection:
             assert rejected == rows_of(connection, "rejected_frames")
         for table, rows in dump(reference).items():
@@ -246,6 +248,12 @@ class Road:
         self._check_effects(told)
         self._check_dead_letters(told)
         return told
+
+    def folded_offline(self, records: Sequence[Record]) -> str:
+        """Another database, with the tables as one projector fills them from these records alone."""
+        reference: str = self._another_database()
+        self._fold_offline(reference, records)
+        return reference
 
     def _fold_offline(self, address: str, records: Sequence[Record]) -> None:
         """Everything in one go into an empty database, with nothing in the way."""
@@ -357,7 +365,7 @@ def _step(told: Told, folding: Folding, logged: LoggedFrame, payload: str, every
     told.frames.append(
         (logged.context_id, version, frame_uuid(logged.frame_id), step.outcome, step.reason, payload)
     )
-    for effect in react(before, logged.frame, step.state):
+    for effect in react(before, logged.frame, step.state, frame_uuid(logged.frame_id)):
         told.effects[effect.id] = to_wire(effect)
     if version % every == 0:
         told.contexts[logged.context_id, version] = folding.conversation().context.to_wire()

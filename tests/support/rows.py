@@ -18,6 +18,7 @@ from psycopg import sql
 from frameledger import stored
 from frameledger.evolve import changes
 from frameledger.fold import Conversation, Folding
+from frameledger.frames import LLMContextFrame
 from frameledger.record import DecodeError, decode
 from frameledger_services.store.tables import FOR_EVER
 
@@ -93,6 +94,7 @@ def write(
                 open_call_count=len(state.calls.open),
                 recording=state.terms.recording,
                 ended=state.terms.ended,
+                **head.get("origin", {}),
                 open_run_id=None if state.runs.open is None else state.runs.open.run_id,
                 chain=head["chain"],
                 state=stored.dump(state).decode(),
@@ -119,6 +121,16 @@ def insert(cursor: psycopg.Cursor, table: str, **row: Any) -> None:
     )
 
 
+def _origin(frame: LLMContextFrame) -> dict[str, Any]:
+    """What `contexts` keeps of where a context comes from."""
+    columns: dict[str, Any] = {}
+    if frame.forked_from is not None:
+        columns["origin"] = json.dumps(frame.forked_from.model_dump())
+    if "experiment" in frame.metadata:
+        columns["experiment"] = bool(frame.metadata["experiment"])
+    return columns
+
+
 def _apply(cursor, context_id, frame, version, logged_at, change, messages, head):
     """Messages are kept in `messages` until the end, so that a row is written once, with its whole validity."""
     match change:
@@ -126,6 +138,8 @@ def _apply(cursor, context_id, frame, version, logged_at, change, messages, head
             insert(cursor, "eras", context_id=context_id, valid_from=version, era=change.era)
             head["era"] = change.era
             head["parts"] = {}
+            if isinstance(frame, LLMContextFrame):
+                head.setdefault("origin", {}).update(_origin(frame))
         case changes.MessageAppended():
             head["parts"][change.position] = version, change.run_id
             _keep(messages, context_id, head, change.position, version, change.message, change.run_id)

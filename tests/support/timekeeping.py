@@ -82,7 +82,8 @@ class Desk:
 
     def publish(self, found: list[Settlement]) -> None:
         for one in found:
-            self.log.add(one.context_id, encode_frame(one.frame))
+            cause = ("fl_causation_id", str(one.causation_id).encode())
+            self.log.add(one.context_id, encode_frame(one.frame), headers=(cause,))
 
     async def settle(self, on: Limits, **options: Any) -> list[tuple[str, Any]]:
         """One look, published and folded: by which rule each frame came, and what became of it: its reason, or its

@@ -20,6 +20,7 @@ import pytest
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS, scaled
 from tests.support import databases
+from tests.support.causes import without_origin
 from tests.support.killable import projector
 from tests.support.road import made
 
@@ -49,13 +50,15 @@ _services = itertools.count(1)
 
 @contextmanager
 def stage(kafka, database_server, template):
-    """Yields settings for servers on which a projector runs."""
+    """Yields settings for servers on which a projector runs. In the end all that services said has a cause."""
     with (
         databases.made(database_server, template=template) as (_, address),
         made(kafka.bootstrap_servers, SecretStr(address), None) as road,
         projector(road.settings),
     ):
         yield road.settings.model_copy(update=QUICK)
+        with psycopg.connect(address) as connection:
+            assert without_origin(connection) == []
     # So that what aiokafka left behind (CONNECTIONS_LEFT_OPEN) is found here, and not by a later test.
     gc.collect()
 

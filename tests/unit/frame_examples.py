@@ -7,6 +7,7 @@ from frameledger.frames import (
     ContextSnapshot,
     EndFrame,
     ErrorFrame,
+    ForkedFrom,
     Frame,
     FunctionCallCancelFrame,
     FunctionCallFromLLM,
@@ -19,6 +20,7 @@ from frameledger.frames import (
     LLMAssistantPushAggregationFrame,
     LLMConfigureOutputFrame,
     LLMContextAssistantTimestampFrame,
+    LLMContextEraseFrame,
     LLMContextFrame,
     LLMEnablePromptCachingFrame,
     LLMFullResponseEndFrame,
@@ -52,7 +54,7 @@ TOOL = {"type": "function", "function": {"name": "get_time", "parameters": {"typ
 
 EXAMPLES: tuple[Frame, ...] = (
     LLMMessagesAppendFrame(id="a1", messages=[MESSAGE, {"llm": "x", "message": {"n": 1.5}}], run_llm=True),
-    LLMMessagesUpdateFrame(messages=[], run_llm=False),
+    LLMMessagesUpdateFrame(messages=[], run_llm=False, expected_version=12),
     LLMSetToolsFrame(tools=[TOOL], pts=-3),
     LLMSetToolChoiceFrame(tool_choice={"type": "function", "function": {"name": "get_time"}}),
     LLMUpdateSettingsFrame(settings={"temperature": 0.2, "stop": None}),
@@ -63,6 +65,7 @@ EXAMPLES: tuple[Frame, ...] = (
         context=ContextSnapshot(messages=[MESSAGE], tools=[TOOL], tool_choice="auto", settings={"seed": 1}),
         run_llm=True,
         react=False,
+        forked_from=ForkedFrom(context_id="ctx-1", version=12, chain="0f" * 32),
     ),
     LLMFullResponseStartFrame(
         run_id="r1",
@@ -89,7 +92,7 @@ EXAMPLES: tuple[Frame, ...] = (
     LLMThoughtEndFrame(signature={"sig": "YWJj+/="}),
     LLMContextAssistantTimestampFrame(timestamp="2025-01-01T00:00:00Z"),
     LLMAssistantPushAggregationFrame(run_id="r1"),
-    ErrorFrame(message="gone", fatal=True, code="timeout", run_id="r1"),
+    ErrorFrame(message="gone", fatal=True, code="timeout", run_id="r1", tool_call_id="c1"),
     UserStartedSpeakingFrame(),
     UserStoppedSpeakingFrame(opened_version=4),
     TranscriptionFrame(text="Hallo", user_id="u1", timestamp="12:00", language="de"),
@@ -135,4 +138,5 @@ EXAMPLES: tuple[Frame, ...] = (
     EndFrame(),
     CancelFrame(id="ü" * 127),
     LLMServiceMetadataFrame(is_realtime_service=True, user_turn_strategies={"start": ["vad"]}),
+    LLMContextEraseFrame(why="request 17 of its user", requested_by="privacy desk"),
 )

@@ -24,7 +24,7 @@ from frameledger_services.providers.script import Script
 from frameledger_services.providers.scripted import ScriptedLLMService
 from frameledger_services.store.contexts import StoredContext
 
-RUN = ClaimedRun("effect", "ctx", 7, "run-1", 1, "claim")
+RUN = ClaimedRun("effect", "ctx", 7, "run-1", 1, "claim", None)
 
 
 class Stage:
@@ -239,7 +239,7 @@ def test_after_three_attempts_a_fatal_error_closes_the_run():
 
 def test_a_fourth_attempt_asks_nobody_and_says_that_it_is_over():
     stage = Stage({"text": "Never said."})
-    assert stage.answer(ClaimedRun("effect", "ctx", 7, "run-1", 4, "claim")) == "given_up"
+    assert stage.answer(ClaimedRun("effect", "ctx", 7, "run-1", 4, "claim", None)) == "given_up"
     assert [(frame.type, frame.attempt, frame.fatal) for frame in stage.log] == [("ErrorFrame", 4, True)]
 
 

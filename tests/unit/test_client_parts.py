@@ -19,7 +19,7 @@ from frameledger.frames import LLMRunFrame, LLMTextFrame, UnknownFrame
 from frameledger.record import decode
 from frameledger_services import client
 from frameledger_services.client import Client, MisspelledWarning, SyncClient, with_defaults
-from frameledger_services.client.frame_inputs import FramePreparation
+from frameledger_services.client.frame_inputs import FramePreparation, expecting
 from frameledger_services.client.spelling import is_one_edit, warn_of_misspelled
 from frameledger_services.event_log import frame_defaults
 from frameledger_services.settings import Settings
@@ -86,6 +86,30 @@ def test_a_copy_of_a_frame_object_and_an_equal_one_are_other_frames():
     same = [frame.model_copy(), copy.copy(frame), copy.deepcopy(frame), LLMTextFrame(text="hello")]
     assert [one == frame for one in same] == [True] * 4
     assert len({with_defaults(one).id for one in (frame, *same)}) == 5
+
+
+@pytest.mark.parametrize("version", [-1, True, 2**63])
+def test_what_is_no_version_is_not_expected(version):
+    with pytest.raises(ValueError, match="counts the frames of a conversation from 0"):
+        expecting(FramePreparation().prepare("c", [LLMRunFrame()]), version)
+
+
+def test_one_frame_of_the_context_may_expect_a_version():
+    preparation = FramePreparation()
+    (one,) = expecting(preparation.prepare("c", [LLMRunFrame()]), 7)
+    assert (one.complete.expected_version, one.frame.expected_version) == (7, None)
+    assert one.complete.id is not None
+    (same,) = expecting(preparation.prepare("c", [LLMRunFrame(expected_version=7)]), 7)
+    assert same.complete.expected_version == 7
+    for given, problem in (
+        ([LLMRunFrame(), LLMRunFrame()], "goes with one frame"),
+        ([], "goes with one frame"),
+        ([LLMTextFrame(text="so")], "LLMTextFrame happens whatever the conversation is"),
+        ([UnknownFrame(type="LLMRumFrame", v=1)], "LLMRumFrame happens"),
+        ([LLMRunFrame(expected_version=6)], "expects version 6"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            expecting(preparation.prepare("c", given), 7)
 
 
 def test_what_a_frame_object_was_completed_to_is_forgotten_with_the_object():

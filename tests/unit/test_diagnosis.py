@@ -24,7 +24,7 @@ from frameledger_services.recovery.diagnosis import (
     spans,
 )
 from frameledger_services.recovery.republish import gaps_to_fill
-from frameledger_services.store.frame_ids import frame_uuid
+from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
 from frameledger_services.store.projections import StoredPosition
 from frameledger_services.store.recovery import Gap, LostFrame, Receipt, StoredFrame
 
@@ -262,10 +262,12 @@ def stored_from(logged, partition=3, offset=118, generation=1):
         frame_uuid(logged.frame_id),
         logged.source,
         logged.trace_id,
+        None if logged.causation_id is None else cause_uuid(logged.causation_id),
         logged.record.value,
     )
 
 
+CAUSE = "5f0d6c1e-7a34-5f0b-9d37-3c1f6a7e2b94"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
@@ -278,6 +280,8 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
         (),
         (("ce_source", b"me"),),
         (("ce_source", b"me"), ("traceparent", f"00-{TRACE}-b7ad6b7169203331-01".encode())),
+        (("fl_causation_id", CAUSE.encode()),),
+        (("ce_source", b"me"), ("fl_causation_id", b"no uuid")),
     ],
 )
 @pytest.mark.parametrize("generation", [1, 2])
@@ -298,14 +302,20 @@ def test_a_copy_of_a_stored_frame_is_read_as_what_is_stored(value, headers, gene
         before.trace_id,
         value,
     )
+    assert stored_from(after).causation_id == stored_from(before).causation_id
 
 
 @pytest.mark.parametrize("value", [b'{"type":"LLMRunFrame"}', b'{"type":"LLMRunFrame","id":"a"}'])
 @pytest.mark.parametrize("source", [None, "me"])
 @pytest.mark.parametrize("trace", [None, TRACE])
+@pytest.mark.parametrize("cause", [None, CAUSE])
 @pytest.mark.parametrize("was_forwarded", [False, True])
-def test_a_copy_with_fewer_headers_is_the_same_frame(value, source, trace, was_forwarded):
-    given = {"ce_source": source, "traceparent": trace and f"00-{trace}-b7ad6b7169203331-01"}
+def test_a_copy_with_fewer_headers_is_the_same_frame(value, source, trace, cause, was_forwarded):
+    given = {
+        "ce_source": source,
+        "traceparent": trace and f"00-{trace}-b7ad6b7169203331-01",
+        "fl_causation_id": cause,
+    }
     headers = tuple((name, text.encode()) for name, text in given.items() if text is not None)
     lay_at = Record("llm.frames", 1 if was_forwarded else 3, 118, b"ctx", value, headers)
     before = read(lay_at)
@@ -318,7 +328,7 @@ def test_a_copy_with_fewer_headers_is_the_same_frame(value, source, trace, was_f
     for after in found:
         assert frame_uuid(after.frame_id) == frame_uuid(before.frame_id)
         assert (after.context_id, after.source, after.record.value) == ("ctx", source, value)
-    assert [after.trace_id for after in found] == [trace, None]
+    assert [(after.trace_id, after.causation_id) for after in found] == [(trace, cause), (None, None)]
     if before.has_own_id:
         assert {name for name, _ in with_trace.headers} == {name for name, _ in headers}
 
@@ -329,7 +339,7 @@ def test_one_that_is_too_large_does_not_keep_back_those_behind_it():
         stored_from(read(Record("llm.frames", 3, number, b"ctx", value)), offset=number)
         for number, value in enumerate(values)
     ]
-    unreadable = LostFrame(3, 1, 4, "ctx", UUID(int=1), None, None, b"no frame")
+    unreadable = LostFrame(3, 1, 4, "ctx", UUID(int=1), None, None, None, b"no frame")
     log = []
 
     async def publish(records):
@@ -358,7 +368,7 @@ def test_one_that_is_too_large_does_not_keep_back_those_behind_it():
 
 
 def test_bytes_that_no_release_reads_any_more_are_left():
-    frame = LostFrame(3, 1, 118, "ctx", UUID(int=1), None, None, b"no frame")
+    frame = LostFrame(3, 1, 118, "ctx", UUID(int=1), None, None, None, b"no frame")
     assert copy("llm.frames", frame) is None
     assert list(smaller("llm.frames", frame)) == []
 

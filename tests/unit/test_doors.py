@@ -94,16 +94,21 @@ ROOMS = {
     "embedded": set(),
     "projector": {"event_log", "store"},
     "recovery": {"event_log", "projector", "store"},
+    "audit": {"event_log", "projector", "recovery", "store"},
+    "forks": {"client", "event_log", "providers", "store"},
+    "transfer": {"event_log", "projector", "providers", "store"},
     "claims": {"store"},
     "work": {"claims", "event_log", "store"},
     "providers": set(),
     "inference": {"claims", "event_log", "providers", "store", "work"},
     "functions": {"claims", "event_log", "providers", "store", "work"},
-    "timekeeper": {"claims", "event_log", "store"},
+    # Of audit only what computes a root: it imports no projector.
+    "timekeeper": {"audit", "claims", "event_log", "store"},
     "client": {"event_log", "providers", "store"},
     # Its functions are an application's, and its proof reads the log itself.
     "demo": {"client", "embedded", "event_log", "functions"},
     "bench": {
+        "audit",
         "client",
         "embedded",
         "event_log",
@@ -115,12 +120,14 @@ ROOMS = {
         "work",
     },
     "cli": {
+        "audit",
         "bench",
         "claims",
         "client",
         "demo",
         "embedded",
         "event_log",
+        "forks",
         "functions",
         "inference",
         "projector",
@@ -128,6 +135,7 @@ ROOMS = {
         "recovery",
         "store",
         "timekeeper",
+        "transfer",
     },
 }
 STRANGERS = {"projector", "client", "inference", "functions", "timekeeper"}

@@ -2,7 +2,9 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from time import monotonic
+from uuid import UUID
 
 import pytest
 from tests.bounds import IN_PROCESS, scaled
@@ -21,7 +23,8 @@ from frameledger_services.functions.plan import CallPlan
 from frameledger_services.store.tool_calls import CallSnapshot
 from frameledger_services.work import LeaseLostError
 
-CALL = CallAttempt("scope", "c", 1, 0, "t", "f", {}, None, 1, "w")
+DISPATCH, FIRST_START, INTERRUPTION = UUID(int=1), UUID(int=2), UUID(int=3)
+CALL = CallAttempt("scope", "c", 1, 0, "t", "f", {}, None, 1, "w", dispatched_by=DISPATCH)
 
 
 class OneCall:
@@ -42,7 +45,12 @@ class OneCall:
     @staticmethod
     def _status(asked_at, interrupted=None):
         return CallSnapshot(
-            asked_at, 1, "applied", status="running", worker="w", attempt=1, interrupted_version=interrupted
+            *(asked_at, 1, "applied"),
+            status="running",
+            worker="w",
+            attempt=1,
+            interrupted_version=interrupted,
+            interrupted_by=None if interrupted is None else INTERRUPTION,
         )
 
 
@@ -69,13 +77,15 @@ class InMemory:
 
     def __init__(self, refused=lambda frame: None):
         self.frames = []
+        self.causes = []
         self._refused = refused
 
-    async def publish(self, context_id, *frames):
+    async def publish(self, context_id, *frames, causation_id):
         for frame in frames:
             if (error := self._refused(frame)) is not None:
                 raise error
         self.frames += frames
+        self.causes += [(frame.type, causation_id) for frame in frames]
 
     def may_publish(self):
         return True
@@ -92,6 +102,7 @@ async def ended(
     leased=None,
     timeout_secs=5.0,
     ending=None,
+    call=CALL,
     **more,
 ):
     """The frames of a call, once it has ended."""
@@ -106,13 +117,57 @@ async def ended(
     async with asyncio.timeout(IN_PROCESS), asyncio.TaskGroup() as tasks:
         deps = CallDependencies(statuses, handlers, NoHook(), BackgroundTasks(tasks), 1.0, notify, params)
         plan = CallPlan(options, timeout_secs, function=function, is_async=is_async)
-        lifecycle = CallLifecycle(CALL, plan, deps, leased, **more)
+        lifecycle = CallLifecycle(call, plan, deps, leased, **more)
         if meanwhile is not None:
             meanwhile(lifecycle)
         how = await lifecycle.run()
         if ending is not None:
             ending.append(how)
     return leased.frames
+
+
+def test_a_start_names_its_dispatch_and_what_follows_names_the_start():
+    async def handler(params):
+        raise ValueError("no")
+
+    leased = InMemory()
+    asyncio.run(ended(handler, leased=leased))
+    assert leased.causes == [
+        ("FunctionCallInProgressFrame", DISPATCH),
+        ("ErrorFrame", CALL.in_progress_id),
+        ("FunctionCallResultFrame", CALL.in_progress_id),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "causes"),
+    [
+        ({}, [("FunctionCallResultFrame", FIRST_START)]),
+        ({"interrupted_version": 7}, [("FunctionCallResultFrame", FIRST_START)]),
+        (
+            {"interrupted_version": 7, "interrupted_by": INTERRUPTION, "safe_to_retry": True},
+            [("FunctionCallCancelFrame", INTERRUPTION)],
+        ),
+        (
+            {"safe_to_retry": True},
+            [("FunctionCallInProgressFrame", DISPATCH), ("FunctionCallResultFrame", CALL.in_progress_id)],
+        ),
+    ],
+    ids=["unsafe", "unsafe and interrupted", "interrupted", "safe"],
+)
+def test_who_takes_a_call_over_settles_it_for_the_first_start_or_starts_it_again(before, causes):
+    async def handler(params):
+        return "done"
+
+    leased = InMemory()
+    started_before = CallSnapshot(monotonic(), status="running", worker="dead", attempt=1, **before)
+    call = replace(CALL, attempt=2, started_by=FIRST_START)
+    causes = [
+        (name, call.in_progress_id if cause == CALL.in_progress_id else cause) for name, cause in causes
+    ]
+    options = Options(safe_to_retry=True)
+    asyncio.run(ended(handler, options, leased=leased, call=call, started_before=started_before))
+    assert leased.causes == causes
 
 
 def test_a_handler_that_is_begun_again_may_still_report_after_it_returned():

@@ -17,7 +17,7 @@ from frameledger.frames import (
     UnknownFrame,
     encode_frame,
 )
-from frameledger.headers import headers_for
+from frameledger.headers import headers_for, originally_logged_ms
 from frameledger.record import MAX_VALUE_BYTES, Place, Record, decode, derived_id, forward, outgoing, read
 
 RUN = b'{"type":"LLMRunFrame"}'
@@ -423,20 +423,58 @@ def test_a_trace_context_of_a_later_version_may_say_more():
     assert read(record(headers=[("traceparent", b"01" + TRACEPARENT[2:] + b"-more")])).trace_id == TRACE
 
 
+@pytest.mark.parametrize("cause", ["f-1", "é" * 127, "5f0d6c1e-7a34-5f0b-9d37-3c1f6a7e2b94"])
+def test_a_cause_is_the_id_of_any_frame(cause):
+    assert read(record(headers=[("fl_causation_id", cause.encode())])).causation_id == cause
+
+
+@pytest.mark.parametrize("header", [None, b"", b"a\x00b", b"\xff", b"x" * 256])
+def test_a_cause_that_is_no_id_counts_as_absent(header):
+    assert (
+        read(record(headers=[("fl_causation_id", b"f-1"), ("fl_causation_id", header)])).causation_id is None
+    )
+
+
+@pytest.mark.parametrize("cause", ["", "a\x00b", "x" * 256])
+def test_nothing_is_published_with_a_cause_that_is_no_id(cause):
+    with pytest.raises(ValueError, match="causation_id"):
+        outgoing(LLMRunFrame(id="f-2"), "c-1", source="//demo", causation_id=cause)
+
+
+def test_a_forwarded_record_keeps_its_cause():
+    sent = outgoing(LLMRunFrame(id="f-2"), "c-1", source="//demo", causation_id=UUID(int=7))
+    assert sent.headers[-1] == ("fl_causation_id", b"00000000-0000-0000-0000-000000000007")
+    copy = forward(Record("llm.frames", 5, 99, sent.key, sent.value, sent.headers))
+    again = forward(Record("llm.frames", 4, 9, copy.key, copy.value, copy.headers))
+    assert read(Record("llm.frames", 4, 9, again.key, again.value, again.headers)).causation_id == str(
+        UUID(int=7)
+    )
+
+
 def test_a_forwarded_record_has_the_bytes_and_the_id_of_its_original():
     original = record(headers=[("ce_source", b"kcat"), ("mine", None)])
     sent = forward(original)
     copy = Record("llm.frames", 5, 99, sent.key, sent.value, sent.headers)
     assert (sent.key, sent.value) == (original.key, original.value)
-    assert sent.headers == (*original.headers, ("fl_forwarded_from", b"llm.frames:1:3:7"))
+    assert sent.headers == (
+        *original.headers,
+        ("fl_forwarded_from", b"llm.frames:1:3:7"),
+        ("fl_originally_logged_ms", str(original.timestamp_ms).encode()),
+    )
     assert read(copy).frame_id == read(original).frame_id
     assert read(copy).place == Place("llm.frames", 3, 7)
 
 
-def test_a_copy_of_a_copy_names_the_original():
+def test_a_copy_of_a_copy_names_the_original_and_its_time():
     sent = forward(record())
-    again = forward(Record("llm.frames", 5, 99, sent.key, sent.value, sent.headers))
+    again = forward(Record("llm.frames", 5, 99, sent.key, sent.value, sent.headers, timestamp_ms=1))
     assert again == sent
+    assert originally_logged_ms(dict(again.headers)) == record().timestamp_ms
+
+
+@pytest.mark.parametrize("header", [b"", b"-1", b"1e3", b"1" * 16, "١".encode(), None])
+def test_a_time_of_an_original_that_cannot_be_read_counts_as_absent(header):
+    assert originally_logged_ms({"fl_originally_logged_ms": header}) is None
 
 
 @pytest.mark.parametrize(

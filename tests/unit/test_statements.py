@@ -1,7 +1,6 @@
 """How the suite finds out which SQL statements no test executed."""
 
 import ast
-import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,8 +8,8 @@ import pytest
 from tests.statements import (
     Executed,
     _executed,
-    _pattern,
     _written,
+    parts_of,
     pytest_sessionfinish,
     pytest_testnodedown,
     statements,
@@ -18,7 +17,7 @@ from tests.statements import (
 
 
 def wanted(source):
-    return {f"here:{line}": _pattern(text) for line, text in _written(ast.parse(source))}
+    return {f"here:{line}": parts_of(text) for line, text in _written(ast.parse(source))}
 
 
 def test_statements_are_found_wherever_they_are_written():
@@ -47,7 +46,7 @@ def test_a_statement_is_executed_when_all_its_written_parts_are():
 
 
 def test_what_another_process_executed_is_executed():
-    executed = Executed({"a:1": re.compile("a"), "b:1": re.compile("b"), "c:1": re.compile("c")})
+    executed = Executed({"a:1": ("a",), "b:1": ("b",), "c:1": ("c",)})
     executed.saw("a")
     executed.seen_by_others(["a:1", "c:1"])
     assert list(executed.missing) == ["c:1"]
@@ -66,7 +65,7 @@ def run_of(paths, missing, status=pytest.ExitCode.OK, **others):
         rootpath=Path("/here"),
         args=paths,
         option=SimpleNamespace(**option),
-        stash={_executed: Executed({place: re.compile(place) for place in missing})},
+        stash={_executed: Executed({place: (place,) for place in missing})},
         **others,
     )
     return SimpleNamespace(config=config, exitstatus=status, shouldstop=False, shouldfail=False)

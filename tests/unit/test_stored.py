@@ -20,6 +20,12 @@ def test_a_state_of_this_fold_is_read_back():
     assert stored.load(written()) == state
 
 
+def test_of_a_state_of_the_fold_before_any_frame_may_have_changed_the_context():
+    """It does not say which one did. So a client that knows an older version is refused rather than believed."""
+    assert stored.load(written(fold=3, version=7)).changed_version == 7
+    assert stored.load(written(fold=4, version=7)).changed_version == 0
+
+
 @pytest.mark.parametrize("fold", [None, True, "1", 1.0])
 def test_a_state_that_does_not_say_which_fold_made_it_is_refused(fold):
     with pytest.raises(StoredStateError, match="which fold made it"):

@@ -1,6 +1,7 @@
 """From what is overdue to a frame: the same row gives the same bytes, and another version of it another id."""
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
@@ -13,17 +14,21 @@ from frameledger_services.store.overdue import OverdueSpeech, OverdueTurn
 from frameledger_services.timekeeper import settling
 from frameledger_services.timekeeper.limits import Limits
 
-RUN = OverdueRun("ctx", 7, "run", 2)
-CALL = OverdueCall("ctx", 7, 3, "call", "pay", "running", safe=False, interrupted=False)
-WAITING = OverdueCall("ctx", 7, 3, "call", "approve", "waiting", safe=False, interrupted=False)
-TURN = OverdueTurn("ctx", 7, 3, 5, waits=True)
-SPEECH = OverdueSpeech("ctx", 7, 3)
+CAUSE = UUID(int=3)
+RUN = OverdueRun("ctx", 7, "run", 2, CAUSE)
+CALL = OverdueCall(
+    *("ctx", 7, 3, "call", "pay", "running"), safe=False, interrupted=False, causation_id=CAUSE
+)
+WAITING = replace(CALL, function_name="approve", status="waiting")
+TURN = OverdueTurn("ctx", 7, 3, 5, waits=True, causation_id=CAUSE)
+SPEECH = OverdueSpeech("ctx", 7, 3, CAUSE)
 HELD = HeldCall(
     *("effect", "ctx", 7, 3, "call", "pay", {"sum": 1}, None, 2, "claim", "dispatched"),
     ours=False,
     safe=False,
     interrupted=False,
     served=False,
+    causation_id=CAUSE,
 )
 
 
@@ -47,6 +52,11 @@ OF_AN_ATTEMPT = [(by_us, HELD), (by_us, replace(HELD, status="running", ours=Tru
 @pytest.mark.parametrize(("settle", "row"), OF_A_VERSION + OF_AN_ATTEMPT)
 def test_the_same_row_gives_the_same_bytes(settle, row):
     assert encode_frame(settle(row).frame) == encode_frame(settle(replace(row)).frame)
+
+
+@pytest.mark.parametrize(("settle", "row"), OF_A_VERSION + OF_AN_ATTEMPT)
+def test_the_cause_of_a_settlement_is_what_opened_what_it_settles(settle, row):
+    assert settle(row).causation_id == CAUSE
 
 
 @pytest.mark.parametrize(("settle", "row"), OF_A_VERSION)

@@ -32,11 +32,19 @@ def with_config(found, name, value):
 
 def test_every_name_begins_with_the_prefix():
     names = TopicNames("staging.")
-    assert [names.frames, names.inference, names.function_calls, names.cancellations, names.dead_letters] == [
+    assert [
+        names.frames,
+        names.inference,
+        names.function_calls,
+        names.cancellations,
+        names.roots,
+        names.dead_letters,
+    ] == [
         "staging.frames",
         "staging.inference",
         "staging.function-calls",
         "staging.cancellations",
+        "staging.roots",
         "staging.frames.dlq",
     ]
 
@@ -58,10 +66,27 @@ def test_settings_reach_the_topics():
     )
     frames, *others = topic_specs(settings)
     assert frames.config["retention.ms"] == str(2 * 86_400_000)
-    assert {topic.partitions for topic in (frames, *others)} == {3}
+    assert [topic.partitions for topic in (frames, *others)] == [3, 3, 3, 3, 1, 3]
     assert {topic.replication for topic in (frames, *others)} == {3}
     assert {topic.config["min.insync.replicas"] for topic in (frames, *others)} == {"2"}
-    assert [topic.config["retention.ms"] for topic in others] == ["604800000", "604800000", "86400000", "-1"]
+    assert [topic.config["retention.ms"] for topic in others] == [
+        "604800000",
+        "604800000",
+        "86400000",
+        "-1",
+        "-1",
+    ]
+
+
+def test_roots_are_kept_for_ever_and_in_one_order():
+    roots = next(
+        topic for topic in topic_specs(Settings(frames_retention_days=1)) if topic.name == "llm.roots"
+    )
+    assert (roots.partitions, roots.config["retention.ms"], roots.config["cleanup.policy"]) == (
+        1,
+        "-1",
+        "delete",
+    )
 
 
 def test_a_dead_letter_may_be_larger_than_what_was_refused():

@@ -1,6 +1,7 @@
 """What a worker is made of, as far as it needs no server."""
 
 import json
+from uuid import UUID
 
 import pytest
 
@@ -17,7 +18,10 @@ CALL = effects.CallFunction("e", "ctx", 7, 3, 0, "call", "f", None)
 CANCEL = effects.Cancel("e", "ctx", 7, tool_call_id="call")
 
 
-@pytest.mark.parametrize("effect", [RUN, CALL, CANCEL], ids=lambda effect: effect.effect)
+CAUSED = effects.RunInference("e", "ctx", 7, "run", UUID(int=7))
+
+
+@pytest.mark.parametrize("effect", [RUN, CALL, CANCEL, CAUSED], ids=lambda effect: effect.effect)
 def test_an_effect_is_read_as_it_was_written_whatever_stands_beside_it(effect):
     assert decode_effect(type(effect), json.dumps(effects.to_wire(effect) | {"later": 1}).encode()) == effect
 
@@ -35,6 +39,7 @@ def test_an_effect_is_read_as_it_was_written_whatever_stands_beside_it(effect):
         ({"version": -1}, "version: -1 is out of bounds"),
         ({"version": 2**63}, "version: "),
         ({"run_id": "\ud800"}, "no JSON"),
+        ({"causation_id": "f-1"}, "causation_id: Input should be a valid UUID"),
     ],
 )
 def test_what_the_database_would_not_take_is_no_effect(fields, why):
@@ -71,7 +76,7 @@ def test_only_the_newest_cancellations_are_remembered():
 
 
 def test_a_stronger_reason_to_stop_replaces_a_weaker_one_and_not_the_other_way_round():
-    job = Job(ClaimedRun("e", "ctx", 7, "run", 1, "claim"))
+    job = Job(ClaimedRun("e", "ctx", 7, "run", 1, "claim", None))
     assert not job.stop.is_set()
     for why, expected in [
         ("obsolete", "obsolete"),

@@ -2,20 +2,21 @@
 
 `events/rules.md` states every rule; the numbers in these modules are its numbers. `turns` (R1), `responses` (R2),
 `calls`, `results` and `groups` (R3), `runs` (R4) hold the rules, `history` what clients say about the context itself,
-and `interruption` what reaches into all of them.
+`interruption` what reaches into all of them, and `erasure` what ends the life of a context.
 """
 
 from __future__ import annotations
 
 from typing import assert_never
 
-from frameledger.evolve import calls, groups, history, interruption, responses, results, runs, turns
+from frameledger.evolve import calls, erasure, groups, history, interruption, responses, results, runs, turns
 from frameledger.evolve.changes import Change
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.fence import refusal
 from frameledger.evolve.outcome import Outcome, Reason
 from frameledger.evolve.state import State
 from frameledger.frames import AnyFrame, BotStoppedSpeakingFrame, KnownFrame, UnknownFrame
+from frameledger.frames.context import ContextFrames
 from frameledger.values import replace, value
 
 __all__ = ["Outcome", "Reason", "State", "Step", "evolve"]
@@ -35,7 +36,7 @@ def evolve(state: State, frame: AnyFrame) -> Step:
     """Fold one frame into a state. Never raises on a decoded frame; the same arguments give the same step.
 
     Every frame gets the next version of its context, whatever becomes of it. A repetition (the same id again) must
-    not come here: it is no new frame.
+    not come here: it is no new frame. Nor must one of a life that was erased (`erasure.is_of_an_earlier_life`).
     """
     draft = Draft(state)
     if type(frame) is UnknownFrame:
@@ -46,6 +47,8 @@ def evolve(state: State, frame: AnyFrame) -> Step:
         groups.without_empty(draft)
     if draft.runs.wanted is not None:
         runs.open_pending(draft)
+    if draft.erased is not None:
+        erasure.note_closed_run(draft, state)
     return Step(draft.frozen(), "applied" if reason is None else "ignored", reason, tuple(draft.changes))
 
 
@@ -90,6 +93,39 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
             return responses.thought_started(draft, frame)
         case "LLMThoughtEndFrame":
             return responses.thought_ended(draft, frame)
+        case (
+            "LLMMessagesAppendFrame"
+            | "LLMMessagesUpdateFrame"
+            | "LLMContextFrame"
+            | "LLMRunFrame"
+            | "LLMSetToolsFrame"
+            | "LLMSetToolChoiceFrame"
+            | "LLMUpdateSettingsFrame"
+            | "LLMEnablePromptCachingFrame"
+            | "LLMConfigureOutputFrame"
+        ):
+            return _of_context(draft, frame)
+        case "LLMAssistantPushAggregationFrame":
+            return responses.pushed(draft, frame)
+        case "ErrorFrame":
+            return responses.failed(draft, frame)
+        case "EndFrame" | "CancelFrame":
+            return interruption.ended(draft)
+        case "LLMContextEraseFrame":
+            erasure.erased(draft)
+        case "LLMContextAssistantTimestampFrame":
+            return refusal(draft, frame)
+        case "TranslationFrame" | "StartFrame" | "LLMServiceMetadataFrame":
+            return None
+        case _:
+            assert_never(frame.type)
+    return None
+
+
+def _of_context(draft: Draft, frame: ContextFrames) -> Reason | None:
+    if history.has_changed(draft, frame.expected_version):
+        return "context_changed"
+    match frame.type:
         case "LLMMessagesAppendFrame":
             history.appended(draft, frame)
         case "LLMMessagesUpdateFrame":
@@ -99,10 +135,6 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
         case "LLMRunFrame":
             history.reopen(draft)
             runs.request(draft)
-        case "LLMAssistantPushAggregationFrame":
-            return responses.pushed(draft, frame)
-        case "ErrorFrame":
-            return responses.failed(draft, frame)
         case "LLMSetToolsFrame":
             history.tools_set(draft, frame)
         case "LLMSetToolChoiceFrame":
@@ -113,12 +145,6 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
             history.prompt_caching_set(draft, frame.enable)
         case "LLMConfigureOutputFrame":
             history.output_configured(draft, frame.skip_tts)
-        case "EndFrame" | "CancelFrame":
-            return interruption.ended(draft)
-        case "LLMContextAssistantTimestampFrame":
-            return refusal(draft, frame)
-        case "TranslationFrame" | "StartFrame" | "LLMServiceMetadataFrame":
-            return None
         case _:
             assert_never(frame.type)
     return None

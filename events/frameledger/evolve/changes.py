@@ -53,6 +53,14 @@ class EraBegan:
 
 
 @value
+class ContextErased:
+    """Nothing from before this change is kept: no message, no setting, no run, no call, no frame. The next life goes
+    on from this version."""
+
+    version: Version
+
+
+@value
 class SettingChanged:
     """One of the context's terms has a new value (JSON)."""
 
@@ -194,6 +202,7 @@ Change = (
     | MessageReplaced
     | MessageEnded
     | EraBegan
+    | ContextErased
     | SettingChanged
     | RunRequested
     | RunOpened

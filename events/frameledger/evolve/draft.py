@@ -21,7 +21,19 @@ from frameledger.ids import ContextId, Era, Position, RunId, Version
 class Draft:
     """A state in the making, and the changes made so far, in order."""
 
-    __slots__ = ("calls", "changes", "context_id", "place", "runs", "speech", "terms", "turn", "version")
+    __slots__ = (
+        "calls",
+        "changed_version",
+        "changes",
+        "context_id",
+        "erased",
+        "place",
+        "runs",
+        "speech",
+        "terms",
+        "turn",
+        "version",
+    )
 
     def __init__(self, before: State) -> None:
         self.context_id: ContextId = before.context_id
@@ -32,6 +44,8 @@ class Draft:
         self.speech = before.speech
         self.calls = before.calls
         self.runs = before.runs
+        self.erased = before.erased
+        self.changed_version = before.changed_version
         self.changes: list[Change] = []
 
     def frozen(self) -> State:
@@ -44,6 +58,8 @@ class Draft:
             self.speech,
             self.calls,
             self.runs,
+            self.erased,
+            self.changed_version,
         )
 
     def append(self, message: Message, run_id: RunId | None = None) -> Position:
@@ -51,14 +67,18 @@ class Draft:
         era, position = self.place.era, self.place.next_position
         self.place = Place(era, Position(position + 1))
         self.changes.append(MessageAppended(position, message, run_id))
+        self.changed_version = self.version
         return position
 
     def rewrite(self, position: Position, message: Message) -> None:
         self.changes.append(MessageReplaced(position, message))
+        self.changed_version = self.version
 
     def retract(self, position: Position) -> None:
         self.changes.append(MessageEnded(position))
+        self.changed_version = self.version
 
     def begin_era(self) -> None:
         self.place = Place(Era(self.place.era + 1))
         self.changes.append(EraBegan(self.place.era))
+        self.changed_version = self.version

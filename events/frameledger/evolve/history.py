@@ -24,6 +24,17 @@ ADD_TOOL_CHANGE_MESSAGES = "add_tool_change_messages"
 """The key of the context's settings that only the fold reads: announce changes of the tools in the conversation."""
 
 
+def has_changed(draft: Draft, expected: int | None) -> bool:
+    """Whether the context is not what it was at the version that a client expects (RA5.expected).
+
+    0 is a context that has nothing, also in the life after an erasure. A version that the conversation has not reached
+    is none of its.
+    """
+    if expected == 0 and draft.erased is not None:
+        expected = draft.erased.version
+    return expected is not None and not draft.changed_version <= expected < draft.version
+
+
 def appended(draft: Draft, frame: LLMMessagesAppendFrame) -> None:
     """Add messages as they are: nothing is repaired, nothing removed as a repetition (RA5.messages)."""
     reopen(draft)
@@ -113,3 +124,4 @@ def _set(draft: Draft, name: SettingName, value: Any) -> None:
     if before is not value and (before != value or to_json(before) != to_json(value)):
         draft.terms = replace(draft.terms, **{name: value})
         draft.changes.append(SettingChanged(name, value))
+        draft.changed_version = draft.version

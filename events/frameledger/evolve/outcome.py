@@ -23,5 +23,6 @@ Reason = Literal[
     "context_ended",
     "run_response_open",
     "target_over",
+    "context_changed",
 ]
 """Stored for ever: a reason may be added, none renamed or removed."""

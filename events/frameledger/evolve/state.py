@@ -225,8 +225,18 @@ class Runs:
 
 
 @value
+class Erased:
+    """The latest erasure of the context (RA5.erase): the version at which its present life began, and the newest runs
+    of that life which are closed. A frame that names another run is one of a life before (RA5.lives)."""
+
+    version: Version
+    runs: tuple[RunId, ...] = ()
+
+
+@value
 class State:
-    """A context between two frames. `version` counts the frames folded; the first is 1."""
+    """A context between two frames. `version` counts the frames folded, also those that were erased; the first is 1.
+    `changed_version` is the latest at which a message, a tool or a setting changed (RA5.expected)."""
 
     context_id: ContextId
     version: Version = Version(0)
@@ -236,3 +246,5 @@ class State:
     speech: Speech = Speech()
     calls: Calls = field(default_factory=Calls)
     runs: Runs = Runs()
+    erased: Erased | None = None
+    changed_version: Version = Version(0)

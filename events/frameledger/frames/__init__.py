@@ -30,7 +30,7 @@ from frameledger.frames.codec import (
     types_said_by,
     wire_object,
 )
-from frameledger.frames.context import ContextSnapshot
+from frameledger.frames.context import ContextSnapshot, ForkedFrom, OfContext
 from frameledger.frames.response import FinishReason, Usage
 from frameledger.frames.turn import HeardFrame
 from frameledger.frames.unknown import UnknownFrame
@@ -42,11 +42,13 @@ __all__ = [
     "ControlFrame",
     "DataFrame",
     "FinishReason",
+    "ForkedFrom",
     "Frame",
     "FunctionCallFromLLM",
     "FunctionCallResultProperties",
     "HeardFrame",
     "KnownFrame",
+    "OfContext",
     "OfRun",
     "Speaker",
     "SystemFrame",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -28,6 +29,16 @@ Id = Annotated[
 ]
 """Text of 1 to 255 characters without NUL. That it has at most 255 *bytes*, and no NUL, is checked where bytes are
 decoded: a pattern here would cost every frame a tenth of its decoding."""
+
+
+def _storable(text: str) -> str:
+    if "\x00" in text or len(text.encode()) > 255:
+        raise ValueError("an id has at most 255 bytes of UTF-8 and no NUL")
+    return text
+
+
+NestedId = Annotated[Id, AfterValidator(_storable)]
+"""An `Id` of a value inside a frame: where bytes are decoded only the ids of the frame itself are checked."""
 
 ClaimToken = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 """Drawn by chance with the claim of a piece of work. Workers set it, nobody else has a reason to."""

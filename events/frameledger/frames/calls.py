@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from frameledger.frames.base import (
@@ -12,6 +12,7 @@ from frameledger.frames.base import (
     ControlFrame,
     DataFrame,
     Id,
+    NestedId,
     OfRun,
     SystemFrame,
     UninterruptibleFrame,
@@ -19,12 +20,6 @@ from frameledger.frames.base import (
     VersionNumber,
     in_memory_only,
 )
-
-
-def _storable(text: str) -> str:
-    if "\x00" in text or len(text.encode()) > 255:
-        raise ValueError("an id has at most 255 bytes of UTF-8 and no NUL")
-    return text
 
 
 class FunctionCallFromLLM(Value):
@@ -35,8 +30,7 @@ class FunctionCallFromLLM(Value):
     function_name: str
     """The function to call."""
 
-    # The decoder checks the bytes of the ids of a frame; this one lies deeper.
-    tool_call_id: Annotated[Id, AfterValidator(_storable)]
+    tool_call_id: NestedId
     """The call, as the provider named it. May be used again once the call has settled."""
 
     arguments: Any

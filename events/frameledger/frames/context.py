@@ -1,9 +1,9 @@
 """Frames that a client uses to say what is in a context: messages, tools, settings, and when to run."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from frameledger.context import LLMContext, LLMContextMessage
 from frameledger.frames.base import (
@@ -13,7 +13,9 @@ from frameledger.frames.base import (
     FromPython,
     JsonObject,
     JsonObjects,
+    NestedId,
     Value,
+    VersionNumber,
     wire_form,
     wire_items,
 )
@@ -32,7 +34,15 @@ def _tools(value: Any) -> Any:
 _Tools = Annotated[JsonObjects, FromPython(_tools)]
 
 
-class LLMMessagesAppendFrame(DataFrame):
+class OfContext(Frame):
+    """A frame by which a client says something about the context itself."""
+
+    expected_version: VersionNumber | None = None
+    """The version that the client knows. Ignored (`context_changed`) if messages, tools or settings changed after
+    it; 0 for a conversation that has none yet. Null: whatever has changed."""
+
+
+class LLMMessagesAppendFrame(DataFrame, OfContext):
     """Adds messages at the end of the history.
 
     Says: these messages were said, in this order.
@@ -53,7 +63,7 @@ class LLMMessagesAppendFrame(DataFrame):
     """True requests a run at once; null and false do not."""
 
 
-class LLMMessagesUpdateFrame(DataFrame):
+class LLMMessagesUpdateFrame(DataFrame, OfContext):
     """Replaces the whole history.
 
     Says: from here on, the history is these messages.
@@ -74,7 +84,7 @@ class LLMMessagesUpdateFrame(DataFrame):
     """True requests a run at once; null and false do not."""
 
 
-class LLMSetToolsFrame(DataFrame):
+class LLMSetToolsFrame(DataFrame, OfContext):
     """Replaces the tools that the model may call.
 
     Says: these are the tools now.
@@ -91,7 +101,7 @@ class LLMSetToolsFrame(DataFrame):
     """Tool definitions in the OpenAI shape. Null and an empty list both mean no tools."""
 
 
-class LLMSetToolChoiceFrame(DataFrame):
+class LLMSetToolChoiceFrame(DataFrame, OfContext):
     """Says how the model shall choose among its tools.
 
     Says: from here on, use tools in this way.
@@ -107,7 +117,7 @@ class LLMSetToolChoiceFrame(DataFrame):
     """`"auto"`, `"required"`, `"none"`, or an object that names one function."""
 
 
-class LLMUpdateSettingsFrame(ControlFrame):
+class LLMUpdateSettingsFrame(ControlFrame, OfContext):
     """Changes settings of the context, such as the temperature.
 
     Says: from here on, these settings hold for this conversation.
@@ -124,7 +134,7 @@ class LLMUpdateSettingsFrame(ControlFrame):
     """The settings that change. Keys that are not named keep their value."""
 
 
-class LLMEnablePromptCachingFrame(DataFrame):
+class LLMEnablePromptCachingFrame(DataFrame, OfContext):
     """Turns prompt caching on or off.
 
     Says: whether the provider should cache the part of the prompt that does not change.
@@ -141,7 +151,7 @@ class LLMEnablePromptCachingFrame(DataFrame):
     """True asks the provider to cache."""
 
 
-class LLMConfigureOutputFrame(DataFrame):
+class LLMConfigureOutputFrame(DataFrame, OfContext):
     """Says whether what the model writes shall be spoken.
 
     Says: whether the answers from here on shall skip speech.
@@ -159,7 +169,7 @@ class LLMConfigureOutputFrame(DataFrame):
     """True marks the answers as not to be spoken."""
 
 
-class LLMRunFrame(DataFrame):
+class LLMRunFrame(DataFrame, OfContext):
     """Asks the model to answer.
 
     Says: run with the context as it stands.
@@ -258,13 +268,30 @@ class ContextSnapshot(Value):
         return self.to_context().messages_for_logging()
 
 
-class LLMContextFrame(Frame):
+class ForkedFrom(Value):
+    """The moment of a conversation that a fork continues."""
+
+    id_fields: ClassVar[tuple[str, ...]] = ("context_id",)
+
+    context_id: NestedId
+    """The conversation."""
+
+    version: VersionNumber
+    """Its version whose context the fork begins with."""
+
+    chain: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+    """The link of its hash chain at that version, in hexadecimal: proves which frames the fork goes on from."""
+
+
+class LLMContextFrame(OfContext):
     """Opens or replaces a whole context.
 
     Says: this is the context now: messages, tools, tool choice and settings together.
-    Published by: clients, at the start of a conversation, to bring one from elsewhere, or to mirror one.
+    Published by: clients, at the start of a conversation, to bring one from elsewhere, to mirror one, or to
+    continue an old moment of one (`frameledger fork`).
     Effect: begins a new era and replaces tools, tool choice and settings too; requests a run at once if
-    `run_llm` is true; with `react` false the context becomes a recording.
+    `run_llm` is true; with `react` false the context becomes a recording. With `experiment` in `metadata`
+    lists leave the conversation out.
     """
 
     said_by = None
@@ -281,6 +308,9 @@ class LLMContextFrame(Frame):
     react: bool = True
     """False makes the context a recording: everything is folded and nothing is run or called, until a later
     context frame says otherwise."""
+
+    forked_from: ForkedFrom | None = None
+    """Whose moment this context is, if it was forked; stored as the origin of the conversation. No rule reads it."""
 
 
 ContextFrames = (

@@ -1,6 +1,8 @@
 """Frames about the life of a conversation, and what a service says of itself."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import StringConstraints
 
 from frameledger.frames.base import ControlFrame, SystemFrame, UninterruptibleFrame
 
@@ -68,4 +70,27 @@ class LLMServiceMetadataFrame(SystemFrame):
     """How the service wants the user's turns to begin and end."""
 
 
-LifeFrames = StartFrame | EndFrame | CancelFrame | LLMServiceMetadataFrame
+class LLMContextEraseFrame(SystemFrame, UninterruptibleFrame):
+    """The conversation is forgotten.
+
+    Says: nothing that was said before is to be kept, and why.
+    Published by: `frameledger erase`, `Client.erase`, or any program that has to forget.
+    Effect: ends the life of the context: its frames, messages, settings, runs and calls are deleted from the
+    tables, whatever older records the log still holds, its open work is cancelled, and a receipt stays. A later
+    frame begins a new life, which goes on from this frame's version. What still comes for a run or a call of
+    the life before is left out.
+    """
+
+    said_by = None
+    carries_json = False
+
+    type: Literal["LLMContextEraseFrame"] = "LLMContextEraseFrame"
+
+    why: Annotated[str, StringConstraints(min_length=1)]
+    """The reason. The receipt keeps it, so it names no secret."""
+
+    requested_by: str | None = None
+    """Who asked for it. The receipt keeps that, too."""
+
+
+LifeFrames = StartFrame | EndFrame | CancelFrame | LLMServiceMetadataFrame | LLMContextEraseFrame

@@ -268,6 +268,7 @@ class ErrorFrame(SystemFrame, OfRun):
 
     said_by = None
     carries_json = False
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "run_id", "tool_call_id")
 
     type: Literal["ErrorFrame"] = "ErrorFrame"
 
@@ -279,6 +280,9 @@ class ErrorFrame(SystemFrame, OfRun):
 
     code: str | None = None
     """What happened, for programs."""
+
+    tool_call_id: Id | None = None
+    """The call of which it tells, if it is one."""
 
 
 ResponseFrames = (

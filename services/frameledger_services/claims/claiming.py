@@ -31,7 +31,10 @@ async def claim_runs(
     """
 
     def claimed(effect: effects.RunInference, attempt: int, token: str, _: Any) -> ClaimedRun:
-        return ClaimedRun(effect.id, effect.context_id, effect.version, effect.run_id, attempt, token)
+        return ClaimedRun(
+            *(effect.id, effect.context_id, effect.version, effect.run_id, attempt, token),
+            causation_id=effect.causation_id,
+        )
 
     columns = {"run_ids": [one.run_id for one in asked]}
     return await _claim(connection, worker_id, asked, limit, _CLAIM_RUNS, columns, claimed)
@@ -109,6 +112,7 @@ def _claimed_call(effect: effects.CallFunction, attempt: int, token: str, call_c
         ),
         attempt,
         token,
+        effect.causation_id,
         call_columns,
     )
 
@@ -189,7 +193,8 @@ _CLAIM_CALLS = f"""
         {_CLAIM_AGAIN}
     )
     SELECT EXISTS (SELECT FROM me), mine.place, taken.attempt, taken.token, mine.function_name, mine.arguments,
-        mine.group_id, mine.run_id, mine.age_secs, mine.status, mine.safe_to_retry, mine.interrupted, mine.builtin
+        mine.group_id, mine.run_id, mine.age_secs, mine.status, mine.safe_to_retry, mine.interrupted, mine.builtin,
+        mine.started_by
     FROM (VALUES (true)) AS always
     LEFT JOIN mine ON true
     LEFT JOIN taken ON taken.effect_id = mine.effect_id

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+from uuid import UUID
 
 from frameledger_services.claims import rules
 from frameledger_services.claims.values import Connection
@@ -19,7 +20,8 @@ class OverdueCall:
     """A call that has not ended in time. `version` is that of the context.
 
     `safe`: it may run twice; False before it starts, when that is not known. `interrupted`: an interruption asked for
-    its cancellation, so its end requests no run.
+    its cancellation, so its end requests no run. `causation_id`: the frame that started it, or else the one that
+    dispatched it, or announced it.
     """
 
     context_id: str
@@ -30,6 +32,7 @@ class OverdueCall:
     status: CallStatus
     safe: bool
     interrupted: bool
+    causation_id: UUID
 
 
 async def past_deadline(
@@ -141,6 +144,9 @@ _FIRST_IN_QUEUE_SINCE = f"""
 """Since when no other call is before `call` in its queue; infinity while there is one."""
 
 
+_BEGAN = "coalesce(call.started_version, call.dispatched_version, call.requested_version)"
+
+
 def _select(*, known_at: str, where: str, joins: str = "", order: str = "call.requested_at") -> str:
     """A question for calls. `known` is the frame of the version `known_at`, by which they came to this state.
 
@@ -149,7 +155,8 @@ def _select(*, known_at: str, where: str, joins: str = "", order: str = "call.re
     return f"""
         SELECT call.context_id, head.version, call.requested_version, call.tool_call_id, call.function_name,
             call.status, coalesce(call.safe_to_retry, false) OR starter.kind IS NOT DISTINCT FROM 'timekeeper' AS safe,
-            call.interrupted_version IS NOT NULL AS interrupted
+            call.interrupted_version IS NOT NULL AS interrupted,
+            {rules.frame_id_at(_BEGAN, of="call")} AS causation_id
         FROM tool_calls AS call
         JOIN contexts AS head ON head.context_id = call.context_id
         JOIN frames AS known ON known.context_id = call.context_id AND known.version = call.{known_at}

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from frameledger.frames import types_said_by
+from frameledger_services.claims import rules
 from frameledger_services.claims.values import Connection
 from frameledger_services.store.overdue import JUDGED, MOST_ROWS, ago, newest_frame, rows
 
 
 @dataclass(frozen=True, slots=True)
 class OverdueRun:
-    """An open run. `version` is that of the context, and `attempt` is 0 before its first start."""
+    """An open run. `version` is that of the context, and `attempt` is 0 before its first start. `causation_id` is the
+    frame that opened it."""
 
     context_id: str
     version: int
     run_id: str
     attempt: int
+    causation_id: UUID
 
 
 async def unclaimed(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueRun]:
@@ -29,7 +33,7 @@ async def unclaimed(connection: Connection, limit: float, current: Sequence[int]
         connection,
         OverdueRun,
         f"""
-        SELECT run.context_id, head.version, run.run_id, run.attempt
+        SELECT run.context_id, head.version, run.run_id, run.attempt, opened.frame_id AS causation_id
         FROM runs AS run
         JOIN contexts AS head ON head.context_id = run.context_id
         JOIN frames AS opened
@@ -66,7 +70,8 @@ async def silent(connection: Connection, limit: float, current: Sequence[int]) -
         connection,
         OverdueRun,
         f"""
-        SELECT run.context_id, head.version, run.run_id, run.attempt
+        SELECT run.context_id, head.version, run.run_id, run.attempt,
+            {rules.frame_id_at("run.opened_version", of="run")} AS causation_id
         FROM runs AS run
         JOIN contexts AS head ON head.context_id = run.context_id
         CROSS JOIN LATERAL ({newest_frame("run.opened_version", of_the_run)}) AS heard

@@ -6,6 +6,7 @@ In all of them `me` is the row of the worker that executes the statement, which 
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from frameledger_services.cancel_tools import PREFIX
 from frameledger_services.claims.values import ClaimedCall, WorkerDeadError
@@ -179,12 +180,18 @@ NOT_STARTED_RECENTLY = """
 """Whether a call without a claim may be claimed. One that a worker started, as its attempt says, had a claim that was
 lost: its worker is told so within a lease, and may still end the call by then."""
 
-CALL_COLUMNS = """
+
+def frame_id_at(version: str, of: str) -> str:
+    """SQL: the id of the frame at a version of the context of this row; NULL for no version."""
+    return f"(SELECT frame_id FROM frames WHERE frames.context_id = {of}.context_id AND frames.version = {version})"
+
+
+CALL_COLUMNS = f"""
     tool_calls.function_name, tool_calls.arguments, tool_calls.group_id, tool_calls.run_id,
     extract(epoch FROM clock_timestamp() - coalesce(tool_calls.dispatched_at, tool_calls.requested_at))::float8
         AS age_secs,
     tool_calls.status, tool_calls.safe_to_retry, tool_calls.interrupted_version IS NOT NULL AS interrupted,
-    tool_calls.builtin
+    tool_calls.builtin, {frame_id_at("tool_calls.started_version", of="tool_calls")} AS started_by
 """
 """The columns of `tool_calls` in a `ClaimedCall`, in the order of its fields."""
 
@@ -198,10 +205,14 @@ def dead(worker_id: str) -> WorkerDeadError:
 
 
 def claimed_call(
-    key: tuple[object, ...], attempt: int, token: str, call_columns: tuple[object, ...]
+    key: tuple[object, ...],
+    attempt: int,
+    token: str,
+    causation_id: UUID | None,
+    call_columns: tuple[object, ...],
 ) -> ClaimedCall:
-    """Returns a call made of effect_id, context_id, version, requested_version, ordinal, tool_call_id; the claim; and
-    `CALL_COLUMNS`."""
+    """Returns a call made of effect_id, context_id, version, requested_version, ordinal, tool_call_id; the claim; the
+    cause; and `CALL_COLUMNS`."""
     function_name, arguments, group_id, run_id, *rest = call_columns
-    row: Any = (*key, function_name, arguments, group_id, run_id, attempt, *rest, token)
+    row: Any = (*key, function_name, arguments, group_id, run_id, attempt, *rest, token, causation_id)
     return ClaimedCall(*row)

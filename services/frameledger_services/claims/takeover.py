@@ -21,12 +21,15 @@ async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> 
     """
     cursor = await connection.execute(_TAKE_RUNS, {"worker_id": worker_id, "limit": limit})
     found = []
-    for is_alive, effect_id, context_id, version, run_id, attempt, token in await cursor.fetchall():
+    for is_alive, cause, effect_id, context_id, version, run_id, attempt, token in await cursor.fetchall():
         if not is_alive:
             raise rules.dead(worker_id)
         if effect_id is not None:
             found.append(
-                ClaimedRun(effect_id, ContextId(context_id), Version(version), RunId(run_id), attempt, token)
+                ClaimedRun(
+                    *(effect_id, ContextId(context_id), Version(version), RunId(run_id), attempt, token),
+                    causation_id=cause,
+                )
             )
     return sorted(found, key=lambda run: (run.context_id, run.version))
 
@@ -39,11 +42,11 @@ async def take_over_calls(connection: Connection, worker_id: str, limit: int) ->
     """
     cursor = await connection.execute(_TAKE_CALLS, {"worker_id": worker_id, "limit": limit})
     found = []
-    for is_alive, *row in await cursor.fetchall():
+    for is_alive, cause, *row in await cursor.fetchall():
         if not is_alive:
             raise rules.dead(worker_id)
         if row[0] is not None:
-            found.append(rules.claimed_call(tuple(row[:6]), row[6], row[7], tuple(row[8:])))
+            found.append(rules.claimed_call(tuple(row[:6]), row[6], row[7], cause, tuple(row[8:])))
     return sorted(found, key=lambda call: (call.context_id, call.requested_version, call.ordinal))
 
 
@@ -119,7 +122,8 @@ _TAKE_RUNS = f"""
         {_TAKE}
         RETURNING claims.effect_id, claims.context_id, claims.version, claims.run_id, claims.attempt, claims.token
     )
-    SELECT EXISTS (SELECT FROM me), taken.* FROM (VALUES (true)) AS always LEFT JOIN taken ON true
+    SELECT EXISTS (SELECT FROM me), {rules.frame_id_at("taken.version", of="taken")}, taken.*
+    FROM (VALUES (true)) AS always LEFT JOIN taken ON true
 """
 
 _TAKE_CALLS = f"""
@@ -138,9 +142,10 @@ _TAKE_CALLS = f"""
         {_TAKE}
         RETURNING claims.effect_id, claims.context_id, claims.version, claims.requested_version, claims.ordinal,
             claims.tool_call_id, claims.attempt, claims.token, mine.function_name, mine.arguments, mine.group_id,
-            mine.run_id, mine.age_secs, mine.status, mine.safe_to_retry, mine.interrupted, mine.builtin
+            mine.run_id, mine.age_secs, mine.status, mine.safe_to_retry, mine.interrupted, mine.builtin, mine.started_by
     )
-    SELECT EXISTS (SELECT FROM me), taken.* FROM (VALUES (true)) AS always LEFT JOIN taken ON true
+    SELECT EXISTS (SELECT FROM me), {rules.frame_id_at("taken.version", of="taken")}, taken.*
+    FROM (VALUES (true)) AS always LEFT JOIN taken ON true
 """
 
 _FINISH_OVER = f"""

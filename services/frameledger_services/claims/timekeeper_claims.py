@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from frameledger import derived
 from frameledger.effects import CallFunction
@@ -44,6 +45,7 @@ class HeldCall:
     """A call that this timekeeper has claimed. `version` is that of the context, `claim` the token of the claim.
 
     `served`: a live worker lists its function or is a catch-all. `ours`: a timekeeper started it, so nothing runs.
+    `causation_id`: the frame that started it, or else the one that dispatched it.
     """
 
     effect_id: str
@@ -61,6 +63,7 @@ class HeldCall:
     safe: bool
     interrupted: bool
     served: bool
+    causation_id: UUID
 
 
 # A catch-all takes what no live worker lists.
@@ -71,6 +74,9 @@ _SERVED = f"""
             AND (serving.serves_all OR {rules.FUNCTION} = ANY (serving.serves))
     )
 """
+
+
+_BEGAN = "coalesce(tool_calls.started_version, tool_calls.dispatched_version)"
 
 
 async def unstarted(
@@ -172,7 +178,8 @@ async def held(connection: Connection, worker_id: str, current: Sequence[int]) -
             starter.kind IS NOT DISTINCT FROM 'timekeeper' AS ours,
             coalesce(tool_calls.safe_to_retry, false) AS safe,
             tool_calls.interrupted_version IS NOT NULL AS interrupted,
-            {_SERVED} AS served
+            {_SERVED} AS served,
+            {rules.frame_id_at(_BEGAN, of="tool_calls")} AS causation_id
         FROM claims AS claim
         JOIN tool_calls USING (context_id, requested_version, ordinal)
         JOIN contexts AS head ON head.context_id = tool_calls.context_id

@@ -25,9 +25,9 @@ async def unclaimed_runs(connection: Connection, worker_id: str, limit: int) -> 
     kind = effects.RunInference.effect
     return [
         effects.RunInference(
-            derived.effect_id(kind, context_id, version, run_id), context_id, version, run_id
+            derived.effect_id(kind, context_id, version, run_id), context_id, version, run_id, opened_by
         )
-        for context_id, version, run_id in await cursor.fetchall()
+        for context_id, version, run_id, opened_by in await cursor.fetchall()
     ]
 
 
@@ -47,6 +47,7 @@ async def unclaimed_calls(connection: Connection, worker_id: str, limit: int) ->
             tool_call_id,
             function_name,
             group_id,
+            dispatched_by,
         )
         for (
             context_id,
@@ -56,13 +57,15 @@ async def unclaimed_calls(connection: Connection, worker_id: str, limit: int) ->
             tool_call_id,
             function_name,
             group_id,
+            dispatched_by,
         ) in await cursor.fetchall()
     ]
 
 
 _RUNS = f"""
     WITH {rules.ME}
-    SELECT claimable.context_id, claimable.version, claimable.run_id
+    SELECT claimable.context_id, claimable.version, claimable.run_id,
+        {rules.frame_id_at("claimable.version", of="claimable")}
     FROM me
     CROSS JOIN LATERAL (
         SELECT runs.context_id, runs.opened_version AS version, runs.run_id, runs.opened_at, runs.attempt, runs.claim
@@ -84,7 +87,8 @@ _RUNS = f"""
 _CALLS = f"""
     WITH {rules.ME}
     SELECT claimable.context_id, claimable.dispatched_version, claimable.requested_version, claimable.ordinal,
-        claimable.tool_call_id, claimable.function_name, claimable.group_id
+        claimable.tool_call_id, claimable.function_name, claimable.group_id,
+        {rules.frame_id_at("claimable.dispatched_version", of="claimable")}
     FROM me
     CROSS JOIN LATERAL (
         SELECT tool_calls.*

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeVar
+from uuid import UUID
 
 from psycopg import AsyncConnection
 
@@ -72,6 +73,9 @@ class ClaimedRun:
     claim: str
     """The claim's token, which every frame that is published under it names. No two claims have the same."""
 
+    causation_id: UUID | None
+    """The frame that opened the run: the cause of all that is published of it. None if its effect did not say."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClaimedCall:
@@ -107,8 +111,14 @@ class ClaimedCall:
     builtin: bool
     """A built-in `cancel_<name>`; served by the workers of `<name>`."""
 
+    started_by: UUID | None
+    """The frame of its first start, which a worker that settles it for another one answers; None before it started."""
+
     claim: str
     """The claim's token, which every frame that is published under it names. No two claims have the same."""
+
+    causation_id: UUID | None
+    """The frame that dispatched it: the cause of its start. None if its effect did not say."""
 
 
 class WorkerDeadError(FencedError):

@@ -64,11 +64,46 @@ COMMANDS = {
     ),
     "publish": Lazily("publish", "Publish frames of a conversation, in the order given."),
     "show": Lazily("show", "Show a context as a model gets it: messages, tools, tool choice and settings."),
+    "fork": Lazily(
+        "fork",
+        "Continue an old moment of a conversation as a new one: its messages, tools, tool choice and settings then.",
+    ),
+    "rerun": Lazily(
+        "rerun.command",
+        "Ask a recorded moment again, of another model or with another prompt, and compare the answers.",
+        extras=("services",),
+    ),
+    "replay": Lazily(
+        "replay.command",
+        "Play a conversation in the terminal as it was heard, or publish copies of its frames with their timing.",
+    ),
+    "export": Lazily("transfer", "Write conversations to a file, to take them along.", extras=("services",)),
+    "import": Lazily(
+        "transfer",
+        "Make the conversations of an exported file conversations of this database: same frames, same chain.",
+        extras=("services",),
+    ),
     "tail": Lazily("tail", "Show the last frames."),
+    "timeline": Lazily(
+        "audit.timeline",
+        "Show every frame of a conversation: when it came, what it did, and what became of it.",
+    ),
     "request": Lazily(
         "request",
         "Show the request that a run sent to its model, made again from the log.",
         extras=("services",),
+    ),
+    "diff": Lazily(
+        "audit.diff",
+        "Show what changed in a context between two versions: messages, tools and settings.",
+    ),
+    "why": Lazily(
+        "audit.why",
+        "Show why a message is in a context: the frames, the run or call, and the cause that it comes from.",
+    ),
+    "runs": Lazily(
+        "audit.runs",
+        "Show every run of a conversation: what became of it, its model, how long it took, and its tokens.",
     ),
     "transcript": Lazily("transcript", "Show who said what in a conversation, and when."),
     "infer": Lazily(
@@ -82,7 +117,7 @@ COMMANDS = {
         "Bring the database to the shape that this release needs; again changes nothing.",
         extras=("services",),
     ),
-    "erase": Lazily("erase", "Delete a conversation from the database, and print the receipt."),
+    "erase": Lazily("erase", "Erase a conversation for good, and print the receipt."),
     "parked": Lazily(
         "repair.parked",
         "List the conversations that are parked: stored on, and not folded, since a frame that could not be.",
@@ -93,12 +128,28 @@ COMMANDS = {
         "Fold what is parked of a conversation, in its order, once the cause is mended.",
         extras=("services",),
     ),
+    "rebuild": Lazily(
+        "audit.rebuild",
+        "Fold conversations again, and compare each with its tables; with --apply replace what differs.",
+        extras=("services",),
+    ),
     "recover": Lazily(
         "repair.recover", "Go on with a log that changed under the tables.", extras=("services",)
     ),
     "dlq": Lazily(
         "repair.dlq",
         "Dead letters: records that are no frame. They changed nothing, and nothing of them is lost.",
+    ),
+    "verify": Lazily("audit.verify", "Verify that nothing was changed."),
+    "heads": Lazily(
+        "audit.heads",
+        "Compute one number for the whole database: the root of a Merkle tree over the heads of all conversations.",
+        extras=("services",),
+    ),
+    "prove": Lazily(
+        "audit.prove",
+        "Write a proof of a conversation: its frames as they are stored, and their way to a root.",
+        extras=("services",),
     ),
     "doctor": Lazily(
         "doctor.command",

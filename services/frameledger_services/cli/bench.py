@@ -126,6 +126,21 @@ def functions(only: Only = None, quick: Quick = False, as_json: Json = False) ->
     _on_servers(bench.MEASURES, only, lambda ours, names: bench.measure(ours, names, scale), quick, as_json)
 
 
+@commands.command()
+def audit(only: Only = None, quick: Quick = False, as_json: Json = False) -> None:
+    """Asking what happened: verifying, rebuilding, and how long a person waits who asks about a conversation.
+
+    On servers as `frameledger bench road` has them; takes some minutes. What a person waits for is held to
+    milliseconds of a quiet machine. Ends with exit code 1 if a goal is missed.
+
+    Example: `frameledger bench audit --only verify`
+    """
+    from frameledger_services.bench.audit import figures as bench
+
+    scale = bench.QUICK if quick else bench.Scale()
+    _on_servers(bench.MEASURES, only, lambda ours, names: bench.measure(ours, names, scale), quick, as_json)
+
+
 def _on_servers(
     known: Collection[str],
     only: Sequence[str] | None,

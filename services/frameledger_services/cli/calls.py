@@ -140,7 +140,7 @@ async def _published(
     found = await backend.query(settings, tool_calls.with_status, context, call, status)
     if found is None:
         return None
-    name, requested_version = found
+    name, requested_version, answered = found
     frame = FunctionCallResultFrame(
         function_name=name,
         tool_call_id=call,
@@ -149,7 +149,7 @@ async def _published(
         opened_version=requested_version,
     )
     async with Client(settings, source=SOURCE) as client:
-        [published] = await client.publish(context, frame, wait=True)
+        [published] = await client.publish(context, frame, causation_id=answered, wait=True)
     return published
 
 

@@ -25,17 +25,22 @@ commands = typer.Typer()
 def list_conversations(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many.")] = 20,
     skip: Annotated[int, typer.Option(min=0, metavar="N", help="Leave out so many at the beginning.")] = 0,
+    experiments: options.Experiments = False,
     as_json: options.AsJsonLines = False,
 ) -> None:
     """List conversations, the last active first.
 
-    Each has a status: quiet, answering, calling (a function), recording, ended, or parked.
+    Each has a status: quiet, answering, calling (a function), recording, ended, or parked; or it is an experiment.
 
     Example: `frameledger list --limit 50`
     """
     with backend.exit_on_error():
         # One more than is shown: whether there are more.
-        found = asyncio.run(backend.query(Settings.from_env(), conversations.last_active, limit + 1, skip))
+        found = asyncio.run(
+            backend.query(
+                Settings.from_env(), conversations.last_active, limit + 1, skip, experiments=experiments
+            )
+        )
     if as_json:
         output.print_json(found[:limit])
         return
@@ -60,6 +65,7 @@ def search(
     replaced: Annotated[
         bool, typer.Option("--all", help="Also messages that their context no longer has.")
     ] = False,
+    experiments: options.Experiments = False,
     as_json: options.AsJsonLines = False,
 ) -> None:
     """Find messages that contain a text, in all conversations, the newest first.
@@ -72,7 +78,14 @@ def search(
         raise typer.BadParameter("say what to look for", param_hint="TEXT")
     with backend.exit_on_error():
         found = asyncio.run(
-            backend.query(Settings.from_env(), conversations.search, text, limit + 1, replaced=replaced)
+            backend.query(
+                Settings.from_env(),
+                conversations.search,
+                text,
+                limit + 1,
+                replaced=replaced,
+                experiments=experiments,
+            )
         )
     if as_json:
         output.print_json(found[:limit])
@@ -96,12 +109,13 @@ def search(
 
 
 def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False)
+    # Expanded, so that the last column has what the others leave: a long text would push the contexts away.
+    table = Table(box=None, pad_edge=False, expand=True)
     for heading in headings[:-1]:
         table.add_column(
             heading, no_wrap=heading != "context", max_width=36 if heading == "context" else None
         )
-    table.add_column(headings[-1], no_wrap=True, overflow="ellipsis")
+    table.add_column(headings[-1], no_wrap=True, overflow="ellipsis", ratio=1)
     return table
 
 

@@ -1,28 +1,31 @@
-"""`frameledger erase`: a conversation deleted from the tables, with a receipt of what was deleted and what was not."""
+"""`frameledger erase`: a conversation forgotten for good, with a receipt of what was deleted and what was not."""
 
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC
-from typing import Annotated
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, NoReturn
 
 import typer
-from psycopg import errors
 
-from frameledger_services import database
 from frameledger_services.cli.terminal import backend, options, output
+from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.cli.topics import days
+from frameledger_services.client import Client, NotVisibleError, PublishedFrame, Receipt
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings, SettingsError
-from frameledger_services.store import conversations, schema
-from frameledger_services.store.conversations import Places, Receipt
+from frameledger_services.store import erasures
 
-LOCK_TIMEOUT = "10s"
+SOURCE = "frameledger/erase"
+
+QUIET_SECONDS = 2.0
+"""After so long it says what it waits for."""
 
 commands = typer.Typer()
 
@@ -31,53 +34,139 @@ commands = typer.Typer()
 def erase(
     context: options.Context,
     why: Annotated[str, typer.Option(metavar="TEXT", help="The reason; the receipt keeps it.")],
+    requested_by: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Who asked for it; by default your user name.", show_default=False),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if the database does not have it: Kafka may.")
+    ] = False,
+    within: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="How long to wait for a projector at most.")
+    ] = 60.0,
     as_json: options.AsJson = False,
 ) -> None:
-    """Delete a conversation from the database, and print the receipt.
+    """Erase a conversation for good, and print the receipt.
 
-    Everything of it is deleted from the tables, and a row in `erasures` says what was, when, by whom and why. Kafka
-    keeps its records until their retention ends, and whoever rebuilds the tables from them has the conversation again:
-    the receipt says which records. A later frame of the same key begins a new conversation. Only the role
-    frameledger_operator may do it.
+    The erasure is a record on the log, and the projector that reads it deletes everything of the conversation from the
+    tables, and cancels its work. A row in `erasures` says what was deleted, when, by whom and why. Kafka keeps older
+    records until their retention ends, but whoever rebuilds the tables from them meets the erasure, too, and the
+    conversation does not come back. A later frame of the same key begins a new conversation, unless
+    FRAMELEDGER_ERASED_IDS refuses it.
+
+    Exit code 1: nothing was published, or no projector has honoured the erasure in time. In the latter case it stays on
+    the log, and is honoured as soon as a projector runs.
 
     Example: `frameledger erase ctx-1 --why "request 17 of its user"`
     """
-    if not why.strip() or "\x00" in why:
+    if not why.strip():
         raise typer.BadParameter("say why", param_hint="--why")
     if not context or "\x00" in context:
         raise typer.BadParameter("a context's key has at least one byte and no NUL", param_hint="CONTEXT")
     if not yes:
-        output.confirm(f"Delete all of {context!r} from the database?", "`frameledger show` shows it.")
+        output.confirm(f"Erase all of {context!r} for good?", "`frameledger show` shows it.")
     with backend.exit_on_error():
         settings = Settings.from_env()
-        with backend.change(lock_timeout=LOCK_TIMEOUT):
-            done = asyncio.run(_erase(settings, context, why))
-        if done is None:
-            output.fail(
-                f"There is no context {context!r} in the database.",
-                "`frameledger list` lists those that are.",
-            )
-        receipt, places = done
+        copies = asyncio.run(_looked_up(settings, context, force=force))
+        waiting = _Waiting(within)
+        try:
+            receipt = asyncio.run(_erase(settings, context, why, requested_by or _user(), waiting))
+        except NotVisibleError:
+            waiting.give_up()
+        except KeyboardInterrupt:
+            waiting.interrupt()
         kept = asyncio.run(_retention(settings))
+    names = TopicNames(settings.topic_prefix)
     if as_json:
-        values = asdict(receipt) | {"erased_at": receipt.erased_at.isoformat(), "chain": receipt.chain.hex()}
-        on_kafka = {"topic": TopicNames(settings.topic_prefix).frames, "retention_ms": kept}
-        typer.echo(json.dumps(values | {"kept_on_kafka": [on_kafka | asdict(place) for place in places]}))
+        _print_json(receipt, names, kept, copies)
         return
-    for line in _shown(receipt, places, TopicNames(settings.topic_prefix), kept):
+    for line in _shown(receipt, names, kept, copies):
         typer.echo(line)
 
 
-async def _erase(settings: Settings, context: str, why: str) -> tuple[Receipt, Sequence[Places]] | None:
-    session = {"lock_timeout": LOCK_TIMEOUT}
-    async with await database.connect(settings, "frameledger erase", session) as connection:
-        await schema.check(connection)
+class _Waiting:
+    """What is said while a projector has not honoured the erasure yet."""
+
+    def __init__(self, within: float) -> None:
+        self.within = within
+        self._place: PublishedFrame | None = None
+
+    def begin(self, place: PublishedFrame) -> asyncio.TimerHandle:
+        self._place = place
+        return asyncio.get_running_loop().call_later(
+            QUIET_SECONDS,
+            lambda: typer.echo(
+                f"The erasure is on the log ({self._where}). Waiting for a projector to honour it, for "
+                f"{self.within:g} s at most ...",
+                err=True,
+            ),
+        )
+
+    @property
+    def _where(self) -> str:
+        place = self._place
+        return "" if place is None else f"{place.topic}, partition {place.partition}, offset {place.offset}"
+
+    def give_up(self) -> NoReturn:
+        output.fail(
+            f"The erasure is on the log ({self._where}), and no projector has honoured it within {self.within:g} s.",
+            "It is honoured as soon as one runs (`frameledger status`); nothing has to be published again. The receipt "
+            "is in the table `erasures` then.",
+        )
+
+    def interrupt(self) -> NoReturn:
+        if self._place is None:
+            typer.echo(
+                "Interrupted. It is not known whether the erasure was published: run it again.", err=True
+            )
+        else:
+            typer.echo(
+                f"Interrupted. The erasure stays on the log ({self._where}), and is honoured by the projector that "
+                "reads it; the receipt is in the table `erasures` then.",
+                err=True,
+            )
+        raise typer.Exit(130)
+
+
+def _user() -> str | None:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return None
+
+
+async def _looked_up(settings: Settings, context: str, *, force: bool) -> Sequence[str]:
+    """Returns the conversations that were forked from this one. Ends the command if it is not there."""
+    found = await backend.query(settings, erasures.erasable, context)
+    if not found.is_there and not force:
+        problem = f"There is no context {context!r} in the database."
+        if found.erased_at is not None:
+            problem += f" It was erased at {_utc(found.erased_at)}."
+        output.fail(
+            problem,
+            "`frameledger list` lists those that are; --force erases one that only Kafka has, or will have.",
+        )
+    return found.forks
+
+
+async def _erase(
+    settings: Settings, context: str, why: str, requested_by: str | None, waiting: _Waiting
+) -> Receipt:
+    timer: asyncio.TimerHandle | None = None
+
+    def note(place: PublishedFrame) -> None:
+        nonlocal timer
+        timer = waiting.begin(place)
+
+    async with Client(settings, source=SOURCE) as client:
         try:
-            return await conversations.erase(connection, context, why)
-        except errors.InsufficientPrivilege:
-            remedy = "Use one that has the role frameledger_operator, or its owner."
-            output.fail("The database's user may not erase.", remedy)
+            return await client.erase(
+                context, why=why, requested_by=requested_by, within=waiting.within, on_log=note
+            )
+        finally:
+            if timer is not None:
+                timer.cancel()
 
 
 async def _retention(settings: Settings) -> str | None:
@@ -91,22 +180,52 @@ async def _retention(settings: Settings) -> str | None:
     return found[name].config.get("retention.ms") if name in found else None
 
 
-def _shown(receipt: Receipt, places: Sequence[Places], names: TopicNames, kept: str | None) -> Iterator[str]:
-    at = f"{receipt.erased_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    frames = f"{receipt.frame_count:,} frames, up to version {receipt.version}"
-    yield f"Erased {receipt.context_id} from the database: {frames}."
-    yield f"  when   {at}, by {receipt.erased_by}"
+def _print_json(receipt: Receipt, names: TopicNames, kept: str | None, copies: Sequence[str]) -> None:
+    times = {
+        name: None if at is None else at.isoformat()
+        for name, at in (("erased_at", receipt.erased_at), ("logged_at", receipt.logged_at))
+    }
+    values = asdict(receipt) | times | {"chain": receipt.chain.hex(), "frame_id": str(receipt.frame_id)}
+    on_kafka = {"topic": names.frames, "retention_ms": kept}
+    del values["places"]
+    places = [on_kafka | asdict(place) for place in receipt.places]
+    typer.echo(json.dumps(values | {"kept_on_kafka": places, "forks": list(copies)}))
+
+
+def _shown(receipt: Receipt, names: TopicNames, kept: str | None, copies: Sequence[str]) -> Iterator[str]:
+    frames = plural(receipt.frame_count, "frame")
+    yield f"Erased {receipt.context_id}: {frames}. An id that is used again goes on from version {receipt.version}."
+    yield f"  when   {_utc(receipt.erased_at)}"
+    yield f"  who    {receipt.requested_by or 'not said'}; deleted by {receipt.erased_by}"
     yield f"  why    {receipt.why}"
+    yield f"  log    {names.frames}, partition {receipt.partition}, offset {receipt.offset}"
     yield f"  chain  {receipt.chain.hex()}"
     yield "Not erased:"
-    how_long = "as long as its retention says" if kept is None else f"kept {days(kept)}"
-    for place in places:
+    for place in receipt.places:
         again = "" if place.generation == 1 else f", generation {place.generation}"
         yield (
             f"  {place.records:,} records on Kafka: {names.frames}, partition {place.partition}, between offsets "
-            f"{place.first_offset} and {place.last_offset}{again}; {how_long}."
+            f"{place.first_offset} and {place.last_offset}{again};"
         )
+        yield f"  {_until(receipt.logged_at, kept)}."
     yield f"  Effects and dead letters of it, if any, on {names.inference}, {names.function_calls} and"
-    yield f"  {names.dead_letters}; backups of the database."
-    yield "  Rebuilding the tables from Kafka brings the conversation back. To end that, let the frames expire:"
-    yield "  FRAMELEDGER_FRAMES_RETENTION_DAYS, and retention.ms of the topic."
+    yield f"  {names.dead_letters}; backups of the database, and what was exported."
+    for copy in copies:
+        yield f"  {copy}, which was forked from it: a conversation of its own, to be erased by itself."
+    yield "  A rebuild from Kafka honours the erasure: it does not bring the conversation back."
+
+
+def _until(logged_at: datetime | None, kept: str | None) -> str:
+    """How long Kafka keeps what was written before this."""
+    if kept is None:
+        return "kept as long as the topic's retention says"
+    if not kept.isdigit() or logged_at is None:
+        ends = (
+            "" if kept != "-1" else "; set FRAMELEDGER_FRAMES_RETENTION_DAYS, and retention.ms of the topic"
+        )
+        return f"kept {days(kept)}{ends}"
+    return f"kept {days(kept)}: until {_utc(logged_at + timedelta(milliseconds=int(kept)))}, and until its segment ends"
+
+
+def _utc(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -18,7 +18,13 @@ import typer
 from frameledger.frames import AnyFrame
 from frameledger.record import MAX_VALUE_BYTES, DecodeError, decode
 from frameledger_services.cli.terminal import backend, options, output
-from frameledger_services.client import Client, MisspelledWarning, PublishedFrame, with_defaults
+from frameledger_services.client import (
+    Client,
+    ContextChangedError,
+    MisspelledWarning,
+    PublishedFrame,
+    with_defaults,
+)
 from frameledger_services.settings import Settings
 
 AT_ONCE = 1_000
@@ -52,9 +58,24 @@ def publish(
     wait: Annotated[
         bool, typer.Option("--wait", help="Until SQL shows them; print what became of them.")
     ] = False,
+    expected_version: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="VERSION",
+            help="Only if nothing changed after this version; for one frame.",
+            show_default=False,
+        ),
+    ] = None,
     source: Annotated[
         str, typer.Option(metavar="URI", help="Who publishes them.")
     ] = "frameledger/command-line",
+    cause: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="The frame of this conversation that caused them.", show_default=False
+        ),
+    ] = None,
     within: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="How long it may take at most.")
     ] = 30.0,
@@ -70,19 +91,31 @@ def publish(
     the log or, with --wait, frames of the conversation: they are not in the tables in time, or were rejected. What was
     ignored or is unknown is in the tables, as it may have to be, and is no failure; --json tells programs.
 
+    With --expected-version the frame is ignored (context_changed) if messages, tools or settings of the conversation
+    changed after that version; with --wait that is exit code 1.
+
     Example: frameledger publish ctx-1 '{"type": "LLMRunFrame"}' --wait
     """
     if not frames and sys.stdin.isatty():
         raise typer.BadParameter("give a frame, a file, or - for standard input", param_hint="FRAME")
     if frames and "-" in frames and len(frames) > 1:
         raise typer.BadParameter("standard input cannot be mixed with other frames", param_hint="FRAME")
+    if expected_version is not None and (not frames or len(frames) != 1 or frames == ["-"]):
+        raise typer.BadParameter("it goes with one frame", param_hint="--expected-version")
     given = _batches_of_standard_input() if not frames or frames == ["-"] else _batches(frames)
     with backend.exit_on_error(), _warnings_in_our_words():
-        asyncio.run(_publish(context, given, wait, source, within, as_json))
+        asyncio.run(_publish(context, given, expected_version, wait, source, cause, within, as_json))
 
 
 async def _publish(
-    context: str, batches: Iterator[list[AnyFrame]], wait: bool, source: str, within: float, as_json: bool
+    context: str,
+    batches: Iterator[list[AnyFrame]],
+    expected_version: int | None,
+    wait: bool,
+    source: str,
+    cause: str | None,
+    within: float,
+    as_json: bool,
 ) -> None:
     async with Client(Settings.from_env(), source=source) as client:
         count, outcomes = 0, Counter[str | None]()
@@ -90,7 +123,21 @@ async def _publish(
         # In a thread: standard input may have nothing for a while, and acknowledgements come meanwhile.
         while frames := await asyncio.to_thread(next, batches, None):
             try:
-                published = await client.publish(context, *frames, wait=wait, within=within)
+                published = await client.publish(
+                    context,
+                    *frames,
+                    causation_id=cause,
+                    expected_version=expected_version,
+                    wait=wait,
+                    within=within,
+                )
+            except ContextChangedError as error:
+                if as_json:
+                    _print_json([error.published], wait)
+                output.fail(
+                    str(error),
+                    f"See what it is now, and say it again if it is still meant: frameledger show {context}",
+                )
             except ValueError as error:
                 output.fail(str(error), f"{count} frames were published before.")
             count, last = count + len(published), published[-1]

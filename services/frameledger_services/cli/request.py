@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from psycopg import AsyncConnection
 
 from frameledger_services.cli.terminal import backend, options, output
 from frameledger_services.settings import Settings
+from frameledger_services.store import history
+
+if TYPE_CHECKING:
+    from frameledger_services.inference.recorded_request import RecordedRequest
 
 commands = typer.Typer()
 
@@ -18,7 +23,7 @@ commands = typer.Typer()
 @commands.command()
 def request(
     context: options.Context,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its beginning.")],
     attempt: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Which attempt of it. Not given: the latest.")
     ] = None,
@@ -38,7 +43,7 @@ def request(
 
     with backend.exit_on_error():
         settings = Settings.from_env()
-        asked = asyncio.run(backend.query(settings, recorded_request.recorded_request, context, run, attempt))
+        asked = asyncio.run(backend.query(settings, _read, context, run, attempt))
         made = recorded_request.rebuild(
             asked, lambda provider: plugins.create(provider, plugins.unspoken(settings))
         )
@@ -52,3 +57,17 @@ def request(
             f"{asked.start.attempt or 1} says {asked.start.request_sha256}.",
             "The service was set up otherwise then, or another release of it made the request.",
         )
+
+
+async def _read(
+    connection: AsyncConnection[Any], context: str, run: str, attempt: int | None
+) -> RecordedRequest:
+    from frameledger_services.inference import recorded_request
+
+    found = await history.runs_named(connection, context, run)
+    if len(found) > 1:
+        output.fail(
+            f"More than one run of {context!r} begins with {run}: {found[0]}, {found[1]}.",
+            "Give more of its id; `frameledger runs --json` has them whole.",
+        )
+    return await recorded_request.recorded_request(connection, context, found[0] if found else run, attempt)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from psycopg import AsyncConnection
 
-from frameledger_services.cli.terminal import backend, format_fold, moment, options, output, render_context
+from frameledger_services.cli.terminal import backend, format_fold, moment, options, pager, render_context
 from frameledger_services.settings import Settings
 from frameledger_services.store import queries
 from frameledger_services.store.queries import ContextAt, Moment
@@ -30,25 +30,23 @@ def show(
 ) -> None:
     """Show a context as a model gets it: messages, tools, tool choice and settings.
 
-    Without --at it is the newest one, with what the conversation is waiting for.
+    Without --at it is the newest one, with what the conversation is waiting for. The number before a message is its
+    position, which `why` explains.
 
     Example: `frameledger show ctx-1 --at 12`
     """
     with backend.exit_on_error():
-        found, shown = asyncio.run(backend.query(Settings.from_env(), _read, context, at))
+        settings = Settings.from_env()
+        found, shown = asyncio.run(backend.query(settings, _read, context, at))
     if as_json:
         typer.echo(json.dumps(_as_json(found, shown)))
         return
     title = render_context.title(found.context_id, found.version, len(shown.messages))
     if found.logged_at is not None:
         title += f", as of {found.logged_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    render_context.show(
-        title,
-        list(zip(shown.positions, shown.messages, strict=True)),
-        _details(found, shown),
-        output.console(),
-        everything=everything,
-    )
+    rows = list(zip(shown.positions, shown.messages, strict=True))
+    with pager.page(settings.pager) as page:
+        render_context.show(title, rows, _details(found, shown), page.console(), everything=everything)
 
 
 async def _read(
@@ -83,6 +81,7 @@ def _as_json(found: Moment, shown: ContextAt) -> dict[str, Any]:
         "newest": found.newest,
         "logged_at": None if found.logged_at is None else found.logged_at.isoformat(),
         "messages": shown.messages,
+        "positions": shown.positions,
         "tools": shown.tools,
         "tool_choice": shown.tool_choice,
         "settings": shown.settings,

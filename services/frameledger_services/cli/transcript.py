@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import typer
 from psycopg import AsyncConnection
+from rich.console import Console
 from rich.table import Table
 
-from frameledger_services.cli.terminal import backend, moment, options, output, render_context
+from frameledger_services.cli.terminal import backend, moment, options, output, pager, render_context
 from frameledger_services.cli.terminal.render_context import LAST, LONG
 from frameledger_services.settings import Settings
 from frameledger_services.store import queries
@@ -39,11 +40,13 @@ def transcript(
     Example: `frameledger transcript ctx-1 --at 2026-05-01T12:00:00Z`
     """
     with backend.exit_on_error():
-        found, lines = asyncio.run(backend.query(Settings.from_env(), _read, context, at))
+        settings = Settings.from_env()
+        found, lines = asyncio.run(backend.query(settings, _read, context, at))
     if as_json:
         output.print_json(lines)
         return
-    _print(found, lines, everything)
+    with pager.page(settings.pager) as page:
+        _print(page.console(), found, lines, everything)
 
 
 async def _read(
@@ -53,8 +56,7 @@ async def _read(
     return found, await queries.transcript(connection, context_id, found.version)
 
 
-def _print(found: Moment, lines: Sequence[TranscriptLine], everything: bool) -> None:
-    console = output.console()
+def _print(console: Console, found: Moment, lines: Sequence[TranscriptLine], everything: bool) -> None:
     console.print(
         render_context.text(render_context.title(found.context_id, found.version, len(lines)), "bold")
     )

@@ -24,12 +24,15 @@ from frameledger.errors import (
     TransientError,
 )
 from frameledger_services.client.client import Client, RepeatedWarning
+from frameledger_services.client.erasing import NotErasedError, Places, Receipt
 from frameledger_services.client.errors import (
+    ContextChangedError,
     FramesRefusedError,
     FramesUnacknowledgedError,
     NotPublishedError,
     NotVisibleError,
 )
+from frameledger_services.client.forking import Fork, ForkRefusedError
 from frameledger_services.client.outcomes import PublishedFrame
 from frameledger_services.client.reading import (
     NoSuchContextError,
@@ -54,8 +57,11 @@ __all__ = [
     "BrokerError",
     "Client",
     "ConfigurationError",
+    "ContextChangedError",
     "DatabaseError",
     "DatabaseUnavailableError",
+    "Fork",
+    "ForkRefusedError",
     "FrameledgerError",
     "FramesRefusedError",
     "FramesUnacknowledgedError",
@@ -64,11 +70,14 @@ __all__ = [
     "NoSuchContextError",
     "NoSuchProviderError",
     "NoSuchVersionError",
+    "NotErasedError",
     "NotFoundError",
     "NotPublishedError",
     "NotVisibleError",
+    "Places",
     "ProviderError",
     "PublishedFrame",
+    "Receipt",
     "RefusedError",
     "RepeatedWarning",
     "SchemaError",

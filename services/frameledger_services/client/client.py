@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
+from uuid import UUID, uuid4
 
 from frameledger.context import LLMContext
 from frameledger.errors import RefusedError
-from frameledger.frames import LLMSetToolsFrame
-from frameledger.ids import ContextId
+from frameledger.frames import LLMContextEraseFrame, LLMSetToolsFrame
+from frameledger.ids import ContextId, Version
 from frameledger.record import Outgoing, outgoing
 from frameledger.tools import Tools, tools_to_wire
 from frameledger_services import access
-from frameledger_services.client import outcomes, reading
-from frameledger_services.client.errors import FramesRefusedError, FramesUnacknowledgedError
-from frameledger_services.client.frame_inputs import FrameInput, FramePreparation, PreparedFrame
+from frameledger_services.client import forking, outcomes, reading
+from frameledger_services.client.erasing import NotErasedError, Receipt
+from frameledger_services.client.errors import (
+    ContextChangedError,
+    FramesRefusedError,
+    FramesUnacknowledgedError,
+)
+from frameledger_services.client.forking import Fork
+from frameledger_services.client.frame_inputs import FrameInput, FramePreparation, PreparedFrame, expecting
 from frameledger_services.client.notifications import RECONNECT_SECONDS, Notifications
 from frameledger_services.client.outcomes import PublishedFrame
-from frameledger_services.client.reading import StoredContext, StoredFrame
+from frameledger_services.client.reading import NoSuchContextError, StoredContext, StoredFrame
 from frameledger_services.client.spelling import warn_of_misspelled
 from frameledger_services.client.waiting import until_stored
 from frameledger_services.event_log.frame_defaults import note_published, was_published
 from frameledger_services.event_log.producer import Producer, PublishError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
+from frameledger_services.store import erasures
 from frameledger_services.store.connections import Connections, DatabaseUnavailableError
+from frameledger_services.store.frame_ids import frame_uuid
 
 if TYPE_CHECKING:
     from frameledger_services.providers.out_of_band import OutOfBand
@@ -97,6 +106,8 @@ class Client:
         *frames: FrameInput,
         source: str | None = None,
         traceparent: str | None = None,
+        expected_version: int | None = None,
+        causation_id: UUID | str | None = None,
         wait: bool = False,
         within: float = WITHIN,
     ) -> tuple[PublishedFrame, ...]:
@@ -104,7 +115,8 @@ class Client:
         replicas have it.
 
         A frame is a frame object, its JSON as a mapping, or its JSON as text; lists of these are taken too. A frame
-        without an id gets a random one, and one without `produced_at` the present time. With `wait` it returns once
+        without an id gets a random one, and one without `produced_at` the present time. `causation_id` is the id of the
+        frame of this conversation that caused them; None for what is said without one. With `wait` it returns once
         all frames are in the tables or rejected, and each then has its `version`, `outcome` and `reason`; an outage of
         the database is waited out. All of it may take `within` seconds.
 
@@ -113,20 +125,37 @@ class Client:
         publishing it again after a success warns (`RepeatedWarning`); to say the same again, make a new object.
         Mappings and texts are new frames each time, unless publishing that very object failed.
 
+        With `expected_version` the one frame counts only if nobody has changed messages, tools or settings after that
+        version (`expected_version` of the frame, rule RA5.expected): of several publishers that go on from one version
+        one is accepted. With `wait` the others get `ContextChangedError`; without, their frames are stored as ignored
+        (`context_changed`). 0 expects a conversation that has nothing yet. To try again, make a new frame.
+
         An unknown type or field is published as it is; if it is one edit from a known one, it warns
         (`MisspelledWarning`).
 
-        Raises before anything is published: TypeError for what is no frame, ValueError for a frame or a context id that
-        is invalid, `SettingsError` if no broker is set, or no database and `wait` needs one, and `BrokerError` if the
-        broker is not reached or has no such topic. Raises afterwards, always with the frames: `NotPublishedError`,
-        which is `FramesUnacknowledgedError` or `FramesRefusedError`, and `NotVisibleError`.
+        Raises before anything is published: TypeError for what is no frame, ValueError for a frame, a context id or a
+        `causation_id` that is invalid or a frame that cannot expect a version, `SettingsError` if no broker is set, or
+        no database and `wait` needs one, and `BrokerError` if the broker is not reached or has no such topic. Raises
+        afterwards, always with the frames: `NotPublishedError`, which is `FramesUnacknowledgedError` or
+        `FramesRefusedError`, `NotVisibleError`, and `ContextChangedError`.
         """
         self._check_open()
         deadline = asyncio.get_running_loop().time() + within
         prepared = self._preparation.prepare(_context_id(context_id), frames)
+        if expected_version is not None:
+            prepared = expecting(prepared, expected_version)
+            if was_published(prepared[0].frame, context_id):
+                raise ValueError(
+                    f"{prepared[0].complete.name} was published to {context_id} before, and what became of it stays: "
+                    "to go on from another version, make a new frame."
+                )
         records = [
             outgoing(
-                one.complete, ContextId(context_id), source=source or self._source, traceparent=traceparent
+                one.complete,
+                ContextId(context_id),
+                source=source or self._source,
+                traceparent=traceparent,
+                causation_id=causation_id,
             )
             for one in prepared
         ]
@@ -147,6 +176,8 @@ class Client:
         self._preparation.note_published(context_id, prepared)
         for one in prepared:
             note_published(one.frame, context_id)
+        if expected_version is not None and published[0].reason == "context_changed":
+            raise ContextChangedError(context_id, expected_version, published[0])
         return published
 
     async def set_tools(
@@ -161,6 +192,77 @@ class Client:
             context_id, LLMSetToolsFrame(tools=tools_to_wire(tools)), wait=wait, within=within
         )
 
+    async def fork(
+        self,
+        context_id: str,
+        new_context_id: str,
+        *,
+        version: int | None = None,
+        run: bool = False,
+        within: float = WITHIN,
+    ) -> Fork:
+        """Continue a moment of a conversation, its newest one if no version is given, as a new conversation. The old
+        one is read only.
+
+        Returns once the fork is folded. With `run` a model is asked to answer there. Calls that were running are
+        cancelled in the fork. Called again with the same arguments it repeats nothing, whoever calls it; without a
+        version they name another moment once a frame came.
+
+        Raises `ForkRefusedError` if the new conversation exists and is not this fork, and what `context` and `publish`
+        raise.
+        """
+        moment = await self._connections.read(forking.moment, context_id, version)
+        repeated = await self._connections.read(forking.check_free, new_context_id, moment.origin)
+        opening = forking.opening(moment.origin, new_context_id, moment.snapshot())
+        published = await self.publish(new_context_id, opening, wait=True, within=within)
+        if published[0].outcome != "applied":
+            raise forking.was_taken(new_context_id, published[0].reason)
+        if behind := forking.behind(moment, new_context_id, run=run):
+            published += await self.publish(new_context_id, *behind, wait=True, within=within)
+        repeated = repeated and all(one.repeated for one in published)
+        newest = max(one.version or 0 for one in published)
+        return Fork(new_context_id, newest, moment.origin, repeated)
+
+    async def erase(
+        self,
+        context_id: str,
+        *,
+        why: str,
+        requested_by: str | None = None,
+        within: float = WITHIN,
+        on_log: Callable[[PublishedFrame], object] | None = None,
+    ) -> Receipt:
+        """Erase a conversation, whatever older records Kafka still holds, and return the receipt.
+
+        It publishes an `LLMContextEraseFrame`, and waits until a projector has deleted the conversation; a rebuild from
+        the log honours the record, too. A conversation that is not in the tables is erased all the same. A frame that
+        is published later begins a new conversation of that id, unless the setting `erased_ids` refuses it. `why` and
+        `requested_by` stay in the receipt. `on_log` is called once the record is on the log: from then on the
+        conversation is erased as soon as a projector reads it, whatever becomes of the caller.
+
+        Raises `NotErasedError` and what `publish` raises: of those `NotVisibleError` means that it will be erased once
+        a projector has come so far; nothing has to be published again.
+        """
+        frame = LLMContextEraseFrame(id=str(uuid4()), why=why, requested_by=requested_by)
+        deadline = asyncio.get_running_loop().time() + within
+        await self._listen(within=min(within, LISTEN_SECONDS))
+        published = await self.publish(context_id, frame, within=within)
+        if on_log is not None:
+            on_log(published[0])
+        (stored,) = await until_stored(
+            self._connections, self._notifications, context_id, published, [frame], deadline=deadline
+        )
+        found = await self.receipt(context_id, stored.frame_id)
+        if found is None:
+            raise NotErasedError(context_id, stored)
+        return found
+
+    async def receipt(self, context_id: str, frame_id: str) -> Receipt | None:
+        """Returns the receipt of the erasure that was published under this id; None if no projector has honoured it
+        yet. Raises `DatabaseError`, `SchemaError` and `SettingsError`, as `context` does."""
+        self._check_open()
+        return await self._connections.read(erasures.receipt, context_id, frame_uuid(frame_id))
+
     async def context(self, context_id: str, version: int | None = None) -> StoredContext:
         """Returns the newest stored context of a conversation, or the one at a version, which counts its frames from 0.
 
@@ -169,6 +271,24 @@ class Client:
         """
         self._check_open()
         return await self._connections.read(reading.context, context_id, version)
+
+    async def restore(self, context_id: str) -> StoredContext:
+        """Returns the newest stored context of a conversation, to go on from: its `context` takes `add_message` and the
+        like, and its `version` is what `publish` expects.
+
+            restored = await client.restore("ctx-1")
+            summary = LLMMessagesUpdateFrame(messages=await summarize(restored.context))
+            await client.publish("ctx-1", summary, expected_version=restored.version, wait=True)
+
+        Unlike `context` it takes a conversation that does not exist for one that has nothing yet, version 0, so that a
+        process need not know whether it is the first. What is on the log and not stored yet is not in it, and what is
+        parked neither (`parked_version`); whatever of it changes the context, `expected_version` finds. Raises what
+        `context` raises, but for `NoSuchContextError`.
+        """
+        try:
+            return await self.context(context_id)
+        except NoSuchContextError:
+            return StoredContext(ContextId(context_id), Version(0), LLMContext())
 
     async def run_inference(
         self,
@@ -221,7 +341,9 @@ class Client:
                 continue
             for frame in found:
                 yield frame
-                after_version, partition = frame.version, frame.partition
+                after_version = frame.version
+                if frame.partition >= 0:  # what was imported lies in none
+                    partition = frame.partition
             if not found:
                 await self._notifications.moved(self._topic, partition, mark)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from frameledger.errors import FrameledgerError, RefusedError, TransientError
 from frameledger.frames import AnyFrame
 from frameledger.record import Place
+from frameledger_services.client.outcomes import PublishedFrame
 
 
 class NotPublishedError(FrameledgerError):
@@ -34,6 +35,24 @@ class FramesRefusedError(NotPublishedError, RefusedError):
 
     Remedy: Mend or leave out the one, and publish the others again.
     """
+
+
+class ContextChangedError(RefusedError):
+    """The conversation is not what it was at the expected version: messages, tools or settings changed meanwhile, and
+    the frame changed nothing. It is stored as ignored (`context_changed`), as the version `newest`.
+
+    Remedy: Read the context again (`restore`), and say what is to be said of it in a new frame.
+    """
+
+    def __init__(self, context_id: str, expected: int, published: PublishedFrame) -> None:
+        super().__init__(
+            f"{published.type} {published.frame_id} was ignored: {context_id!r} has changed since version {expected}, "
+            f"and is now at version {published.version}."
+        )
+        self.context_id = context_id
+        self.expected = expected
+        self.newest = published.version
+        self.published = published
 
 
 class NotVisibleError(TransientError):

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from frameledger.frames import AnyFrame, Frame
-from frameledger.frames.base import wire_form
+from frameledger.frames import FRAME_TYPES, AnyFrame, Frame, OfContext
+from frameledger.frames.base import INT64_MAX, wire_form
 from frameledger.record import DecodeError, decode
 from frameledger.values import value
 from frameledger_services.event_log.frame_defaults import with_defaults
@@ -61,6 +61,32 @@ class FramePreparation:
         """These are published: passed again, a mapping or text is another frame."""
         for one in frames:
             self._unconfirmed.pop((context_id, id(one.original)), None)
+
+
+def expecting(prepared: Sequence[PreparedFrame], version: int) -> list[PreparedFrame]:
+    """Returns the one frame, expecting this version of the context. Raises ValueError for more than one, since the
+    others would not depend on it, and for a frame that cannot expect a version or expects another one."""
+    if isinstance(version, bool) or not 0 <= version <= INT64_MAX:
+        raise ValueError(
+            f"expected_version counts the frames of a conversation from 0, and is no {version!r}."
+        )
+    if len(prepared) != 1:
+        raise ValueError(
+            f"expected_version goes with one frame, and publish() was given {len(prepared)}: each changes the "
+            "conversation for the next. One append may bring several messages, and ask for a run."
+        )
+    one = prepared[0]
+    if not isinstance(one.frame, OfContext):
+        raise ValueError(
+            f"{one.frame.type} happens whatever the conversation is, and expects no version. Those that may are "
+            f"{', '.join(name for name, kind in FRAME_TYPES.items() if issubclass(kind, OfContext))}."
+        )
+    if one.frame.expected_version not in (None, version):
+        raise ValueError(
+            f"The frame expects version {one.frame.expected_version}, and publish() was told {version}."
+        )
+    complete = one.complete.model_copy(update={"expected_version": version})
+    return [PreparedFrame(one.original, one.frame, complete)]
 
 
 def _prepared(original: object, before: list[PreparedFrame]) -> PreparedFrame:

@@ -10,7 +10,9 @@ from psycopg import AsyncConnection
 
 from frameledger.frames import AnyFrame
 from frameledger.record import Place
-from frameledger.values import value
+from frameledger.values import replace, value
+from frameledger_services.store import erasures
+from frameledger_services.store.erasures import Receipt
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.projections import PROJECTION
 
@@ -31,7 +33,8 @@ class PublishedFrame(Place):
 
     outcome: str | None = None
     """`applied`, `ignored`, `unknown` (its type is not known to this release), `parked`, or `rejected`: it is in
-    `rejected_frames`, and no frame of the conversation. None without `wait`."""
+    `rejected_frames`, and no frame of the conversation. `erased`: it came late for what was erased before, or went with
+    it. None without `wait`."""
 
     reason: str | None = None
     """Why it was ignored or rejected: a reason of `events/rules.md`, or the code in `rejected_frames`."""
@@ -88,15 +91,28 @@ async def reached(
 
 
 async def outcomes(
-    connection: Connection, published: Sequence[PublishedFrame], stored: Stored
+    connection: Connection, context_id: str, published: Sequence[PublishedFrame], stored: Stored
 ) -> tuple[PublishedFrame, ...]:
-    """Returns the frames with their outcomes. `stored` are the rows under their ids."""
+    """Returns the frames, of one conversation, with their outcomes. `stored` are the rows under their ids."""
     elsewhere = [one for one in published if not _is_itself(one, stored.get(frame_uuid(one.frame_id)))]
     rejected = await _rejected(connection, elsewhere) if elsewhere else {}
-    return tuple(
+    known = tuple(
         _with_outcome(one, stored.get(frame_uuid(one.frame_id)), rejected.get((one.partition, one.offset)))
         for one in published
     )
+    if all(one.outcome is not None for one in known):
+        return known
+    receipts = await erasures.receipts(connection, context_id)
+    return tuple(_erased(one, receipts) if one.outcome is None else one for one in known)
+
+
+def _erased(published: PublishedFrame, receipts: Sequence[Receipt]) -> PublishedFrame:
+    """Returns a frame of which nothing is stored: one that erased, or was erased."""
+    for one in receipts:
+        if one.frame_id == frame_uuid(published.frame_id):
+            repeated = (one.partition, one.offset) != (published.partition, published.offset)
+            return replace(published, version=one.version, outcome="applied", repeated=repeated)
+    return replace(published, outcome="erased") if receipts else published
 
 
 def _is_itself(published: PublishedFrame, stored: _Stored | None) -> bool:

@@ -8,10 +8,13 @@ from collections.abc import AsyncGenerator, Coroutine, Generator
 from concurrent import futures
 from contextlib import suppress
 from typing import Any, Self, TypeVar
+from uuid import UUID
 
 from frameledger.context import LLMContext
 from frameledger.tools import Tools
 from frameledger_services.client.client import SOURCE, WITHIN, Client
+from frameledger_services.client.erasing import Receipt
+from frameledger_services.client.forking import Fork
 from frameledger_services.client.frame_inputs import FrameInput
 from frameledger_services.client.outcomes import PublishedFrame
 from frameledger_services.client.reading import StoredContext, StoredFrame
@@ -61,13 +64,22 @@ class SyncClient:
         *frames: FrameInput,
         source: str | None = None,
         traceparent: str | None = None,
+        expected_version: int | None = None,
+        causation_id: UUID | str | None = None,
         wait: bool = False,
         within: float = WITHIN,
     ) -> tuple[PublishedFrame, ...]:
         """See `Client.publish`."""
         return self._do(
             self._client.publish(
-                context_id, *frames, source=source, traceparent=traceparent, wait=wait, within=within
+                context_id,
+                *frames,
+                source=source,
+                traceparent=traceparent,
+                expected_version=expected_version,
+                causation_id=causation_id,
+                wait=wait,
+                within=within,
             )
         )
 
@@ -77,9 +89,37 @@ class SyncClient:
         """See `Client.set_tools`."""
         return self._do(self._client.set_tools(context_id, tools, wait=wait, within=within))
 
+    def fork(
+        self,
+        context_id: str,
+        new_context_id: str,
+        *,
+        version: int | None = None,
+        run: bool = False,
+        within: float = WITHIN,
+    ) -> Fork:
+        """See `Client.fork`."""
+        return self._do(
+            self._client.fork(context_id, new_context_id, version=version, run=run, within=within)
+        )
+
+    def erase(
+        self, context_id: str, *, why: str, requested_by: str | None = None, within: float = WITHIN
+    ) -> Receipt:
+        """See `Client.erase`."""
+        return self._do(self._client.erase(context_id, why=why, requested_by=requested_by, within=within))
+
+    def receipt(self, context_id: str, frame_id: str) -> Receipt | None:
+        """See `Client.receipt`."""
+        return self._do(self._client.receipt(context_id, frame_id))
+
     def context(self, context_id: str, version: int | None = None) -> StoredContext:
         """See `Client.context`."""
         return self._do(self._client.context(context_id, version))
+
+    def restore(self, context_id: str) -> StoredContext:
+        """See `Client.restore`."""
+        return self._do(self._client.restore(context_id))
 
     def run_inference(
         self,

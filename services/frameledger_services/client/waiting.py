@@ -40,7 +40,7 @@ async def until_stored(
                 try:
                     reached, stored = await connections.read(outcomes.reached, context_id, published)
                     if reached is not None and reached > last.offset:
-                        return await connections.read(outcomes.outcomes, published, stored)
+                        return await connections.read(outcomes.outcomes, context_id, published, stored)
                 except DatabaseUnavailableError as error:
                     progress = f"the database does not answer: {error}"
                     await asyncio.sleep(POLL_SECONDS)

@@ -6,8 +6,10 @@ that waits for what it answers to.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
+from uuid import UUID
 
 from frameledger.evolve.state import Call
 from frameledger.frames import (
@@ -21,8 +23,15 @@ from frameledger_services.demo.harbour import BOOKING, Harbour
 from frameledger_services.demo.recording import Line, Stage
 from frameledger_services.demo.talk import Talk
 
-Publish = Callable[[AnyFrame, str, str], Awaitable[None]]
-"""Publishes a frame, for a source, with a note that is printed. Returns when it is on the log."""
+
+class Publish(Protocol):
+    """Publishes a frame, for a source, with a note that is printed and the frame that caused it, if one did. Returns
+    when it is on the log."""
+
+    async def __call__(
+        self, frame: AnyFrame, source: str, note: str, *, causation_id: UUID | None = None
+    ) -> None: ...
+
 
 WORD_SECONDS = 0.09
 """How long the voice takes for a word. It is in a hurry."""
@@ -62,7 +71,7 @@ async def speak(talk: Talk, publish: Publish, *, speed: float) -> None:
     """Speak each answer, for as long as that takes or until it is cut short; until cancelled."""
     while True:
         await talk.until("somebody says something", lambda: talk.spoken < talk.utterances, within=None)
-        await publish(BotStartedSpeakingFrame(), VOICE, "")
+        await publish(BotStartedSpeakingFrame(), VOICE, "", causation_id=talk.answer)
         # The answer may be over before it is seen that we speak.
         await talk.until("it is seen that the voice speaks", lambda: talk.up_to_date)
         await talk.until("the answer is over", lambda: not talk.answering)
@@ -71,7 +80,7 @@ async def speak(talk: Talk, publish: Publish, *, speed: float) -> None:
         # As long as it takes to say it, unless the user cuts in.
         await talk.happens(lambda: talk.cut_in or talk.ended, within=talk.said * WORD_SECONDS / speed)
         if talk.bot_speaks:
-            await publish(BotStoppedSpeakingFrame(), VOICE, "")
+            await publish(BotStoppedSpeakingFrame(), VOICE, "", causation_id=talk.answer)
         talk.spoken = speaking
         await talk.changed()
 
@@ -94,7 +103,8 @@ async def confirm(talk: Talk, publish: Publish, *, speed: float) -> None:
                 result={"seat": "by the window", "deck": "upper"},
                 opened_version=call.requested_version,
             )
-            await publish(result, PURSER, "The purser confirms what waited for him.")
+            note = "The purser confirms what waited for him."
+            await publish(result, PURSER, note, causation_id=talk.start_of(call))
 
 
 async def find_out(talk: Talk, harbour: Harbour, publish: Publish, *, speed: float) -> None:
@@ -102,14 +112,15 @@ async def find_out(talk: Talk, harbour: Harbour, publish: Publish, *, speed: flo
     while True:
         await talk.until("a call is ambiguous", lambda: talk.silent and bool(talk.unknown()), within=None)
         await asyncio.sleep(LOOK_UP_SECONDS / speed)
-        for lost in talk.unknown():
+        for lost, frame_id in talk.unknown():
             result = FunctionCallResultFrame(
                 function_name=lost.function_name,
                 tool_call_id=lost.tool_call_id,
                 result={"orders_in_the_book": len(harbour.bookings([lost.tool_call_id]))},
                 settled_as="resolved",
             )
-            await publish(result, KITCHEN, "The kitchen looks into its book, and says what happened.")
+            note = "The kitchen looks into its book, and says what happened."
+            await publish(result, KITCHEN, note, causation_id=frame_id)
 
 
 async def have_an_accident(talk: Talk, harbour: Harbour, kill: Callable[[], None]) -> None:

@@ -121,7 +121,9 @@ class _Stand:
         self._talk = talk
         self._sent: dict[UUID, AnyFrame] = {}
 
-    async def publish(self, frame: AnyFrame, source: str, note: str) -> None:
+    async def publish(
+        self, frame: AnyFrame, source: str, note: str, *, causation_id: UUID | None = None
+    ) -> None:
         frame = with_defaults(frame)
         frame_id = UUID(frame.id)
         if frame_id in self._sent:
@@ -133,7 +135,11 @@ class _Stand:
             self._talk.published(frame_id)
         # The first waits for connections, and for a projector that has just begun to take its partitions over.
         places = await self._client.publish(
-            self._talk.context_id, frame, source=source, wait=self.first is None
+            self._talk.context_id,
+            frame,
+            source=source,
+            causation_id=causation_id,
+            wait=self.first is None,
         )
         self.first = self.first or places[0]
 

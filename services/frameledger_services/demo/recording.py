@@ -29,6 +29,9 @@ from frameledger.frames import AnyFrame
 from frameledger.record import decode
 
 CONVERSATION = Path(__file__).with_name("conversation.jsonl")
+FORGOTTEN = Path(__file__).with_name("forgotten.jsonl")
+"""A second, short conversation, which is erased."""
+
 SCRIPT = Path(__file__).with_name("script.json")
 """What the model `scripted` says in it."""
 
@@ -102,9 +105,9 @@ class _MissingError(Exception):
 
 
 @cache
-def lines() -> tuple[Line, ...]:
-    """The recording as it lies in the file."""
-    return tuple(Line.model_validate_json(line) for line in CONVERSATION.read_bytes().splitlines())
+def lines(recorded: Path = CONVERSATION) -> tuple[Line, ...]:
+    """A recording as it lies in its file."""
+    return tuple(Line.model_validate_json(line) for line in recorded.read_bytes().splitlines())
 
 
 def frame_of(line: Line, stage: Stage, conversation: Conversation) -> AnyFrame | None:

@@ -36,10 +36,14 @@ class Talk:
         self.spoken = 0
         """How many of them the voice is through with."""
 
+        self.answer: UUID | None = None
+        """The frame that began the last answer."""
+
         self._folding = Folding(Conversation.new(context_id))
         self._text = ""
         self._reported: set[str] = set()
-        self._unknown: list[FunctionCallResultFrame] = []
+        self._unknown: list[tuple[FunctionCallResultFrame, UUID]] = []
+        self._frame_ids: list[UUID] = []
         self._unseen: set[UUID] = set()
         self._changed = asyncio.Condition()
 
@@ -51,18 +55,20 @@ class Talk:
         """A frame is in SQL, the next one of the conversation."""
         frame = stored.frame
         self._unseen.discard(stored.frame_id)
+        self._frame_ids.append(stored.frame_id)
         self._folding.step(frame)
         if stored.outcome == "applied":
             match frame:
                 case LLMFullResponseStartFrame():
                     self._text = ""
+                    self.answer = stored.frame_id
                 case LLMTextFrame():
                     self.utterances += not self._text
                     self._text += frame.text
                 case FunctionCallResultFrame() if frame.properties and not frame.properties.is_final:
                     self._reported.add(frame.function_name)
                 case FunctionCallResultFrame(settled_as="ambiguous"):
-                    self._unknown.append(frame)
+                    self._unknown.append((frame, stored.frame_id))
         await self.changed()
 
     async def changed(self) -> None:
@@ -170,10 +176,14 @@ class Talk:
         """The calls that wait for a person."""
         return [one for one in self._calls() if one.running is not None and one.running.waiting]
 
-    def unknown(self) -> list[FunctionCallResultFrame]:
-        """Returns the results of calls that are ambiguous and not resolved."""
+    def start_of(self, call: Call) -> UUID | None:
+        """Returns the frame that started a call; None for one that has not started."""
+        return None if call.running is None else self._frame_ids[call.running.since - 1]
+
+    def unknown(self) -> list[tuple[FunctionCallResultFrame, UUID]]:
+        """Returns the results of calls that are ambiguous and not resolved, each with the frame's id."""
         ambiguous = {one.tool_call_id for one in self._folding.state.calls.ambiguous}
-        return [one for one in self._unknown if one.tool_call_id in ambiguous]
+        return [one for one in self._unknown if one[0].tool_call_id in ambiguous]
 
     def alone(self, function_name: str) -> str | None:
         """The id of a call of this function that runs while no other call is awaited; None if there is none."""

@@ -59,6 +59,11 @@ class TopicNames:
         return f"{self.prefix}cancellations"
 
     @property
+    def roots(self) -> str:
+        """Roots over all conversations, in the order in which they were computed."""
+        return f"{self.prefix}roots"
+
+    @property
     def dead_letters(self) -> str:
         """Records that are no frames, as received."""
         return f"{self.prefix}frames.dlq"
@@ -130,12 +135,14 @@ def topic_specs(settings: Settings) -> tuple[TopicSpec, ...]:
         names.function_calls: (EFFECT_DAYS * _DAY_MS, MAX_RECORD_BYTES),
         # What is to stop now is of no use tomorrow.
         names.cancellations: (_DAY_MS, MAX_RECORD_BYTES),
+        names.roots: (-1, MAX_RECORD_BYTES),
         names.dead_letters: (-1, MAX_DEAD_LETTER_BYTES),
     }
     return tuple(
         TopicSpec(
             name,
-            settings.topic_partitions or DEFAULT_PARTITIONS,
+            # Roots are few, and in one order.
+            1 if name == names.roots else settings.topic_partitions or DEFAULT_PARTITIONS,
             settings.topic_replication,
             _config(settings, retention_ms, largest),
         )

@@ -59,6 +59,11 @@ class CallAttempt:
     """The token of its claim; None without one."""
 
     builtin: bool = False
+    dispatched_by: UUID | None = None
+    """The frame that dispatched it, or announced it if nothing did: the cause of its start."""
+
+    started_by: UUID | None = None
+    """The start by an earlier attempt. None if there was none when this one was claimed."""
 
     @property
     def key(self) -> CallKey:
@@ -94,6 +99,11 @@ class CallAttempt:
         claim = "" if self.claim is None else f"{self.claim}:"
         return str(uuid5(FRAMES, f"{self.scope}:{self.attempt or 0}:{claim}{kind}"))
 
+    @property
+    def in_progress_id(self) -> str:
+        """The id of its in-progress frame: the cause of what is published of it after that."""
+        return self.frame_id("in progress")
+
     def is_started_in(self, current: CallSnapshot) -> bool:
         """Returns whether the latest start of the call is this worker's, under this claim."""
         return (current.worker, current.attempt, current.claim) == (
@@ -122,7 +132,7 @@ class CallAttempt:
     ) -> FunctionCallInProgressFrame:
         """The call has started with these options; with `waiting`, it waits for a person from now on."""
         return FunctionCallInProgressFrame(
-            id=self.frame_id("in progress" if waiting is None else "waiting"),
+            id=self.in_progress_id if waiting is None else self.frame_id("waiting"),
             function_name=self.function_name,
             tool_call_id=self.tool_call_id,
             arguments=self.arguments,
@@ -172,6 +182,7 @@ class CallAttempt:
             id=self.frame_id("error later" if later else "error"),
             fatal=False,
             code=FUNCTION_FAILED,
+            tool_call_id=self.tool_call_id,
             message=f"The call {self.tool_call_id} of {self.function_name} failed: {details}",
         )
 

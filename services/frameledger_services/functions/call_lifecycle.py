@@ -81,8 +81,7 @@ class CallLifecycle:
         try:
             if self._started_before is not None and await self._settled_as_taken_over(self._started_before):
                 return "done"
-            in_progress_id = call.frame_id("in progress")
-            async with deps.statuses.folding(call.context_id, in_progress_id, call) as folded:
+            async with deps.statuses.folding(call.context_id, call.in_progress_id, call) as folded:
                 await state.failpoint("claimed")
                 publishing = deps.background.start(self._publish_start())
                 self._publisher.start = publishing
@@ -105,13 +104,15 @@ class CallLifecycle:
         An unsafe handler never begins where the tables show the call as started, whichever worker started it.
         """
         state, publisher = self._state, self._publisher
-        if before.interrupted_version is not None:
+        publisher.answers = state.call.started_by or publisher.answers
+        if before.interruption is not None:
             if before.safe_to_retry or before.by_timekeeper:
-                await publisher.cancel_interrupted(before.interrupted_version, own=False)
+                await publisher.cancel_interrupted(before.interruption, own=False)
             else:
                 await publisher.ambiguous(run_llm=False)
         elif before.safe_to_retry and state.plan.options.safe_to_retry:
             if not state.is_late:
+                publisher.answers = state.call.in_progress_id
                 return False
             await publisher.cancel_late(own=False)
         elif before.by_timekeeper:
@@ -135,13 +136,14 @@ class CallLifecycle:
     async def _start(self) -> None:
         state, call, publisher = self._state, self._state.call, self._publisher
         try:
-            await publisher.publish(call.in_progress(state.plan.options, state.plan.timeout_secs))
+            start = call.in_progress(state.plan.options, state.plan.timeout_secs)
+            await publisher.publish_by(call.dispatched_by, start)
             await state.failpoint("in progress")
         except (TooLargeError, ValueError) as error:
             # Without a start it has no place for a result. The announcement was just small enough for the log, and
             # the in-progress frame is a few bytes larger.
             _log.error("call.not_startable", **call.names(), error=str(error))
-            await publisher.publish(call.error(str(error)), call.cancel(run_llm=True))
+            await publisher.publish_by(call.dispatched_by, call.error(str(error)), call.cancel(run_llm=True))
             self.request_stop("obsolete")
 
     async def _until_settled(self, folded: asyncio.Future[CallSnapshot]) -> Ending:
@@ -222,8 +224,8 @@ class CallLifecycle:
         if not call.is_started_in(current):
             # Another worker had started it, and what it did is not known.
             await publisher.ambiguous(run_llm=None if current.interrupted_version is None else False)
-        elif current.interrupted_version is not None:
-            await publisher.cancel_interrupted(current.interrupted_version)
+        elif current.interruption is not None:
+            await publisher.cancel_interrupted(current.interruption)
         elif self._state.is_late:
             await publisher.cancel_late()
         else:

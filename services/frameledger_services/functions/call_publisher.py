@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 from frameledger.decode_error import DecodeError
 from frameledger.frames import AnyFrame, FunctionCallResultFrame, FunctionCallResultProperties
@@ -14,6 +15,7 @@ from frameledger_services.functions.call_state import RETRY_SECONDS, CallState
 from frameledger_services.functions.handler_api import HandlerReport, ResultReport, WaitReport
 from frameledger_services.functions.notifications import context_updated
 from frameledger_services.functions.params import ResultRefusedError
+from frameledger_services.store.tool_calls import Interruption
 
 REFUSALS = 3
 """Refusals by the broker after which a handler that waits for its reply gets an error."""
@@ -39,13 +41,22 @@ class CallPublisher:
         self.start: asyncio.Task[None] | None = None
         """Publishes the in-progress frame. None for a call that an earlier attempt had started."""
 
+        self.answers: UUID | str = state.call.in_progress_id
+        """The start of the call that its further frames answer, as their cause."""
+
     async def publish(self, *frames: AnyFrame, refusals: int | None = None) -> None:
+        """As `publish_by`, as caused by the start."""
+        await self.publish_by(self.answers, *frames, refusals=refusals)
+
+    async def publish_by(
+        self, causation_id: UUID | str | None, *frames: AnyFrame, refusals: int | None = None
+    ) -> None:
         """Publish, without waiting for the start. Raises `TooLargeError` and ValueError for what is never taken, and
         `RecordRefusedError` after so many `refusals` by the broker; with None it tries again without end."""
         call, refused = self._state.call, 0
         while True:
             try:
-                await self._state.leased.publish(call.context_id, *frames)
+                await self._state.leased.publish(call.context_id, *frames, causation_id=causation_id)
                 return
             except TooLargeError:
                 raise
@@ -108,7 +119,7 @@ class CallPublisher:
         try:
             frame = state.call.intermediate(self._intermediate, report.result, report.properties)
             self._call_hook_when_folded(frame, report.properties)
-            await state.leased.publish(state.call.context_id, frame)
+            await state.leased.publish(state.call.context_id, frame, causation_id=self.answers)
         except (transient.EventLogError, *UNFIT) as error:
             _refuse(report, f"The result in between was not published: {error}", error)
         else:
@@ -168,12 +179,12 @@ class CallPublisher:
         if not call.builtin:
             await self._state.deps.notify("on_function_calls_cancelled", [call.from_llm])
 
-    async def cancel_interrupted(self, version: int, *, own: bool = True) -> None:
-        """Cancel the call: the frame at that version interrupted it. `own` as in `settle`."""
+    async def cancel_interrupted(self, interruption: Interruption, *, own: bool = True) -> None:
+        """Cancel the call: that frame interrupted it. `own` as in `settle`."""
         call, hook = self._state.call, self._state.deps.cancelled
-        await hook.interrupted(call, version)
-        await self.publish(call.cancel(run_llm=False, own=own))
-        hook.cancelled(call, version)
+        await hook.interrupted(call, interruption.version)
+        await self.publish_by(interruption.frame_id, call.cancel(run_llm=False, own=own))
+        hook.cancelled(call, interruption.version)
 
     async def _after_start(self) -> None:
         if self.start is not None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from uuid import UUID
 
 from frameledger.frames import AnyFrame
 from frameledger_services import logs
@@ -31,7 +32,7 @@ _log = logs.get_logger("functions")
 class LeasedPublisher(Protocol):
     """Publishes within the lease of the worker that runs the call."""
 
-    async def publish(self, context_id: str, *frames: AnyFrame) -> object:
+    async def publish(self, context_id: str, *frames: AnyFrame, causation_id: UUID | str | None) -> object:
         """As `work.Publisher.publish`."""
         ...
 
@@ -47,10 +48,10 @@ class JobPublisher:
         self._session = session
         self._job = job
 
-    async def publish(self, context_id: str, *frames: AnyFrame) -> object:
+    async def publish(self, context_id: str, *frames: AnyFrame, causation_id: UUID | str | None) -> object:
         if not self.may_publish():
             raise LeaseLostError
-        return await self._session.publisher.publish(context_id, *frames)
+        return await self._session.publisher.publish(context_id, *frames, causation_id=causation_id)
 
     def may_publish(self) -> bool:
         return self._session.lease.valid() and (self._job is None or self._job.stop_reason != "claim_lost")

@@ -52,7 +52,7 @@ class CallStatusReader:
 
     async def read(self, call: CallAttempt) -> CallSnapshot:
         """Returns the status of a call, with its in-progress frame. Raises `DatabaseError`."""
-        about = FrameOfCall(call.context_id, call.frame_id("in progress"), call.key)
+        about = FrameOfCall(call.context_id, call.in_progress_id, call.key)
         return (await self._connections.read(tool_calls.snapshots, [about]))[0]
 
     @asynccontextmanager

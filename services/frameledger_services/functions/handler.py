@@ -22,7 +22,7 @@ from frameledger_services.functions.handler_api import (
     ResultReport,
     WaitReport,
 )
-from frameledger_services.store.tool_calls import CallSnapshot
+from frameledger_services.store.tool_calls import CallSnapshot, Interruption
 from frameledger_services.work import Ending, LeaseLostError, StopReason
 
 FRESH_SECONDS = 0.5
@@ -130,13 +130,13 @@ class CallHandler:
                 if not current.is_open:
                     self.stop()
                     return "over"
-                version = current.interrupted_version
-                if version is None:
+                interruption = current.interruption
+                if interruption is None:
                     # It was meant for an earlier call with this id.
                     return None
-                await state.deps.cancelled.interrupted(state.call, version)
+                await state.deps.cancelled.interrupted(state.call, interruption.version)
                 until = max(state.deadline, state.stops_by())
-                return await self._conclude(await self._stopped(until), interrupted=version)
+                return await self._conclude(await self._stopped(until), interruption)
             case "draining":
                 event = await self._stopped(state.stops_by())
                 if self._is_answer(event):
@@ -150,7 +150,7 @@ class CallHandler:
 
     async def stop_late(self) -> Ending:
         """Stop it, and settle the call: the deadline has passed."""
-        return await self._conclude(await self._stopped(self._state.stops_by()), interrupted=None)
+        return await self._conclude(await self._stopped(self._state.stops_by()), None)
 
     async def reap(self) -> None:
         """Let a handler that outlives its call run until the deadline, then stop it. What it raised goes to the log."""
@@ -231,8 +231,8 @@ class CallHandler:
             case _:
                 return False
 
-    async def _conclude(self, event: HandlerEvent | None, *, interrupted: int | None) -> Ending:
-        """Settle a call whose handler was asked to stop, by the interruption at that version or by its deadline."""
+    async def _conclude(self, event: HandlerEvent | None, interruption: Interruption | None) -> Ending:
+        """Settle a call whose handler was asked to stop, by an interruption or else by its deadline."""
         publisher = self._publisher
         if event is None and self._state.inbox.stop_requested == "claim_lost":
             return "release"
@@ -241,9 +241,9 @@ class CallHandler:
         elif event is None and not self._state.plan.options.safe_to_retry:
             # It still runs, and will have its effect: a model that reads "cancelled" would call the function again.
             _log.warning("call.handler_does_not_stop", **self._state.call.names())
-            await publisher.ambiguous(run_llm=None if interrupted is None else False)
-        elif interrupted is not None:
-            await publisher.cancel_interrupted(interrupted)
+            await publisher.ambiguous(run_llm=None if interruption is None else False)
+        elif interruption is not None:
+            await publisher.cancel_interrupted(interruption)
         else:
             await publisher.cancel_late()
         return "done"

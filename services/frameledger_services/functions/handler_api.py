@@ -195,16 +195,24 @@ class PipelineHandle:
     """The running service, for the handler of one call: `FunctionCallParams.pipeline_worker`."""
 
     def __init__(
-        self, service: FunctionServiceLike, context_id: str, loop: asyncio.AbstractEventLoop
+        self,
+        service: FunctionServiceLike,
+        context_id: str,
+        loop: asyncio.AbstractEventLoop,
+        causation_id: str,
     ) -> None:
+        """`causation_id` is the in-progress frame of the call."""
         self.service = service
         self.context_id = context_id
+        self._causation_id = causation_id
         self._loop = loop
 
     def push_frame(self, frame: AnyFrame, direction: object = None) -> Awaitable[None]:
-        """Publish a frame to this conversation, within the lease. Awaited, or blocking in a plain function."""
+        """Publish a frame to this conversation, within the lease, as caused by the call's start. Awaited, or blocking
+        in a plain function."""
         pushed: Awaitable[None] = from_anywhere(
-            self._loop, self.service.push_frame(self.context_id, frame, direction)
+            self._loop,
+            self.service.push_frame(self.context_id, frame, direction, causation_id=self._causation_id),
         )
         return pushed
 

@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame
 from frameledger.ids import ContextId, Version
@@ -69,8 +69,12 @@ class LocalCalls:
         group_id: str | None,
         run_in_parallel: bool,
         group_parallel_tools: bool,
+        causation_id: UUID | str | None,
     ) -> None:
-        """Returns when all have settled, or wait for a person. Raises TimeoutError if they are not folded in time."""
+        """Returns when all have settled, or wait for a person. Raises TimeoutError if they are not folded in time.
+
+        `causation_id` is the cause of their announcement; that is the cause of their starts.
+        """
         announcement = FunctionCallsStartedFrame(
             id=str(uuid4()),
             function_calls=tuple(function_calls),
@@ -80,20 +84,25 @@ class LocalCalls:
         )
         with self._batch():
             if run_in_parallel:
-                await self._run_parallel(session, await self._announced(session, context_id, announcement))
+                calls = await self._announced(session, context_id, announcement, causation_id)
+                await self._run_parallel(session, calls)
                 return
             async with self._queues.entry(context_id) as entry:
                 async with entry.enter_lock:
-                    calls = await self._announced(session, context_id, announcement)
+                    calls = await self._announced(session, context_id, announcement, causation_id)
                 await entry.first()
                 await self._run_in_order(session, calls)
 
     async def _announced(
-        self, session: work.Session, context_id: str, announcement: FunctionCallsStartedFrame
+        self,
+        session: work.Session,
+        context_id: str,
+        announcement: FunctionCallsStartedFrame,
+        causation_id: UUID | str | None,
     ) -> list[CallAttempt]:
         statuses, frame_id = self._deps.statuses, str(announcement.id)
         async with asyncio.timeout(FOLDED_SECONDS), statuses.folding(context_id, frame_id) as folded:
-            await session.publisher.publish(context_id, announcement)
+            await session.publisher.publish(context_id, announcement, causation_id=causation_id)
             version = (await folded).version
         return [
             CallAttempt(
@@ -108,6 +117,7 @@ class LocalCalls:
                 attempt=None,
                 worker_id=session.worker_id,
                 builtin=one.builtin,
+                dispatched_by=UUID(frame_id),
             )
             for ordinal, one in enumerate(announcement.function_calls)
         ]
@@ -160,8 +170,7 @@ class LocalCalls:
 
     async def _watch(self, call: CallAttempt, lifecycle: CallLifecycle) -> None:
         """A worker is sent no cancellation of a call without a claim, so its status is watched."""
-        frame_id = call.frame_id("in progress")
-        async with self._deps.statuses.folding(call.context_id, frame_id, call, _is_over) as over:
+        async with self._deps.statuses.folding(call.context_id, call.in_progress_id, call, _is_over) as over:
             await over
             lifecycle.request_stop("obsolete")
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import FrozenInstanceError
 from datetime import datetime, timedelta
 from typing import Any, NoReturn, Protocol
+from uuid import UUID
 
 from frameledger.context import LLMContext
 from frameledger.errors import RefusedError
@@ -57,7 +58,14 @@ class Inference(Protocol):
 class FunctionServiceLike(Protocol):
     """The running service, for publishing to other conversations than that of the call."""
 
-    async def push_frame(self, context_id: str, frame: AnyFrame, direction: object = None) -> None: ...
+    async def push_frame(
+        self,
+        context_id: str,
+        frame: AnyFrame,
+        direction: object = None,
+        *,
+        causation_id: UUID | str | None = None,
+    ) -> None: ...
 
 
 class PipelineWorker(Protocol):

@@ -160,7 +160,7 @@ class Runtime:
             name,
             self._connections,
             self.statuses,
-            partial(self._service.push_frame, call.context_id),
+            partial(self._service.push_frame, call.context_id, causation_id=call.in_progress_id),
             self._cancelled,
         )
 
@@ -180,7 +180,7 @@ class Runtime:
             call.tool_call_id,
             plan.arguments,
             None if model is None else InferenceHandle(model, self._loop),
-            PipelineHandle(self._service, call.context_id, self._loop),
+            PipelineHandle(self._service, call.context_id, self._loop, call.in_progress_id),
             partial(self._contexts.load, call.context_id, call.requested_version),
             reporter,
             self._setup.app_resources,
@@ -204,6 +204,8 @@ def _attempt(claimed: ClaimedCall, worker_id: str) -> CallAttempt:
         worker_id=worker_id,
         claim=claimed.claim,
         builtin=claimed.builtin,
+        dispatched_by=claimed.causation_id,
+        started_by=claimed.started_by,
     )
 
 

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from frameledger.errors import RefusedError
 from frameledger.frames import (
@@ -201,22 +201,37 @@ class FunctionService(Hooks, work.BackgroundService):
             advertising.cancel()
             raise
 
-    async def push_frame(self, context_id: str, frame: AnyFrame, direction: object = None) -> None:
-        """Publish a frame to a conversation, within the lease. `direction` is ignored. Raises `NotRunningError` and
-        what publishing raises."""
+    async def push_frame(
+        self,
+        context_id: str,
+        frame: AnyFrame,
+        direction: object = None,
+        *,
+        causation_id: UUID | str | None = None,
+    ) -> None:
+        """Publish a frame to a conversation, within the lease. `direction` is ignored.
+
+        `causation_id` is the frame of that conversation that caused it; None for what the application says by itself.
+        Raises `NotRunningError` and what publishing raises.
+        """
         self._need_running()
         session = await self._worker.ready()
-        await session.publisher.publish(context_id, frame)
+        await session.publisher.publish(context_id, frame, causation_id=causation_id)
 
     async def run_function_calls(
-        self, context_id: str, function_calls: Sequence[FunctionCallFromLLM], *, group_id: str | None = None
+        self,
+        context_id: str,
+        function_calls: Sequence[FunctionCallFromLLM],
+        *,
+        group_id: str | None = None,
+        causation_id: UUID | str | None = None,
     ) -> None:
         """Announce calls of a model that no inference service runs, without a run id, and run them in this process.
 
         Returns when all have settled or wait for a person. They run in parallel, or, as the service was made, one after
         another, after the batches of the context that were announced here before. They are not claimed: if this process
-        dies, the timekeeper settles them. An empty list does nothing. Raises `NotRunningError`, `LeaseLostError`, and
-        what publishing raises.
+        dies, the timekeeper settles them. An empty list does nothing. `causation_id` is the frame that caused them, if
+        the application knows it. Raises `NotRunningError`, `LeaseLostError`, and what publishing raises.
         """
         if not function_calls:
             return
@@ -239,6 +254,7 @@ class FunctionService(Hooks, work.BackgroundService):
             group_id=group_id,
             run_in_parallel=self.run_in_parallel,
             group_parallel_tools=self.group_parallel_tools,
+            causation_id=causation_id,
         )
 
     async def _run(self, stopping: asyncio.Event) -> None:

@@ -71,7 +71,7 @@ class InferenceService(work.BackgroundService):
     async def _perform(self, job: work.Job[ClaimedRun], session: work.Session) -> work.Ending:
         """Answer one run. Asked to stop it stops at once: the stream is closed, and nothing more is published."""
         run = job.claimed
-        publishing = _Publishing(session.publisher)
+        publishing = _Publishing(session.publisher, run)
         dependencies = RunDependencies(
             worker=session.worker_id,
             prepare=partial(self._prepare, run),
@@ -121,16 +121,18 @@ class _ParkedError(Exception):
 
 
 class _Publishing:
-    """Publishes under one claim, and notes whether that makes it count as an attempt."""
+    """Publishes under one claim, as caused by the frame that opened the run, and notes whether that makes it count as
+    an attempt."""
 
-    def __init__(self, publisher: work.Publisher) -> None:
+    def __init__(self, publisher: work.Publisher, run: ClaimedRun) -> None:
         self._publisher = publisher
+        self._run = run
         self.if_released: work.Ending = "untried"
 
     async def publish(self, context_id: ContextId, frames: Sequence[AnyFrame]) -> None:
         # Also if it fails: the frames may arrive.
         self.if_released = "release"
-        await self._publisher.publish(context_id, *frames)
+        await self._publisher.publish(context_id, *frames, causation_id=self._run.causation_id)
 
 
 async def _unless(stop: asyncio.Event, working: Coroutine[Any, Any, _T]) -> _T | None:

@@ -6,20 +6,27 @@ its conversation, a duplicate, which is counted, or a dead letter, with the reas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from frameledger.chain import next_link
 from frameledger.decoding import MAX_ID_BYTES
 from frameledger.errors import RefusedError
 from frameledger.evolve import evolve
-from frameledger.frames import AnyFrame
+from frameledger.evolve.erasure import is_of_an_earlier_life
+from frameledger.frames import AnyFrame, LLMContextEraseFrame
+from frameledger.headers import originally_logged_ms
+from frameledger.ids import Version
 from frameledger.react import react
 from frameledger.record import DecodeError, LoggedFrame, Record, place_of
+from frameledger.values import replace
 from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, home_partition
 from frameledger_services.projector.decoded import DecodedRecord, Unstorable
 from frameledger_services.projector.duplicates import is_duplicate
-from frameledger_services.projector.head import Head, chained
+from frameledger_services.projector.head import Head
 from frameledger_services.projector.outbox_rows import (
     dead_letter_row,
     effect_row,
@@ -27,41 +34,63 @@ from frameledger_services.projector.outbox_rows import (
     readable_key,
     size_of,
 )
-from frameledger_services.projector.rows import DeadLetter, FrameRow, Rows, at, clean, time_of
+from frameledger_services.projector.rows import DeadLetter, FrameRow, Rows, at, clean, erasure_of, time_of
 from frameledger_services.projector.step_rows import write_step
-from frameledger_services.store.frame_ids import frame_uuid
+from frameledger_services.store.erasures import Beginning
+from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
+from frameledger_services.store.outbox import OutboxRow
+
+
+@dataclass(frozen=True, slots=True)
+class StoredIds:
+    """Frames that are stored already, by context and id, with their payloads; and those that have erased a life, of
+    which only the receipt is stored."""
+
+    frames: dict[tuple[str, UUID], bytes]
+    erasures: dict[tuple[str, UUID], bytes]
 
 
 class BatchFold:
     """Collects the rows of one batch.
 
-    `heads` has every conversation of the batch that belongs to its partition. `stored_ids` has the ids of frames that
-    are stored already, with their payloads; None on the fast path, where a unique violation finds them. Frames of the
+    `heads` has every conversation of the batch that belongs to its partition. `stored_ids` has the frames
+    that are stored already; None on the fast path, where a unique violation finds them. Frames of the
     partitions that are `held` have no effects.
     """
 
     def __init__(
         self,
-        heads: Mapping[str, Head],
+        heads: dict[str, Head],
         partitions: int,
         effects_topic: Callable[[str], str],
         dead_letters: str,
-        stored_ids: Mapping[tuple[str, UUID], bytes] | None,
+        stored_ids: StoredIds | None,
         held: Container[int] = (),
+        *,
+        refuse_erased: bool = False,
     ) -> None:
-        self.rows = Rows()
+        self._parts = [Rows()]
+        # Of those that are erased in this batch: in which part the rows of the present life stand.
+        self._lives: dict[str, int] = {}
         self.touched: dict[str, Head] = {}
         self._heads = heads
         self._partitions = partitions
         self._effects_topic = effects_topic
         self._dead_letters = dead_letters
         # This batch adds its own.
-        self._stored_ids = None if stored_ids is None else dict(stored_ids)
+        self._stored_ids = (
+            None if stored_ids is None else StoredIds(dict(stored_ids.frames), dict(stored_ids.erasures))
+        )
         self._held = held
+        self._refuse_erased = refuse_erased
 
-    def fold(self, batch: Iterable[DecodedRecord]) -> Rows:
-        """Fold records, in the order of their partitions. Raises `UnfoldableError` for a frame that makes the fold
-        raise, and `PossibleDuplicateError`; the heads must not be used after that."""
+    def fold(self, batch: Iterable[DecodedRecord]) -> list[Rows]:
+        """Fold records, in the order of their partitions. Returns their rows in parts: the first has the lives that
+        conversations had, the second those that they began by an erasure in this batch, and so on.
+
+        Raises `UnfoldableError` for a frame that makes the fold raise, and `PossibleDuplicateError`; the heads must not
+        be used after that.
+        """
         for record, logged in batch:
             try:
                 if isinstance(logged, DecodeError | Unstorable):
@@ -74,10 +103,12 @@ class BatchFold:
                 raise
             except Exception as error:
                 raise UnfoldableError(record, error) from error
-        return self.rows
+        return self._parts_to_write()
 
     def _fold_frame(self, record: Record, logged: LoggedFrame) -> None:
         head = self._heads[logged.context_id]
+        if head.state.erased is not None and self._is_left_out(record, logged, head):
+            return
         value = record.value or b""
         frame_id = frame_uuid(logged.frame_id)
         value_hash = hash(value)
@@ -85,12 +116,12 @@ class BatchFold:
             return
         head.remember(frame_id, value_hash)
         if self._stored_ids is not None:
-            self._stored_ids[head.context_id, frame_id] = value
+            self._stored_ids.frames[head.context_id, frame_id] = value
         self.touched[head.context_id] = head
         logged_at = _logged_at(record, head)
-        outcome, reason = self._evolve(record, logged, head, logged_at)
+        outcome, reason = self._evolve(record, logged, head, frame_id, logged_at)
         version = head.version + 1
-        head.chain = chained(head.chain, version, logged.source, value)
+        head.chain = next_link(head.chain, version, logged.source, value)
         head.version = version
         head.started_at = head.started_at or logged_at
         head.last_at = logged_at
@@ -107,27 +138,35 @@ class BatchFold:
             clean(frame.type),
             outcome,
             reason,
-            _named(frame, "run_id"),
-            _named(frame, "tool_call_id"),
+            named(frame, "run_id"),
+            named(frame, "tool_call_id"),
             None if logged.source is None else clean(logged.source),
             logged.trace_id,
-            None,
             head.chain,
             value,
             record.generation,
+            None if logged.causation_id is None else cause_uuid(logged.causation_id),
         )
-        self.rows.frames.append(row)
+        self._rows_of(head.context_id).frames.append(row)
+        erased = head.state.erased
+        if erased is not None and erased.version == version:
+            self._erase(head, logged, row, value_hash)
 
     def _evolve(
-        self, record: Record, logged: LoggedFrame, head: Head, logged_at: datetime
+        self, record: Record, logged: LoggedFrame, head: Head, frame_id: UUID, logged_at: datetime
     ) -> tuple[str, str | None]:
+        before, rows = head.state, self._rows_of(head.context_id)
         if head.parked_version is not None:
-            return "parked", None
-        before = head.state
+            if not isinstance(logged.frame, LLMContextEraseFrame):
+                return "parked", None
+            # It forgets what could not be folded, too.
+            before = replace(before, version=Version(head.version))
         try:
             step = evolve(before, logged.frame)
-            effects = () if record.partition in self._held else react(before, logged.frame, step.state)
-            write_step(self.rows, head, logged.frame, step, before, logged_at)
+            effects = (
+                () if record.partition in self._held else react(before, logged.frame, step.state, frame_id)
+            )
+            write_step(rows, head, logged.frame, step, before, logged_at)
         except Exception as error:
             raise UnfoldableError(record, error) from error
         head.state = step.state
@@ -135,8 +174,70 @@ class BatchFold:
             head.counters.unknown += 1
         for ordinal, effect in enumerate(effects):
             place = place_of(record)
-            self.rows.outbox.append(effect_row(effect, place, ordinal, self._effects_topic(effect.effect)))
+            rows.outbox.append(effect_row(effect, place, ordinal, self._effects_topic(effect.effect)))
         return step.outcome, step.reason
+
+    def _is_left_out(self, record: Record, logged: LoggedFrame, head: Head) -> bool:
+        """Whether a frame comes after an erasure, and is no frame of the present life (RA5.lives), or begins one where
+        that is refused."""
+        frame, erased = logged.frame, head.state.erased
+        if erased is None or isinstance(frame, LLMContextEraseFrame) or head.parked_version is not None:
+            # The state of a parked conversation does not know its newest calls.
+            return False
+        if is_of_an_earlier_life(head.state, frame) or _was_logged_before(head.erased_at, record):
+            key = head.context_id, int(erased.version)
+            late = self._parts[0].late
+            late[key] = late.get(key, 0) + 1
+            return True
+        if self._refuse_erased and head.is_blank:
+            without_its_value = replace(record, value=None, headers=())
+            error = (
+                "this conversation was erased, and its id is not to be used again (FRAMELEDGER_ERASED_IDS)"
+            )
+            self._dead_letter(without_its_value, "context_erased", error, head.context_id)
+            return True
+        return False
+
+    def _erase(self, head: Head, logged: LoggedFrame, row: FrameRow, value_hash: int) -> None:
+        """End a life: the next frame of this conversation finds a head that goes on from here, and has its rows in the
+        next part."""
+        frame, context_id = logged.frame, head.context_id
+        assert isinstance(frame, LLMContextEraseFrame)
+        if self._stored_ids is None:
+            # Its id may be that of a receipt, which no unique constraint of `frames` knows.
+            raise PossibleDuplicateError
+        life = self._lives.get(context_id, 0)
+        self._parts[life].erasures[context_id] = erasure_of(
+            context_id, row.version, frame, row.partition, row.offset
+        )
+        self._lives[context_id] = life + 1
+        if len(self._parts) == life + 1:
+            self._parts.append(Rows())
+        begins = Beginning(context_id, row.version, row.chain, row.logged_at, row.logged_at)
+        self._heads[context_id] = after = Head.after_erasure(begins)
+        after.remember(row.frame_id, value_hash)
+        del self.touched[context_id]
+        ids = self._stored_ids
+        of_others = {key: value for key, value in ids.frames.items() if key[0] != context_id}
+        self._stored_ids = StoredIds(of_others, ids.erasures | {(context_id, row.frame_id): row.payload})
+
+    def _parts_to_write(self) -> list[Rows]:
+        """Returns the parts, without what was to be published for a life that is erased in this batch; but its work is
+        told to stop."""
+        for part, following in itertools.pairwise(self._parts):
+            published, stopped = part.outbox, list[OutboxRow]()
+            part.outbox = []
+            for one in published:
+                erasure = None if one.kind == "forward" else part.erasures.get(one.context_id or "")
+                if erasure is None:
+                    part.outbox.append(one)
+                elif (one.partition, one.offset) == (erasure.partition, erasure.offset):
+                    stopped.append(one)
+            following.outbox[:0] = stopped
+        return self._parts
+
+    def _rows_of(self, context_id: str) -> Rows:
+        return self._parts[self._lives.get(context_id, 0)] if self._lives else self._parts[0]
 
     def _is_known(self, head: Head, logged: LoggedFrame, frame_id: UUID, value_hash: int) -> bool:
         """Whether a frame with this id was folded before. If it was the same frame, it is counted as a duplicate;
@@ -153,13 +254,15 @@ class BatchFold:
                 raise PossibleDuplicateError
             is_repeated = True
         else:
-            stored = self._stored_ids.get((head.context_id, frame_id))
+            stored = self._stored_ids.frames.get((head.context_id, frame_id))
+            if stored is None and isinstance(logged.frame, LLMContextEraseFrame):
+                stored = self._stored_ids.erasures.get((head.context_id, frame_id))
             if stored is None:
                 return False
             is_repeated = is_duplicate(logged.record.value or b"", stored)
         if is_repeated:
-            head.counters.duplicates += 1
-            if head.version:
+            if not head.is_blank:
+                head.counters.duplicates += 1
                 self.touched[head.context_id] = head
         else:
             self._dead_letter(
@@ -172,16 +275,16 @@ class BatchFold:
 
     def _forward(self, record: Record, logged: LoggedFrame) -> None:
         """Forward a record to the partition of its conversation."""
-        self.rows.outbox.append(forward_row(record, logged))
+        self._parts[0].outbox.append(forward_row(record, logged))
 
     def _dead_letter(self, record: Record, code: str, error: str, context_id: str | None = None) -> None:
-        self.rows.rejections.append(
-            DeadLetter(record, code, clean(error), context_id or readable_key(record))
-        )
+        context_id = context_id or readable_key(record)
+        rows = self._rows_of(context_id or "")
+        rows.rejections.append(DeadLetter(record, code, clean(error), context_id))
         letter = dead_letter_row(record, code, error, self._dead_letters)
         # Uncompressed it may be too large for any topic. `rejected_frames` has it in any case.
         if size_of(letter) <= MAX_DEAD_LETTER_BYTES:
-            self.rows.outbox.append(letter)
+            rows.outbox.append(letter)
 
 
 class UnfoldableError(RefusedError):
@@ -208,13 +311,21 @@ def is_at_home(record: Record, partitions: int) -> bool:
     return home_partition(record.key or b"", partitions) == record.partition
 
 
+def _was_logged_before(erased_at: datetime | None, record: Record) -> bool:
+    """Whether this is the copy of a record that had been logged, in another partition, before the erasure."""
+    if erased_at is None or not record.headers:
+        return False
+    original = originally_logged_ms(dict(record.headers))
+    return original is not None and at(original) <= erased_at
+
+
 def _logged_at(record: Record, head: Head) -> datetime:
     """Returns the broker's time, but never one before that of the previous frame. A rebuild gives the same."""
     logged_at = at(record.timestamp_ms or 0)
     return logged_at if head.last_at is None or logged_at >= head.last_at else head.last_at
 
 
-def _named(frame: AnyFrame, name: str) -> str | None:
+def named(frame: AnyFrame, name: str) -> str | None:
     """Returns the id in this field; for a type without the field an extra of that name, if it is an id."""
     if name in frame.id_fields:
         id_: str | None = getattr(frame, name)

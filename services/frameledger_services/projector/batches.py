@@ -19,19 +19,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from uuid import UUID
 
 from psycopg import AsyncConnection, errors
 
 from frameledger.errors import FencedError
+from frameledger.frames import LLMContextEraseFrame
 from frameledger.ids import ContextId
 from frameledger.record import FIRST_GENERATION, LoggedFrame, Record
-from frameledger.stored import StoredStateError
-from frameledger_services import failpoints, transient
+from frameledger.stored import FOLD_VERSION, StoredStateError
+from frameledger_services import failpoints, logs, transient
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.batch_fold import (
     BatchFold,
     PossibleDuplicateError,
+    StoredIds,
     UnfoldableError,
     is_at_home,
 )
@@ -39,13 +40,15 @@ from frameledger_services.projector.decoded import DecodedRecord, FetchedRecord,
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.log_check import record_hash
+from frameledger_services.projector.rebuild import DamagedFramesError, rebuild
+from frameledger_services.projector.refold import UnfoldableFrameError
 from frameledger_services.projector.rows import Rows, at
 from frameledger_services.projector.stored_heads import load, park
 from frameledger_services.projector.watchdog import deadline
-from frameledger_services.projector.writer import write, write_single_statement
-from frameledger_services.store import checkpoints, single_statement
+from frameledger_services.projector.writer import write_parts, write_single_statement
+from frameledger_services.store import checkpoints, erasures, single_statement
 from frameledger_services.store import heads as head_statements
-from frameledger_services.store.batch import MissingHeadError
+from frameledger_services.store.batch import StaleHeadError
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.projections import Progress
@@ -57,8 +60,10 @@ SMALL_BYTES = 256 * 1024
 """A batch within both limits is written in one statement; for more rows COPY is quicker."""
 
 
-StoredIds = Mapping[tuple[str, UUID], bytes]
-"""Frames that are stored already, by context and id, with their payloads."""
+REBUILT_FOR = f"folded by fold version {FOLD_VERSION}, when its next frame arrived"
+"""Why outcomes changed, in `outcome_changes`."""
+
+_log = logs.get_logger("projector")
 
 
 @dataclass(slots=True)
@@ -104,11 +109,19 @@ class Batches:
         topics: ProjectorTopics,
         cache: HeadCache,
         failpoint: Failpoint | None = None,
+        *,
+        rebuild_frames: int = 0,
+        refuse_erased: bool = False,
     ) -> None:
+        """`rebuild_frames` as in the settings. `refuse_erased`: a frame to the id of an erased conversation is a dead
+        letter, and begins no other."""
         self._connection = connection
+        self._refuse_erased = refuse_erased
         self._topics = topics
         self._cache = cache
         self._failpoint = failpoint or failpoints.none
+        self._rebuild_frames = rebuild_frames
+        self._of_rebuilds: list[OutboxRow] = []
 
     async def store(
         self,
@@ -126,7 +139,8 @@ class Batches:
             batch = [
                 decode_record(record) if logged is None else (record, logged) for record, logged in found
             ]
-        return await self._store_or_part(batch, owned, positions, None)
+        stored = await self._store_or_part(batch, owned, positions, None)
+        return self._rows_of_rebuilds() + stored
 
     async def park(
         self, record: Record, owned: Mapping[int, OwnedPartition], why: Exception
@@ -182,22 +196,26 @@ class Batches:
         try:
             await self._failpoint("before load")
             # Before the lock: what is read is ours since we took the partitions over, like all that is in memory.
-            heads = await self._heads(context_ids)
+            heads = await self._heads(context_ids, may_rebuild=parked_for is None)
             await self._failpoint("after load")
             folding = self._folding(heads, stored_ids, owned)
             if parked_for is not None:
                 for head in heads.values():
                     park(head, parked_for)
             with deadline():
-                rows = folding.fold(batch)
-            if _is_small(batch):
-                await self._write_at_once(progress, rows, folding.touched.values())
+                parts = folding.fold(batch)
+            if _is_small(batch) and len(parts) == 1 and not parts[0].late:
+                await self._write_at_once(progress, parts[0], folding.touched.values())
             else:
-                await self._write_in_turn(progress, rows, folding.touched.values())
-        except MissingHeadError:
-            # A head was erased without a fence: whatever else is in memory cannot be trusted either.
+                await self._write_in_turn(progress, parts, folding.touched.values())
+        except StaleHeadError:
             self._cache.drop(context_ids)
-            raise ProjectorFencedError(set(positions)) from None
+            known = {head.context_id for head in folding.touched.values() if head.stored}
+            if (await head_statements.rebuilt(self._connection, known)).keys() < known:
+                # A head was erased without a fence: whatever else is in memory cannot be trusted either.
+                raise ProjectorFencedError(set(positions)) from None
+            # Rebuilt: nothing of the batch happened, and it is folded again, on the heads that are there now.
+            return await self._store(batch, owned, positions, stored_ids, parked_for=parked_for)
         except BaseException:
             self._cache.drop(context_ids)
             raise
@@ -207,7 +225,7 @@ class Batches:
         self._cache.put(heads.values())
         for one in progress:
             owned[one.partition].next_offset = one.next_offset
-        return rows.outbox
+        return [row for part in parts for row in part.outbox]
 
     @cached_property
     def _cursor(self) -> single_statement.Cursor:
@@ -218,19 +236,30 @@ class Batches:
         held = await write_single_statement(self._cursor, self._topics.frames, progress, rows, heads)
         _check_held(progress, held)
 
-    async def _write_in_turn(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
+    async def _write_in_turn(
+        self, progress: Sequence[Progress], parts: Sequence[Rows], heads: Iterable[Head]
+    ) -> None:
         async with self._connection.transaction():
             await self._failpoint("before lock")
             _check_held(progress, await checkpoints.advance(self._connection, self._topics.frames, progress))
             await self._failpoint("after lock")
-            await write(self._connection, rows, heads)
+            await write_parts(self._connection, parts, heads)
             await self._failpoint("before commit")
 
     async def _stored_ids(self, batch: Sequence[DecodedRecord]) -> StoredIds:
         """Returns the frames of the batch that are stored already."""
-        pairs = [(logged.context_id, frame_uuid(logged.frame_id)) for _, logged in self._at_home(batch)]
+        frames = [logged for _, logged in self._at_home(batch)]
+        pairs = [(logged.context_id, frame_uuid(logged.frame_id)) for logged in frames]
+        erasing = [
+            pair
+            for pair, logged in zip(pairs, frames, strict=True)
+            if isinstance(logged.frame, LLMContextEraseFrame)
+        ]
         async with self._connection.transaction():
-            return await head_statements.recent_ids(self._connection, pairs)
+            return StoredIds(
+                await head_statements.recent_ids(self._connection, pairs),
+                await erasures.payloads(self._connection, erasing),
+            )
 
     def _at_home(self, batch: Sequence[DecodedRecord]) -> Iterator[tuple[Record, LoggedFrame]]:
         """Yields the records that are frames of a conversation in its own partition."""
@@ -290,15 +319,21 @@ class Batches:
         return await self.dead_letter(record, owned, reason)
 
     def _folding(
-        self, heads: Mapping[str, Head], stored_ids: StoredIds | None, owned: Mapping[int, OwnedPartition]
+        self, heads: dict[str, Head], stored_ids: StoredIds | None, owned: Mapping[int, OwnedPartition]
     ) -> BatchFold:
         topics = self._topics
         held = {one.partition for one in owned.values() if one.held_until is not None}
         return BatchFold(
-            heads, topics.partitions, topics.effects.__getitem__, topics.dead_letters, stored_ids, held
+            heads,
+            topics.partitions,
+            topics.effects.__getitem__,
+            topics.dead_letters,
+            stored_ids,
+            held,
+            refuse_erased=self._refuse_erased,
         )
 
-    async def _heads(self, context_ids: set[ContextId]) -> dict[str, Head]:
+    async def _heads(self, context_ids: set[ContextId], *, may_rebuild: bool) -> dict[str, Head]:
         """Returns the heads of these conversations: from the cache, all others in one query."""
         heads: dict[str, Head] = {}
         missing = []
@@ -308,7 +343,30 @@ class Batches:
                 missing.append(context_id)
             else:
                 heads[context_id] = head
-        return heads | await load(self._connection, missing) if missing else heads
+        if not missing:
+            return heads
+        rebuild = self._rebuild if may_rebuild and self._rebuild_frames else None
+        return heads | await load(self._connection, missing, rebuild, max_frames=self._rebuild_frames)
+
+    async def _rebuild(self, context_id: ContextId) -> None:
+        """Rebuild a conversation that an older release folded; one that cannot be is folded on from its old state."""
+        topics = self._topics
+        try:
+            done = await rebuild(self._connection, topics.frames, topics.effects, context_id, REBUILT_FOR)
+        except Exception as error:
+            if not isinstance(error, DamagedFramesError | UnfoldableFrameError) and not _is_of_the_values(
+                error
+            ):
+                raise
+            _log.warning("projector.not_rebuilt", context_id=context_id, reason=str(error))
+            return
+        if done is not None:
+            self._of_rebuilds += done.outbox
+
+    def _rows_of_rebuilds(self) -> list[OutboxRow]:
+        """Returns the rows that rebuilds left in the outbox, each once."""
+        rows, self._of_rebuilds = self._of_rebuilds, []
+        return rows
 
 
 def _is_small(batch: Sequence[DecodedRecord]) -> bool:

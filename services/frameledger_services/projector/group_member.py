@@ -21,6 +21,7 @@ from frameledger_services.event_log.consumer import (
     TopicPartition,
 )
 from frameledger_services.event_log.feed import Feed
+from frameledger_services.event_log.topics import home_partition
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import held_effects, instance_id, takeover, topic_identity
 from frameledger_services.projector.batches import (
@@ -36,6 +37,7 @@ from frameledger_services.projector.log_check import LogProbe
 from frameledger_services.projector.notifier import Notifier
 from frameledger_services.projector.prefetch import Chunk, Prefetch
 from frameledger_services.projector.relay import Relay
+from frameledger_services.projector.stored_heads import NewerHeadError
 from frameledger_services.store import outbox
 
 MAX_RECORDS = 2_000
@@ -68,6 +70,9 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         topics: ProjectorTopics,
         failpoint: Failpoint,
         instance: instance_id.Instance,
+        *,
+        rebuild_frames: int = 0,
+        refuse_erased: bool = False,
     ) -> None:
         self._client = client
         self._feed = feed
@@ -77,7 +82,14 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._log = log
         self._topics = topics
         self._cache = HeadCache()
-        self._batches = Batches(connection, topics, self._cache, failpoint)
+        self._batches = Batches(
+            connection,
+            topics,
+            self._cache,
+            failpoint,
+            rebuild_frames=rebuild_frames,
+            refuse_erased=refuse_erased,
+        )
         self._instance = instance
         self._isolation = Isolation(connection, topics.frames, self._batches)
         self._owned: dict[int, OwnedPartition] = {}
@@ -173,6 +185,9 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 # All of them: the buffer has no more records of the batches that are not stored now.
                 self._recover_from_fence(set(ends))
                 return
+            except NewerHeadError as newer:
+                self._leave_to_newer_release(newer, set(ends))
+                return
             # A publisher of single frames waits for this; one of many does not notice.
             self._notifier.notify(positions, soon=len(batch) > 1 or self._prefetch.has_chunks)
         self._isolation.end(ends)
@@ -196,6 +211,20 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         """After a fence nothing in memory can be trusted: take over again what is still assigned."""
         self._was_fenced = True
         self._take_over_again(moved)
+
+    def _leave_to_newer_release(self, newer: NewerHeadError, read: set[int]) -> None:
+        """Store nothing more of the partition of this conversation until the group assigns it anew: no frame is
+        skipped, and no conversation is folded by two releases in turn."""
+        partition = home_partition(newer.context_id.encode(), self._topics.partitions)
+        _log.error(
+            "projector.newer_fold",
+            partition=partition,
+            context_id=newer.context_id,
+            fold_version=newer.fold_version,
+        )
+        # The buffer has no more records of the batches that are not stored now.
+        self._take_over_again(read - {partition})
+        self._drop(partition)
 
     def _take_over_again(self, partitions: Iterable[int]) -> None:
         """Have those of these partitions taken over again that are still assigned, and clear the cache.

@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import datetime
-from hashlib import sha256
 from uuid import UUID
 
 from frameledger import stored
+from frameledger.chain import first_link
+from frameledger.evolve import erasure
 from frameledger.evolve.state import RequestParameters, State
-from frameledger.ids import ContextId
+from frameledger.ids import ContextId, Version
+from frameledger_services.store.erasures import Beginning
 
 REMEMBERED_IDS = 256
 """Number of recent frame ids in a head, so that an ordinary retry needs no query."""
 
 BYTES_IN_MEMORY = 6
 """Bytes in memory for a byte of JSON: 5.4 for tools (nested objects of short texts), 1 for one long text."""
+
+
+FoldedBy = tuple[tuple[int, int], ...]
+"""First versions in order, each with the fold version by which the frames from there on were folded."""
 
 
 @dataclass(slots=True)
@@ -50,8 +56,20 @@ class Head:
     """When it was parked, if that happened since the head was loaded."""
 
     parked_error: str | None = None
+    origin: bytes | None = None
+    """JSON of the moment that it was forked from, if a frame said so since the head was stored."""
+
+    experiment: bool | None = None
+    """Whether it is an experiment, if a frame said so since the head was stored."""
+
     stored: bool = False
     """Whether `contexts` has a row for it."""
+
+    rebuilt: int = 0
+    """How often it was rebuilt when it was loaded: a head of before is refused."""
+
+    folded_by: FoldedBy | None = None
+    """From which version on it was folded by which fold; None if all of it was by this one."""
 
     saved_version: int | None = None
     """The version of the stored state; later frames are folded again when the head is loaded. With None the next
@@ -71,13 +89,31 @@ class Head:
 
     weighed_terms: RequestParameters | None = None
 
+    erased_at: datetime | None = None
+    """When its latest erasure was logged; None if there was none."""
+
     recent: OrderedDict[UUID, int] = field(default_factory=OrderedDict)
     """The recent frame ids with Python's hash of their values, which differs between processes."""
 
     @classmethod
     def new(cls, context_id: ContextId) -> Head:
         """Returns the head of a conversation without frames: version 0, and the first link of its chain."""
-        return cls(context_id, State(context_id), sha256(context_id.encode()).digest())
+        return cls(context_id, State(context_id), first_link(context_id))
+
+    @classmethod
+    def after_erasure(cls, begins: Beginning) -> Head:
+        """Returns the head of a conversation without frames since an erasure: it goes on from that."""
+        context_id = ContextId(begins.context_id)
+        state = erasure.beginning(context_id, Version(begins.version))
+        head = cls(context_id, state, begins.chain, begins.version)
+        head.last_at, head.erased_at = begins.logged_at, begins.at
+        return head
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it has no frame, since it was erased, if it was."""
+        erased = self.state.erased
+        return self.version == (0 if erased is None else erased.version)
 
     def park(self, error: str, now: datetime) -> None:
         """Store frames without folding them from the next one on."""
@@ -111,12 +147,3 @@ def open_text(state: State) -> int:
         state.speech.thought.text if state.speech.thought is not None else None,
     ]
     return sum(text.length for text in texts if text is not None)
-
-
-def chained(chain: bytes, version: int, source: str | None, value: bytes) -> bytes:
-    """Returns the next link of the hash chain: of a frame's version, source and bytes, and the link before."""
-    name = b"" if source is None else source.encode("utf-8", "replace")
-    length = -1 if source is None else len(name)
-    return sha256(
-        b"".join((chain, version.to_bytes(8, "big"), length.to_bytes(4, "big", signed=True), name, value))
-    ).digest()

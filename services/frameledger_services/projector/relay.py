@@ -21,10 +21,11 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from frameledger.record import Outgoing
-from frameledger_services import logs
+from frameledger_services import logs, transient
 from frameledger_services.event_log.producer import Producer, TooLargeError
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.destination import Destination, Send
+from frameledger_services.settings import SettingsError
 from frameledger_services.store import dead_letters, outbox
 from frameledger_services.store.outbox import OutboxPlace, OutboxRow
 
@@ -174,3 +175,16 @@ def sender(producer: Producer) -> Send:
 def _outgoing(row: OutboxRow) -> Outgoing:
     # A dead letter may have no key or no value; `rejected_frames` keeps the difference.
     return Outgoing(row.key or b"", row.value or b"", row.headers)
+
+
+async def publish_committed(
+    connection: AsyncConnection[Any], rows: Sequence[OutboxRow], send: Send
+) -> str | None:
+    """Publish and delete rows that somebody beside the projectors left in the outbox. Returns why that failed, None if
+    it did not: then the partition's next owner publishes them."""
+    try:
+        await send(rows)
+    except (transient.EventLogError, SettingsError) as error:
+        return str(error)
+    await outbox.delete(connection, [row.place for row in rows])
+    return None

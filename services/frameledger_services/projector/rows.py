@@ -8,7 +8,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from frameledger.frames import LLMContextEraseFrame
 from frameledger.record import Record
+from frameledger_services.store.erasures import Erasure
 from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.tables import FOR_EVER
 
@@ -39,10 +41,10 @@ class FrameRow(NamedTuple):
     tool_call_id: str | None
     source: str | None
     trace_id: str | None
-    causation_id: str | None
     chain: bytes
     payload: bytes
     generation: int
+    causation_id: UUID | None
 
 
 @dataclass(slots=True)
@@ -92,6 +94,13 @@ class Rows:
     call_patches: dict[Key, dict[str, Any]] = field(default_factory=dict)
     outbox: list[OutboxRow] = field(default_factory=list)
     rejections: list[DeadLetter] = field(default_factory=list)
+    late: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Number of frames of erased lives that were left out, by context and the version of the erasure."""
+
+    erasures: dict[str, Erasure] = field(default_factory=dict)
+    """What is erased once these rows are written, some of them with it: by context. What follows stands in another
+    `Rows`."""
+
     _newest: dict[tuple[str, int, int], MessageRow] = field(default_factory=dict)
 
     def write_message(self, row: MessageRow) -> None:
@@ -159,6 +168,14 @@ def readable(message: Any) -> tuple[str | None, str | None]:
         return clean(str(message["llm"])), clean(text) if isinstance(text, str) else None
     role, content = message.get("role"), message.get("content")
     return clean(role) if isinstance(role, str) else None, _text(content, message.get("tool_calls"))
+
+
+def erasure_of(
+    context_id: str, version: int, frame: LLMContextEraseFrame, partition: int, offset: int
+) -> Erasure:
+    """What a frame erases that is stored at this version, of a record at this place."""
+    requested_by = None if frame.requested_by is None else clean(frame.requested_by)
+    return Erasure(context_id, version, clean(frame.why), requested_by, partition, offset)
 
 
 def clean(text: str) -> str:

@@ -131,7 +131,17 @@ async def _project(
         feed = Feed(client, names.frames, [log.cluster])
         await instance_id.wait(batches_connection, names.frames, instance, stopping)
         projector = GroupMember(
-            client, feed, batches_connection, relay, notifier, log, topics, failpoint, instance
+            client,
+            feed,
+            batches_connection,
+            relay,
+            notifier,
+            log,
+            topics,
+            failpoint,
+            instance,
+            rebuild_frames=settings.projector_rebuild_frames,
+            refuse_erased=settings.erased_ids == "refuse",
         )
         client.subscribe([names.frames], listener=projector)
         await client.start()

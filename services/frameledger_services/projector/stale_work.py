@@ -28,8 +28,8 @@ def closing_id(effect: RunInference | CallFunction) -> UUID:
 def closing_row(
     effect: RunInference | CallFunction, cause: Place, ordinal: int, *, source: str, code: str, message: str
 ) -> OutboxRow:
-    """Returns the frame that closes the work of an old effect, as a row of the outbox. `code` and `message` are for a
-    run, which fails."""
+    """Returns the frame that closes the work of an old effect, as a row of the outbox: its cause is that of the effect.
+    `code` and `message` are for a run, which fails."""
     frame_id = str(closing_id(effect))
     frame: ErrorFrame | FunctionCallCancelFrame
     if isinstance(effect, RunInference):
@@ -38,7 +38,7 @@ def closing_row(
         frame = FunctionCallCancelFrame(
             id=frame_id, tool_call_id=effect.tool_call_id, function_name=effect.function_name
         )
-    record = outgoing(frame, effect.context_id, source=source)
+    record = outgoing(frame, effect.context_id, source=source, causation_id=effect.causation_id)
     return replace(
         effect_row(effect, cause, ordinal, cause.topic),
         key=record.key,

@@ -17,6 +17,7 @@ from frameledger.evolve.changes import (
     CallStarted,
     CallWaiting,
     Change,
+    ContextErased,
     EraBegan,
     MessageAppended,
     MessageEnded,
@@ -33,6 +34,7 @@ from frameledger.frames import (
     AnyFrame,
     ErrorFrame,
     InterruptionFrame,
+    LLMContextFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
     LLMTextFrame,
@@ -94,6 +96,11 @@ class _Writing:
                 counters.messages = 0
                 self.era = change.era
                 self.rows.eras.append((self.context_id, self.version, change.era))
+                if isinstance(self.frame, LLMContextFrame):
+                    self._note_origin(self.frame)
+            case ContextErased():
+                # Its rows go with the batch: see `rows.Erasure`.
+                self.head.origin = self.head.experiment = None
             case SettingChanged():
                 self.rows.settings[self.context_id, change.name, self.version] = to_json(change.value)
             case RunRequested() | RunOpened() | RunStarted() | RunClosed():
@@ -135,6 +142,15 @@ class _Writing:
     def _open(self, position: int, message: Any, run_id: str | None) -> None:
         row = open_row(self.context_id, self.era, position, self.version, run_id, message, to_json(message))
         self.rows.write_message(row)
+
+    def _note_origin(self, frame: LLMContextFrame) -> None:
+        """Keep what the frame says of where the context comes from (RA5.origin)."""
+        if (origin := frame.forked_from) is not None:
+            # Without what a program of another release may have added: views read these three.
+            said = {"context_id": origin.context_id, "version": origin.version, "chain": origin.chain}
+            self.head.origin = to_json(said)
+        if "experiment" in frame.metadata:
+            self.head.experiment = bool(frame.metadata["experiment"])
 
     def _run(self, run_id: str) -> Row:
         return self.rows.run(self.context_id, run_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,26 +13,69 @@ from frameledger.decoding import decode
 from frameledger.errors import RefusedError
 from frameledger.evolve import Step, evolve
 from frameledger.ids import ContextId
-from frameledger_services.projector.head import Counters, Head
+from frameledger_services.projector.head import Counters, FoldedBy, Head
+from frameledger_services.store import erasures
 from frameledger_services.store import heads as statements
+from frameledger_services.store.erasures import Beginning
 from frameledger_services.store.heads import StoredHead, Unfolded
 
 
-async def load(connection: AsyncConnection[Any], context_ids: Sequence[ContextId]) -> dict[str, Head]:
+async def load(
+    connection: AsyncConnection[Any],
+    context_ids: Sequence[ContextId],
+    rebuild: Callable[[ContextId], Awaitable[None]] | None = None,
+    *,
+    max_frames: int = 0,
+) -> dict[str, Head]:
     """Returns the heads of these conversations, in one query; new heads for those that are not stored.
 
-    A conversation whose head cannot be brought up to date is parked, and the others continue.
+    Those that an older release folded, and that have at most `max_frames`, are rebuilt first. A conversation whose head
+    cannot be brought up to date is parked, and the others continue. Raises `NewerHeadError`.
     """
     loaded = await statements.load(connection, context_ids)
+    if rebuild is not None:
+        older = [one for one in context_ids if _is_to_rebuild(loaded.get(one), max_frames)]
+        for context_id in older:
+            await rebuild(context_id)
+        # A rebuild may honour an erasure, and nothing of it be left.
+        loaded = {one: found for one, found in loaded.items() if one not in older}
+        loaded |= await statements.load(connection, older)
+    begun = await erasures.beginnings(connection, [one for one in context_ids if one not in loaded])
     heads: dict[str, Head] = {}
     for context_id in context_ids:
         found = loaded.get(context_id)
+        if found is None:
+            heads[context_id] = head_after(context_id, begun.get(context_id))
+            continue
         try:
-            heads[context_id] = Head.new(context_id) if found is None else loaded_head(context_id, found)
+            heads[context_id] = loaded_head(context_id, found)
         except RefoldError as behind:
             park(behind.head, str(behind))
             heads[context_id] = behind.head
+    anew = [one for one in loaded if heads[one].state.erased is not None]
+    for begins in (await erasures.beginnings(connection, anew)).values():
+        heads[begins.context_id].erased_at = begins.at
     return heads
+
+
+async def beginning(connection: AsyncConnection[Any], context_id: ContextId) -> Head:
+    """Returns the head with which the present life of a conversation began: a new one, or that of its latest erasure.
+    Its stored frames, folded in order, lead to the present head."""
+    return head_after(context_id, (await erasures.beginnings(connection, [context_id])).get(context_id))
+
+
+def head_after(context_id: ContextId, begins: Beginning | None) -> Head:
+    """Returns the head of a conversation without frames: a new one, or that after an erasure."""
+    return Head.new(context_id) if begins is None else Head.after_erasure(begins)
+
+
+def _is_to_rebuild(found: StoredHead | None, max_frames: int) -> bool:
+    return (
+        found is not None
+        and found.row["fold_version"] < stored.FOLD_VERSION
+        and found.row["version"] <= max_frames
+        and found.row["parked_version"] is None
+    )
 
 
 class RefoldError(RefusedError):
@@ -50,14 +93,19 @@ class RefoldError(RefusedError):
 
 
 def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
-    """Returns a head with its stored state, and the frames after that folded in. Raises `RefoldError` if a fold
-    fails."""
+    """Returns a head with its stored state, and the frames after that folded in.
+
+    Raises `RefoldError` if a fold fails, and `NewerHeadError`.
+    """
     row = found.row
     counters: dict[str, Any] = {}
     attributes: dict[str, Any] = {}
     for column, path in statements.ATTRIBUTES.items():
         of_counters, _, name = path.rpartition(".")
         (counters if of_counters else attributes)[name] = row[column]
+    if row["fold_version"] > stored.FOLD_VERSION:
+        raise NewerHeadError(context_id, row["fold_version"])
+    is_older = row["fold_version"] < stored.FOLD_VERSION
     head = Head(
         context_id,
         stored.load(row["state"].encode()),
@@ -66,17 +114,47 @@ def loaded_head(context_id: ContextId, found: StoredHead) -> Head:
         parked_version=row["parked_version"],
         parked_error=row["parked_error"],
         stored=True,
-        saved_version=row["state_version"],
+        rebuilt=row["rebuilt"],
+        folded_by=_folded_by(row, is_older=is_older),
+        # An older release must not go on from a state that does not know the frames of this one.
+        saved_version=None if is_older and row["parked_version"] is None else row["state_version"],
         state_bytes=len(row["state"]),
     )
     try:
         refold(head, found.unfolded)
     except Exception as error:
+        # It is parked: what is stored stays as the release left it that could fold this.
+        head.saved_version = row["state_version"]
         raise RefoldError(head, error) from error
     run = head.state.runs.open
     if run is not None and row["open_run_has_text"]:
         head.first_text_of = (run.run_id, int(run.attempt))
     return head
+
+
+def _folded_by(row: Mapping[str, Any], *, is_older: bool) -> FoldedBy | None:
+    ranges = None if row["folded_by"] is None else tuple((first, fold) for first, fold in row["folded_by"])
+    if not is_older:
+        return ranges
+    # What the stored state does not know yet is folded again by this release.
+    first = row["state_version"] + 1
+    before = ranges or ((1, row["fold_version"]),)
+    return (*(one for one in before if one[0] < first), (first, stored.FOLD_VERSION))
+
+
+class NewerHeadError(stored.StoredStateError):
+    """A conversation was folded by a newer release, whose rules this one does not know.
+
+    Remedy: Upgrade this process. A projector leaves the partition of the conversation to the newer release.
+    """
+
+    def __init__(self, context_id: ContextId, fold_version: int) -> None:
+        super().__init__(
+            f"the conversation {context_id} was folded by fold version {fold_version}, this release knows "
+            f"{stored.FOLD_VERSION}: upgrade the release"
+        )
+        self.context_id = context_id
+        self.fold_version = fold_version
 
 
 def refold(head: Head, frames: Iterable[Unfolded]) -> None:
@@ -99,7 +177,8 @@ _UNKNOWN = decode(b'{"type":"unknown"}')
 class OutcomeChangedError(RefusedError):
     """Another release folded a frame otherwise, and its rows are stored so: a state of this one would not be theirs.
 
-    Remedy: Its conversation is parked. Project the log into an empty database, or go back to the other release.
+    Remedy: Its conversation is parked. `frameledger rebuild --context ... --apply` folds all of it with this release;
+    then `frameledger unpark`.
     """
 
     def __init__(self, frame: Unfolded, step: Step) -> None:

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
+import orjson
+
 from frameledger import stored
 from frameledger.evolve.state import State
 from frameledger.ids import ContextId
 from frameledger_services.projector.head import Head, open_text
 from frameledger_services.projector.rows import FrameRow, MessageRow, Rows
 from frameledger_services.store import batch as statements
-from frameledger_services.store import heads, outbox, single_statement, tables
+from frameledger_services.store import erasures, heads, outbox, single_statement, tables
 from frameledger_services.store.batch import Connection, Insert, Update
 from frameledger_services.store.outbox import headers_as_json
 from frameledger_services.store.projections import Progress
@@ -48,21 +50,51 @@ _ACTED_UPON = frozenset({tables.outbox, tables.tool_calls})
 _values_of_message = attrgetter(*_MESSAGES)
 
 
-async def write(connection: Connection, rows: Rows, changed: Iterable[Head]) -> None:
-    """Write a batch in the caller's transaction: the fastest way for many rows.
+async def write(connection: Connection, rows: Rows, changed: Iterable[Head], *, by_copy: bool = True) -> None:
+    """Write a batch in the caller's transaction: the fastest way for many rows. Without `by_copy` each statement is
+    one that PostgreSQL finishes by itself (`store.batch.insert_values`).
 
-    Raises psycopg's errors; the transaction has to be rolled back then.
+    Raises `StaleHeadError` and psycopg's errors; the transaction has to be rolled back then.
     """
+    # First, as a rebuild locks a conversation's head before its other rows: the two never wait for each other.
+    for one in _head_writes(changed):
+        await _execute(connection, one, by_copy=by_copy)
     said_by = await statements.end_messages(connection, rows.ended)
     messages = rows.messages()
     for row in messages:
         if row.inherits:
             row.run_id = said_by.get((row.context_id, row.era, row.position))
-    for one in _writes(rows, messages, changed):
-        if isinstance(one, Insert):
-            await statements.insert(connection, one)
-        else:
-            await statements.update(connection, one)
+    for one in _writes(rows, messages):
+        await _execute(connection, one, by_copy=by_copy)
+
+
+async def write_parts(connection: Connection, parts: Sequence[Rows], changed: Iterable[Head]) -> None:
+    """Write a batch in the caller's transaction, in which conversations may be erased: the rows before an erasure,
+    what it deletes, of these rows too, and the rows behind it.
+
+    Raises `StaleHeadError` and psycopg's errors; the transaction has to be rolled back then.
+    """
+    *before, last = parts
+    if before:
+        changed = list(changed)
+        # All heads first, as above.
+        erased = [context_id for part in before for context_id in part.erasures]
+        await heads.lock(connection, [*erased, *(head.context_id for head in changed)])
+    for part in before:
+        await write(connection, part, ())
+        await erasures.erase(connection, part.erasures.values())
+    await write(connection, last, changed)
+    for part in parts:
+        await erasures.count_late(connection, part.late)
+
+
+async def _execute(connection: Connection, one: Insert | Update, *, by_copy: bool) -> None:
+    if isinstance(one, Update):
+        await statements.update(connection, one)
+    elif by_copy:
+        await statements.insert(connection, one)
+    else:
+        await statements.insert_values(connection, one)
 
 
 async def write_single_statement(
@@ -77,13 +109,15 @@ async def write_single_statement(
     Returns the partitions that are still ours; unless those are all, nothing was written. It is on disk on return if
     anything acts on it; see `batches`.
     """
-    writes = list(_writes(rows, rows.messages(), changed))
+    # The statement itself changes the heads first, since its answer depends on them.
+    writes = [*_writes(rows, rows.messages()), *_head_writes(changed)]
     on_disk = any(one.rows and one.table in _ACTED_UPON for one in writes)
     return await single_statement.store(cursor, topic, progress, rows.ended, writes, on_disk=on_disk)
 
 
-def _writes(rows: Rows, messages: Sequence[MessageRow], changed: Iterable[Head]) -> Iterator[Insert | Update]:
-    """Yields the writes, in an order in which concurrent batches do not deadlock. Messages are ended before."""
+def _writes(rows: Rows, messages: Sequence[MessageRow]) -> Iterator[Insert | Update]:
+    """Yields the writes but those of heads, in an order in which concurrent batches do not deadlock. Messages are ended
+    before."""
     # Each is checked: a small batch has few of them.
     if rows.frames:
         yield Insert(tables.frames, _FRAMES, rows.frames)
@@ -106,6 +140,9 @@ def _writes(rows: Rows, messages: Sequence[MessageRow], changed: Iterable[Head])
         yield Insert(tables.rejected_frames, _REJECTED, list(_rejected(rows)))
     if rows.outbox:
         yield Insert(tables.outbox, outbox.COLUMNS, [row.values() for row in rows.outbox])
+
+
+def _head_writes(changed: Iterable[Head]) -> Iterator[Insert | Update]:
     new: list[dict[str, Any]] = []
     known: list[dict[str, Any]] = []
     for head in changed:
@@ -113,7 +150,8 @@ def _writes(rows: Rows, messages: Sequence[MessageRow], changed: Iterable[Head])
     if new:
         yield statements.insert_of(tables.contexts, new)
     if known:
-        yield Update(tables.contexts, ("context_id",), known, usual=_HEAD)
+        # With another `rebuilt` in the table there is no such row.
+        yield Update(tables.contexts, ("context_id", "rebuilt"), known, usual=_HEAD)
 
 
 def _changed(table: Any, key: tuple[str, ...], patches: dict[Any, dict[str, Any]]) -> Update:
@@ -145,10 +183,10 @@ def _rejected(rows: Rows) -> Iterator[tuple[Any, ...]]:
 def _head_row(head: Head) -> dict[str, Any]:
     state = head.state
     row: dict[str, Any] = dict(zip(heads.ATTRIBUTES, _values_of_head(head), strict=True))
-    row["context_id"] = head.context_id
+    row["context_id"], row["rebuilt"] = head.context_id, head.rebuilt
     if head.parked_version is None or not head.stored:
         # These do not change while it is parked, and a head that could not be brought up to date has old values.
-        row |= _columns_of(state)
+        row |= state_columns(state)
     if head.parked_at is not None:
         # Only if it was parked since it was loaded.
         row |= {
@@ -156,6 +194,10 @@ def _head_row(head: Head) -> dict[str, Any]:
             "parked_at": head.parked_at,
             "parked_error": head.parked_error,
         }
+    if head.origin is not None:
+        row["origin"], head.origin = head.origin, None
+    if head.experiment is not None:
+        row["experiment"], head.experiment = head.experiment, None
     text = open_text(state)
     if _is_due(head, text):
         dumped = stored.dump(state)
@@ -165,10 +207,12 @@ def _head_row(head: Head) -> dict[str, Any]:
             "fold_version": stored.FOLD_VERSION,
             "state": dumped,
         }
+        if head.folded_by is not None:
+            row["folded_by"] = orjson.dumps(head.folded_by)
     return row
 
 
-def _columns_of(state: State) -> dict[str, Any]:
+def state_columns(state: State) -> dict[str, Any]:
     """The columns of `contexts` that are written from the state and not read again."""
     turn, run = state.turn, state.runs.open
     return {
@@ -182,7 +226,7 @@ def _columns_of(state: State) -> dict[str, Any]:
     }
 
 
-_HEAD = frozenset({*heads.ATTRIBUTES, *_columns_of(State(ContextId("")))})
+_HEAD = frozenset({*heads.ATTRIBUTES, *state_columns(State(ContextId("")))})
 """The columns of `contexts` that every batch writes of each head that it changed, unless that is parked."""
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from frameledger.context import LLMContext
 from frameledger_services.providers import plugins
@@ -12,6 +13,8 @@ from frameledger_services.providers.errors import ProviderUnavailableError
 from frameledger_services.providers.service import LLMService
 from frameledger_services.providers.settings import LLMSettings
 from frameledger_services.settings import Settings
+
+_T = TypeVar("_T")
 
 LONGEST_WAIT = 30.0
 """Seconds before a request is sent again; a provider that asks for more has failed."""
@@ -44,11 +47,17 @@ class OutOfBand:
     async def run_inference(
         self, context: LLMContext, max_tokens: int | None = None, system_instruction: str | None = None
     ) -> str | None:
-        """As `LLMService.run_inference`; what may work again is tried again, `inference_retries` times."""
-        service, tries = self.service, 0
+        """As `LLMService.run_inference`; what may work again is tried again, as `retrying` does."""
+        service = self.service
+        return await self.retrying(lambda: service.run_inference(context, max_tokens, system_instruction))
+
+    async def retrying(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """Returns what `ask` returns. It is called again, `inference_retries` times at most, when the provider may
+        answer again soon. Raises its other `ProviderError`s, and the last one."""
+        tries = 0
         while True:
             try:
-                return await service.run_inference(context, max_tokens, system_instruction)
+                return await ask()
             except ProviderUnavailableError as error:
                 asked = error.retry_after or 0.0
                 if tries == self._settings.inference_retries or asked > LONGEST_WAIT:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from frameledger.headers import (
+    CAUSATION_ID,
     CE_SOURCE,
     FORWARDED_FROM,
     FRAME_ID,
@@ -98,7 +99,7 @@ def copy(topic: str, stored: LostFrame) -> Outgoing | None:
     """Returns the record that restores a stored frame: the same bytes, the headers that are known, and one that names
     its former place. None for bytes that cannot be read any more.
 
-    It decodes to the stored id, bytes, source and trace.
+    It decodes to the stored id, bytes, source, trace and cause.
     """
     record = Record(
         topic,
@@ -115,9 +116,16 @@ def copy(topic: str, stored: LostFrame) -> Outgoing | None:
     # The id of the trace is stored, that of the span is not.
     trace = None if stored.trace_id is None else f"00-{stored.trace_id}-{stored.frame_id.hex[:16]}-00"
     if stored.source is not None:
-        known = headers_for(frame, ContextId(stored.context_id), source=stored.source, traceparent=trace)
+        known = headers_for(
+            frame,
+            ContextId(stored.context_id),
+            source=stored.source,
+            traceparent=trace,
+            causation_id=stored.causation_id,
+        )
     else:
-        known = () if trace is None else ((TRACEPARENT, trace.encode()),)
+        named = ((TRACEPARENT, trace), (CAUSATION_ID, stored.causation_id))
+        known = tuple((name, str(value).encode()) for name, value in named if value is not None)
     made = forward(replace(record, headers=known))
     if frame.id is None and frame_uuid(read(record).frame_id) != stored.frame_id:
         # It was itself a copy of a record in another partition.
@@ -127,16 +135,17 @@ def copy(topic: str, stored: LostFrame) -> Outgoing | None:
 
 def smaller(topic: str, stored: LostFrame) -> Iterator[Outgoing]:
     """The same copy with fewer headers, and then with fewer still, for a topic that takes no more. Read again each has
-    the id, the bytes and the source that are stored; the last has no trace.
+    the id, the bytes and the source that are stored; the last has neither trace nor cause.
 
     If the frame has an id of its own, the first is no larger than the record that was lost, before compression and
-    unless that had a source that was no UTF-8. Nothing for bytes that cannot be read any more.
+    unless that had a source that was no UTF-8 or a cause that was no uuid. Nothing for bytes that cannot be read any
+    more.
     """
     made = copy(topic, stored)
     if made is None:
         return
     needed = {CE_SOURCE, *_identity(topic, stored, made)}
-    yield replace(made, headers=_only(made.headers, {*needed, TRACEPARENT}))
+    yield replace(made, headers=_only(made.headers, {*needed, TRACEPARENT, CAUSATION_ID}))
     yield replace(made, headers=_only(made.headers, needed))
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import Literal
+from typing import Generic, Literal, Protocol, TypeVar
 
 from frameledger.record import Record
 from frameledger_services.projector.log_check import LogState, symptom
@@ -83,15 +83,25 @@ async def last_common_offset(
     return reached
 
 
-class ByPartition:
+class OfPartition(Protocol):
+    """A row that names a partition."""
+
+    @property
+    def partition(self) -> int: ...
+
+
+_R = TypeVar("_R", bound=OfPartition)
+
+
+class ByPartition(Generic[_R]):
     """Splits the result of one statement by partition."""
 
-    def __init__(self, rows: AsyncIterator[StoredFrame]) -> None:
+    def __init__(self, rows: AsyncIterator[_R]) -> None:
         """`rows` are in the order of their partitions."""
         self._rows = rows
-        self._next: StoredFrame | None = None
+        self._next: _R | None = None
 
-    async def of(self, partition: int) -> AsyncGenerator[StoredFrame, None]:
+    async def of(self, partition: int) -> AsyncGenerator[_R, None]:
         """Yields the frames of a partition. Call it in the order of partitions; frames that were not read are
         skipped."""
         row, self._next = self._next, None

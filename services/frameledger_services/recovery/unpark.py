@@ -21,22 +21,24 @@ from frameledger.effects import CallFunction, Cancel, Effect, RunInference
 from frameledger.errors import NotFoundError, RefusedError
 from frameledger.evolve import evolve
 from frameledger.evolve.state import State
-from frameledger.ids import ContextId
+from frameledger.frames import LLMContextEraseFrame
+from frameledger.ids import ContextId, Version
 from frameledger.react import react
 from frameledger.record import Place
+from frameledger.values import replace as replaced
 from frameledger_services import transient
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.destination import Send
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.outbox_rows import effect_row, effect_topics
-from frameledger_services.projector.rows import Rows, clean
+from frameledger_services.projector.relay import publish_committed
+from frameledger_services.projector.rows import Rows, clean, erasure_of
 from frameledger_services.projector.stale_work import MAX_AGE, closing_row
 from frameledger_services.projector.step_rows import write_step
 from frameledger_services.projector.stored_heads import RefoldError, loaded_head
 from frameledger_services.projector.writer import write
-from frameledger_services.settings import SettingsError
+from frameledger_services.store import erasures, parked, projections
 from frameledger_services.store import heads as head_statements
-from frameledger_services.store import outbox, parked, projections
 from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.parked import ParkedFrame, Settled
 
@@ -61,14 +63,14 @@ class NotParkedError(NotFoundError):
 class ContradictoryHeadError(RefusedError):
     """The stored head of a conversation says that frames were folded behind the one from which it is parked.
 
-    Remedy: Project the log into an empty database, which makes the head anew; all frames are stored.
+    Remedy: `frameledger rebuild --context ... --apply` makes the head anew; all frames are stored.
     """
 
     def __init__(self, context_id: str, state_version: int, parked_version: int) -> None:
         super().__init__(
             f"The head of {context_id} contradicts itself: it is parked from version {parked_version} on, and its "
-            f"state is that of version {state_version}. Frames would be folded twice. They are all stored: project "
-            "the log into an empty database to make the head anew."
+            f"state is that of version {state_version}. Frames would be folded twice. They are all stored: "
+            "`frameledger rebuild --context ... --apply` makes the head anew."
         )
 
 
@@ -101,22 +103,12 @@ async def unpark(
         is_over = await part.run(is_first=done.folded == 0)
         unsent = done.unsent
         if part.outbox and unsent is None:
-            unsent = await _publish(connection, part.outbox, send)
+            unsent = await publish_committed(connection, part.outbox, send)
         done = Unparked(
             done.folded + part.folded, part.parked_version, part.error, done.asked + len(part.outbox), unsent
         )
         if is_over:
             return done
-
-
-async def _publish(connection: Connection, rows: Sequence[OutboxRow], send: Send) -> str | None:
-    """Publish and delete committed rows. Returns why that failed, None if it did not."""
-    try:
-        await send(rows)
-    except (transient.EventLogError, SettingsError) as error:
-        return str(error)
-    await outbox.delete(connection, [row.place for row in rows])
-    return None
 
 
 class _UnfoldableError(Exception):
@@ -171,16 +163,49 @@ class _Part:
             # From here on it is folded like any other conversation.
             self._head.parked_version = None
             before, newest = self._head.state, self._head.version
+            reached = first - 1
             frames = await parked.next_frames(
                 connection, context_id, first, limit=FRAMES_AT_ONCE, limit_bytes=BYTES_AT_ONCE
             )
-            reached = await self._fold_all(frames)
+            if (erasing := _last_erasure(frames)) is not None:
+                await self._erase(frames[erasing])
+                if frames[erasing].version == newest:
+                    self.folded = newest - first + 1
+                    self.outbox = [] if is_held else list(self._outbox(before, now))
+                    await write(connection, Rows(outbox=self.outbox), ())
+                    await connection.execute(f"NOTIFY {projections.CHANNEL}")
+                    return True
+                reached, frames = frames[erasing].version, frames[erasing + 1 :]
+            if frames:
+                self._head.started_at = self._head.started_at or frames[0].logged_at
+                reached = await self._fold_all(frames)
             self.folded = reached - first + 1
             # Of a partition that is held, what is open is asked for when it has caught up.
             self.outbox = [] if is_held else list(self._outbox(before, now))
             await self._write_end(newest, reached)
             await connection.execute(f"NOTIFY {projections.CHANNEL}")
         return self.error is not None or self.parked_version is None
+
+    async def _erase(self, erasing: ParkedFrame) -> None:
+        """Honour an erasure that an older release parked, since it did not know the frame: what comes before it need
+        not be folded any more, and the open work is told to stop."""
+        frame, head = decode(erasing.payload), self._head
+        assert isinstance(frame, LLMContextEraseFrame)
+        before = replaced(head.state, version=Version(erasing.version - 1))
+        after = evolve(before, frame).state
+        self._caused += [(erasing, effect) for effect in react(before, frame, after, erasing.frame_id)]
+        erasure = erasure_of(self._context_id, erasing.version, frame, erasing.partition, erasing.offset)
+        await erasures.erase(self._connection, [erasure])
+        begun = Head.new(self._context_id)
+        begun.state, begun.erased_at, begun.stored, begun.rebuilt = (
+            after,
+            erasing.logged_at,
+            True,
+            head.rebuilt,
+        )
+        # As they are: only the fold is behind.
+        begun.version, begun.chain, begun.last_at = head.version, head.chain, head.last_at
+        self._head = begun
 
     async def _fold_all(self, frames: Sequence[ParkedFrame]) -> int:
         """Fold as far as possible. Returns the version that was reached."""
@@ -219,7 +244,7 @@ class _Part:
             try:
                 frame = decode(one.payload)
                 step = evolve(before, frame)
-                effects = react(before, frame, step.state)
+                effects = react(before, frame, step.state, one.frame_id)
                 write_step(rows, head, frame, step, before, one.logged_at)
             except Exception as error:
                 raise _UnfoldableError(f"{type(error).__name__}: {error}") from error
@@ -255,6 +280,18 @@ class _Part:
                 yield effect_row(effect, place, ordinal, topics[effect.effect])
             else:
                 yield closing_row(effect, place, ordinal, source=SOURCE, code="parked", message=TOO_LATE)
+
+
+def _last_erasure(frames: Sequence[ParkedFrame]) -> int | None:
+    """Returns the index of the last of these frames that erases."""
+    found = None
+    for index, one in enumerate(frames):
+        if _ERASES in one.payload and isinstance(decode(one.payload), LLMContextEraseFrame):
+            found = index
+    return found
+
+
+_ERASES = b"LLMContextEraseFrame"
 
 
 def _is_due(effect: Effect, before: State, after: State) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from psycopg import AsyncConnection
 from sqlalchemy import Table
 
-from frameledger.errors import NotFoundError
+from frameledger.errors import FencedError
 from frameledger_services.store import row_parameters, tables
 from frameledger_services.store.binary_copy import copy_in
 
@@ -54,7 +54,7 @@ def insert_of(table: Table, rows: Sequence[Row]) -> Insert:
     """Returns the insert of rows that may leave columns out, which get their default."""
     named = set().union(*rows)
     columns = tuple(str(column.name) for column in table.columns if column.name in named) if rows else ()
-    defaults = {column: _default(table, column) for column in columns}
+    defaults = {column: default_of(table, column) for column in columns}
     return Insert(table, columns, [[row.get(column, defaults[column]) for column in columns] for row in rows])
 
 
@@ -64,19 +64,35 @@ async def insert(connection: Connection, rows: Insert) -> None:
         await copy_in(connection, rows.table, rows.columns, rows.rows)
 
 
-class MissingHeadError(NotFoundError):
-    """The conversation of a batch is not in the database any more: it was erased.
+async def insert_values(connection: Connection, rows: Insert) -> None:
+    """Insert rows by one statement with all of them as a parameter. Slower than COPY, but PostgreSQL finishes it even
+    if this process stops in the middle, and no lock stays."""
+    if rows.rows:
+        kinds = row_parameters.columns_of(rows.table, rows.columns)
+        names = ", ".join(f'"{column}"' for column in kinds)
+        values = ", ".join(row_parameters.value_of(column, kind) for column, kind in kinds.items())
+        await connection.execute(
+            f'INSERT INTO "{rows.table.name}" ({names}) SELECT {values} FROM {row_parameters.from_item(kinds)}',
+            row_parameters.parameters(kinds, rows.rows),
+        )
 
-    Remedy: None is needed: the projector drops what it has in memory and begins again.
+
+class StaleHeadError(FencedError):
+    """A conversation of a batch is not in the database as it was loaded: it was rebuilt, or erased.
+
+    Remedy: None is needed: the projector drops what it has in memory of it, and loads it again.
     """
+
+    def __init__(self) -> None:
+        super().__init__("a conversation was rebuilt or erased since it was loaded")
 
 
 async def update(connection: Connection, rows: Update) -> None:
-    """Update rows, in one statement. Raises `MissingHeadError` if a row of `contexts` does not exist."""
+    """Update rows, in one statement. Raises `StaleHeadError` if a row of `contexts` does not exist."""
     if rows.rows:
         cursor = await connection.execute(rows.update, (row_parameters.changes(rows.table, rows.rows),))
         if rows.table is tables.contexts and cursor.rowcount < len(rows.rows):
-            raise MissingHeadError
+            raise StaleHeadError
 
 
 async def end_messages(
@@ -103,7 +119,7 @@ def ending(*, single: bool = False) -> str:
     """
 
 
-def _default(table: Table, column: str) -> Any:
+def default_of(table: Table, column: str) -> Any:
     """Returns the server default of a column, as a value."""
     default = table.c[column].server_default
     if default is None:

@@ -1,8 +1,7 @@
-"""Conversations as people and checks look for them: active, containing a text, waited for, refused; and erasing one."""
+"""Conversations as people and checks look for them: active, containing a text, waited for, refused."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -37,41 +36,21 @@ class Match:
     current: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where Kafka has frames of a conversation: so many records of a partition, between these offsets."""
-
-    partition: int
-    generation: int
-    first_offset: int
-    last_offset: int
-    records: int
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What `erasures` keeps of a conversation that was deleted."""
-
-    context_id: str
-    erased_at: datetime
-    version: int
-    frame_count: int
-    erased_by: str
-    why: str
-    chain: bytes
-
-
-async def last_active(connection: Connection, limit: int, skip: int) -> list[Listed]:
-    """Returns conversations by their newest frame, the last active first."""
+async def last_active(
+    connection: Connection, limit: int, skip: int, *, experiments: bool = False
+) -> list[Listed]:
+    """Returns conversations by their newest frame, the last active first; with `experiments` those too."""
     async with connection.cursor(row_factory=class_row(Listed)) as cursor:
         await cursor.execute(
             """
-            SELECT newest.*, conversations.status, words.text AS last_words
+            SELECT newest.*, coalesce(conversations.status, 'experiment') AS status, words.text AS last_words
             FROM (
                 SELECT context_id, started_at, last_at, version FROM contexts
-                ORDER BY last_at DESC, context_id LIMIT %s OFFSET %s
+                WHERE %(experiments)s OR NOT experiment
+                ORDER BY last_at DESC, context_id LIMIT %(limit)s OFFSET %(skip)s
             ) AS newest
-            INNER JOIN conversations USING (context_id)
+            -- Which has no experiments.
+            LEFT JOIN conversations USING (context_id)
             LEFT JOIN LATERAL (
                 SELECT left(messages.text, 200) AS text
                 FROM contexts AS head
@@ -83,15 +62,17 @@ async def last_active(connection: Connection, limit: int, skip: int) -> list[Lis
             ) AS words ON true
             ORDER BY newest.last_at DESC, newest.context_id
             """,
-            (limit, skip),
+            {"limit": limit, "skip": skip, "experiments": experiments},
         )
         return await cursor.fetchall()
 
 
-async def search(connection: Connection, text: str, limit: int, *, replaced: bool = False) -> list[Match]:
+async def search(
+    connection: Connection, text: str, limit: int, *, replaced: bool = False, experiments: bool = False
+) -> list[Match]:
     """Returns messages that contain the text, whatever its case, the newest first. It reads every message.
 
-    `replaced`: also those that their context no longer has.
+    `replaced`: also those that their context no longer has. `experiments`: also those of experiments.
     """
     async with connection.cursor(row_factory=class_row(Match)) as cursor:
         await cursor.execute(
@@ -102,42 +83,21 @@ async def search(connection: Connection, text: str, limit: int, *, replaced: boo
                     messages.valid_to = 9223372036854775807 AND messages.era = head.era AS current
                 FROM messages
                 INNER JOIN contexts AS head ON head.context_id = messages.context_id
-                WHERE messages.text ILIKE %(pattern)s
+                WHERE messages.text ILIKE %(pattern)s AND (%(experiments)s OR NOT head.experiment)
             ) AS found
             INNER JOIN frames ON frames.context_id = found.context_id AND frames.version = found.version
             WHERE found.current OR %(replaced)s
             ORDER BY frames.logged_at DESC, found.context_id, found.version DESC
             LIMIT %(limit)s
             """,
-            {"pattern": f"%{_literally(text)}%", "replaced": replaced, "limit": limit},
+            {
+                "pattern": f"%{_literally(text)}%",
+                "replaced": replaced,
+                "limit": limit,
+                "experiments": experiments,
+            },
         )
         return await cursor.fetchall()
-
-
-async def erase(connection: Connection, context_id: str, why: str) -> tuple[Receipt, Sequence[Places]] | None:
-    """Delete a conversation from the tables, in one transaction. Returns its receipt, and where Kafka still has its
-    frames; None if there is no such conversation, as after the first call."""
-    async with connection.transaction():
-        async with connection.cursor(row_factory=class_row(Places)) as cursor:
-            await cursor.execute(
-                """
-                SELECT partition, generation, min("offset") AS first_offset, max("offset") AS last_offset,
-                    count(*) AS records
-                FROM frames WHERE context_id = %s GROUP BY partition, generation ORDER BY generation, partition
-                """,
-                (context_id,),
-            )
-            places = await cursor.fetchall()
-        async with connection.cursor(row_factory=class_row(Receipt)) as cursor:
-            await cursor.execute(
-                """
-                SELECT context_id, erased_at, version, frame_count, erased_by, why, chain
-                FROM erase(%s::text, %s::text)
-                """,
-                (context_id, why),
-            )
-            receipt = await cursor.fetchone()
-    return None if receipt is None else (receipt, places)
 
 
 async def goes_on(connection: Connection, context_id: str) -> tuple[bool, int]:

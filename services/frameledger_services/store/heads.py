@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,16 @@ ATTRIBUTES = {
 }
 """Columns of `contexts` that every batch writes and loading reads, each with the attribute of `projector.head.Head`."""
 
-_COLUMNS = ("context_id", "state_version", "parked_version", "parked_error", *ATTRIBUTES)
+_COLUMNS = (
+    "context_id",
+    "state_version",
+    "parked_version",
+    "parked_error",
+    "fold_version",
+    "rebuilt",
+    "folded_by",
+    *ATTRIBUTES,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,22 @@ async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, 
     behind = {row["context_id"] for row in rows if _is_behind(row)}
     unfolded = await _unfolded(connection, behind) if behind else {}
     return {row["context_id"]: StoredHead(row, tuple(unfolded.get(row["context_id"], ()))) for row in rows}
+
+
+async def rebuilt(connection: Connection, context_ids: Iterable[str]) -> dict[str, int]:
+    """How often each of these conversations was rebuilt; without those that are not there."""
+    cursor = await connection.execute(
+        "SELECT context_id, rebuilt FROM contexts WHERE context_id = ANY (%s)", (list(context_ids),)
+    )
+    return dict(await cursor.fetchall())
+
+
+async def lock(connection: Connection, context_ids: Iterable[str]) -> None:
+    """Lock the heads of those of these conversations that have one, until the transaction ends."""
+    await connection.execute(
+        "SELECT FROM contexts WHERE context_id = ANY (%s) ORDER BY context_id FOR NO KEY UPDATE",
+        (list(context_ids),),
+    )
 
 
 async def recent_ids(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
@@ -23,12 +24,13 @@ Connection = AsyncConnection[Any]
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """A run that is open and unclaimed. `offset` and `generation` are those of the frame that opened it; `is_sent` if
-    the effects of that frame are in the outbox."""
+    """A run that is open and unclaimed. `frame_id`, `offset` and `generation` are those of the frame that opened it;
+    `is_sent` if the effects of that frame are in the outbox."""
 
     context_id: str
     version: int
     run_id: str
+    frame_id: UUID
     generation: int
     offset: int
     is_sent: bool
@@ -37,7 +39,7 @@ class OpenRun:
     def effect(self) -> RunInference:
         context_id, version, run_id = ContextId(self.context_id), Version(self.version), RunId(self.run_id)
         effect_id = derived.effect_id(RunInference.effect, context_id, version, run_id)
-        return RunInference(effect_id, context_id, version, run_id)
+        return RunInference(effect_id, context_id, version, run_id, self.frame_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class OpenCall:
     tool_call_id: str
     function_name: str
     group_id: str | None
+    frame_id: UUID
     generation: int
     offset: int
     is_sent: bool
@@ -71,6 +74,7 @@ class OpenCall:
             call_id,
             self.function_name,
             None if self.group_id is None else GroupId(self.group_id),
+            self.frame_id,
         )
 
 
@@ -121,6 +125,20 @@ async def open_calls(
         return await cursor.fetchall()
 
 
+async def open_work_of(
+    connection: Connection, topic: str, context_id: str, than: datetime, *, old: bool
+) -> list[OpenRun | OpenCall]:
+    """Returns the open and unclaimed work of one conversation, by its places: what was asked for before a time, or all
+    other."""
+    parameters = {"topic": topic, "context_id": context_id, "than": than, "old": old, "limit": None}
+    async with connection.cursor(row_factory=class_row(OpenRun)) as cursor:
+        await cursor.execute(_RUNS_OF_ONE, parameters)
+        runs = await cursor.fetchall()
+    async with connection.cursor(row_factory=class_row(OpenCall)) as cursor:
+        await cursor.execute(_CALLS_OF_ONE, parameters)
+        return [*runs, *await cursor.fetchall()]
+
+
 AT_ONCE = 2_000
 
 
@@ -139,7 +157,7 @@ _UNCLAIMED = """
     JOIN contexts AS head
         ON head.context_id = work.context_id AND head.parked_version IS NULL AND NOT head.recording
     JOIN frames AS cause ON cause.context_id = work.context_id AND cause.version = work.version
-    WHERE cause.partition = %(partition)s AND (work.asked_at < %(than)s) = %(old)s
+    WHERE {of_what} AND (work.asked_at < %(than)s) = %(old)s
         AND NOT EXISTS (
             SELECT FROM claims
             WHERE claims.context_id = work.context_id AND claims.version = work.version AND claims.{id} = work.{id}
@@ -148,7 +166,7 @@ _UNCLAIMED = """
 """
 
 _PLACE = """
-    cause.generation, cause."offset",
+    cause.frame_id, cause.generation, cause."offset",
     EXISTS (
         SELECT FROM outbox
         WHERE outbox.topic = %(topic)s AND outbox.partition = cause.partition
@@ -156,24 +174,37 @@ _PLACE = """
     ) AS is_sent
 """
 
-_RUNS = f"""
-    SELECT work.context_id, work.version, work.run_id, {_PLACE}
-    FROM (
-        SELECT context_id, opened_version AS version, run_id, opened_at AS asked_at FROM runs WHERE status = 'open'
-    ) AS work
-    {_UNCLAIMED.format(id="run_id")}
-    LIMIT %(limit)s
-"""
 
-_CALLS = f"""
-    SELECT work.context_id, work.version, work.requested_version, work.ordinal, work.tool_call_id, work.function_name,
-        work.group_id, {_PLACE}
-    FROM (
-        SELECT context_id, dispatched_version AS version, requested_version, ordinal, tool_call_id, function_name,
-            group_id, dispatched_at AS asked_at
-        FROM tool_calls
-        WHERE status = 'dispatched'
-    ) AS work
-    {_UNCLAIMED.format(id="tool_call_id")}, work.requested_version, work.ordinal
-    LIMIT %(limit)s
-"""
+def _runs(of_what: str) -> str:
+    return f"""
+        SELECT work.context_id, work.version, work.run_id, {_PLACE}
+        FROM (
+            SELECT context_id, opened_version AS version, run_id, opened_at AS asked_at
+            FROM runs
+            WHERE status = 'open'
+        ) AS work
+        {_UNCLAIMED.format(of_what=of_what, id="run_id")}
+        LIMIT %(limit)s
+    """
+
+
+def _calls(of_what: str) -> str:
+    return f"""
+        SELECT work.context_id, work.version, work.requested_version, work.ordinal, work.tool_call_id,
+            work.function_name, work.group_id, {_PLACE}
+        FROM (
+            SELECT context_id, dispatched_version AS version, requested_version, ordinal, tool_call_id, function_name,
+                group_id, dispatched_at AS asked_at
+            FROM tool_calls
+            WHERE status = 'dispatched'
+        ) AS work
+        {_UNCLAIMED.format(of_what=of_what, id="tool_call_id")}, work.requested_version, work.ordinal
+        LIMIT %(limit)s
+    """
+
+
+_OF_A_PARTITION = "cause.partition = %(partition)s"
+_OF_A_CONTEXT = "work.context_id = %(context_id)s"
+
+_RUNS, _CALLS = _runs(_OF_A_PARTITION), _calls(_OF_A_PARTITION)
+_RUNS_OF_ONE, _CALLS_OF_ONE = _runs(_OF_A_CONTEXT), _calls(_OF_A_CONTEXT)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from uuid import UUID
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
@@ -36,7 +37,8 @@ JUDGED = "head.parked_version IS NULL AND NOT head.recording AND NOT head.ended"
 class OverdueTurn:
     """A turn of the user without a sign of life since `heard_version`. `version` is that of the context.
 
-    `waits`: it was stopped, and its final words do not come; else its stop does not come.
+    `waits`: it was stopped, and its final words do not come; else its stop does not come. `causation_id` is the frame
+    that opened it.
     """
 
     context_id: str
@@ -44,15 +46,18 @@ class OverdueTurn:
     opened_version: int
     heard_version: int
     waits: bool
+    causation_id: UUID
 
 
 @dataclass(frozen=True, slots=True)
 class OverdueSpeech:
-    """A speech of the bot, begun at `since_version`, whose stop does not come. `version` is that of the context."""
+    """A speech of the bot, begun at `since_version`, whose stop does not come. `version` is that of the context, and
+    `causation_id` the frame that began it."""
 
     context_id: str
     version: int
     since_version: int
+    causation_id: UUID
 
 
 async def turns(
@@ -65,8 +70,9 @@ async def turns(
         OverdueTurn,
         f"""
         SELECT head.context_id, head.version, head.turn_opened_version AS opened_version,
-            heard.version AS heard_version, head.turn_waits AS waits
+            heard.version AS heard_version, head.turn_waits AS waits, opened.frame_id AS causation_id
         FROM contexts AS head
+        JOIN frames AS opened ON opened.context_id = head.context_id AND opened.version = head.turn_opened_version
         CROSS JOIN LATERAL ({newest_frame("head.turn_opened_version", "frame.type = ANY (%(types)s)")}) AS heard
         WHERE head.turn_opened_version IS NOT NULL AND {JUDGED}
             AND heard.recorded_at < CASE WHEN head.turn_waits THEN {ago("final_words")} ELSE {ago("silent")} END
@@ -86,8 +92,10 @@ async def speeches(connection: Connection, limit: float, current: Sequence[int])
         connection,
         OverdueSpeech,
         f"""
-        SELECT head.context_id, head.version, head.bot_since_version AS since_version
+        SELECT head.context_id, head.version, head.bot_since_version AS since_version,
+            began.frame_id AS causation_id
         FROM contexts AS head
+        JOIN frames AS began ON began.context_id = head.context_id AND began.version = head.bot_since_version
         CROSS JOIN LATERAL ({newest_frame("head.bot_since_version", "frame.type = ANY (%(types)s)")}) AS heard
         WHERE head.bot_since_version IS NOT NULL AND {JUDGED}
             AND heard.recorded_at < {ago("limit")}

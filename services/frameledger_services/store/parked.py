@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
@@ -20,6 +21,7 @@ class ParkedFrame:
     """A frame that is stored and not folded."""
 
     version: int
+    frame_id: UUID
     logged_at: datetime
     partition: int
     generation: int
@@ -88,13 +90,15 @@ async def next_frames(
     async with connection.cursor(row_factory=class_row(ParkedFrame)) as cursor:
         await cursor.execute(
             """
-            SELECT version, logged_at, partition, generation, "offset", convert_to(payload, 'UTF8') AS payload
+            SELECT
+                version, frame_id, logged_at, partition, generation, "offset",
+                convert_to(payload, 'UTF8') AS payload
             FROM (
                 SELECT
-                    version, logged_at, partition, generation, "offset", payload,
+                    version, frame_id, logged_at, partition, generation, "offset", payload,
                     sum(octet_length(payload)) OVER (ORDER BY version) - octet_length(payload) AS bytes_before
                 FROM (
-                    SELECT version, logged_at, partition, generation, "offset", payload::text AS payload
+                    SELECT version, frame_id, logged_at, partition, generation, "offset", payload::text AS payload
                     FROM frames
                     WHERE context_id = %s AND version >= %s
                     ORDER BY version

@@ -43,10 +43,13 @@ class Moment:
     parked_version: int | None
     parked_error: str | None
 
+    erased_version: int
+    """The last version of an earlier life that was erased; 0 if there was none."""
+
     @property
     def exists(self) -> bool:
         """Whether the conversation has this version."""
-        return 0 <= self.version <= self.newest
+        return self.version == 0 or self.erased_version <= self.version <= self.newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,10 @@ async def moment(
             """
             SELECT
                 head.context_id, at.version, head.version AS newest, frames.logged_at, head.recording, head.ended,
-                head.open_run_id, head.open_call_count, head.parked_version, head.parked_error
+                head.open_run_id, head.open_call_count, head.parked_version, head.parked_error,
+                coalesce(
+                    (SELECT min(kept.version) - 1 FROM frames AS kept WHERE kept.context_id = head.context_id), 0
+                ) AS erased_version
             FROM contexts AS head
             CROSS JOIN LATERAL (
                 SELECT coalesce(

@@ -64,6 +64,7 @@ class LostFrame:
     frame_id: UUID
     source: str | None
     trace_id: str | None
+    causation_id: UUID | None
     payload: bytes
 
 
@@ -267,7 +268,8 @@ async def lost_frames(connection: Connection, lost: Sequence[Gap]) -> AsyncGener
             f"""
             SELECT
                 frames.partition, frames.generation, frames."offset", frames.context_id, frames.frame_id,
-                frames.source, frames.trace_id, convert_to(frames.payload::text, 'UTF8') AS payload
+                frames.source, frames.trace_id, frames.causation_id,
+                convert_to(frames.payload::text, 'UTF8') AS payload
             {_LOST}
             ORDER BY frames.partition, frames.generation, frames."offset"
             """,
@@ -277,8 +279,15 @@ async def lost_frames(connection: Connection, lost: Sequence[Gap]) -> AsyncGener
             yield row
 
 
+# A frame that erased a conversation is in its receipt.
 _LOST = """
-    FROM frames
+    FROM (
+        SELECT partition, generation, "offset", context_id, frame_id, source, trace_id, causation_id, payload
+        FROM frames
+        UNION ALL
+        SELECT partition, generation, "offset", context_id, frame_id, source, trace_id, NULL, payload
+        FROM erasures
+    ) AS frames
     INNER JOIN unnest(%s::int[], %s::int[], %s::bigint[]) AS lost (partition, generation, since)
         ON frames.partition = lost.partition AND frames.generation = lost.generation
             AND frames."offset" >= lost.since

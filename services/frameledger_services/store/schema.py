@@ -13,7 +13,7 @@ from psycopg import errors
 
 from frameledger.errors import ConfigurationError
 
-REVISION = "0004"
+REVISION = "0005"
 """The revision that this release works with: the newest one in `migrations`."""
 
 FOUND = "SELECT version_num FROM frameledger_schema"

@@ -18,13 +18,13 @@ from typing import Any
 from psycopg import AsyncRawCursor, DataError, errors
 from sqlalchemy import Table
 
-from frameledger_services.store import checkpoints, row_parameters, tables
+from frameledger_services.store import checkpoints, heads, row_parameters, tables
 from frameledger_services.store.batch import (
     ENDED,
     Connection,
     Ended,
     Insert,
-    MissingHeadError,
+    StaleHeadError,
     Update,
     ending,
 )
@@ -53,28 +53,28 @@ async def store(
 
     Returns, after the commit, the partitions that are owned. If one is missing, another projector owns it, and nothing
     was done. Unless `on_disk`, a crash of the database in the next moments may undo all of it; the next commit that is
-    on disk, of any session, flushes it too. Raises `MissingHeadError` and psycopg's errors; then nothing was done.
+    on disk, of any session, flushes it too. Raises `StaleHeadError` and psycopg's errors; then nothing was done.
     """
     writes = [write for write in writes if write.rows]
     while True:
         try:
             return await _store(cursor, topic, batch, ended, writes, on_disk)
         except errors.DivisionByZero:
-            # Several partitions, of which some are lost, or a head that does not exist.
+            # Several partitions, of which some are lost, or a head that is not there as it was loaded.
             held = await checkpoints.still_owned(cursor.connection, topic, batch)
             if len(held) < len(batch):
                 return held
             if not await _are_there(cursor.connection, writes):
-                raise MissingHeadError from None
+                raise StaleHeadError from None
 
 
 async def _are_there(connection: Connection, writes: Sequence[Insert | Update]) -> bool:
-    """Whether the conversations that are updated exist."""
-    changed = [write for write in writes if isinstance(write, Update) and write.table is tables.contexts]
-    ids = [row["context_id"] for write in changed for row in write.rows]
-    cursor = await connection.execute("SELECT count(*) FROM contexts WHERE context_id = ANY (%s)", (ids,))
-    row = await cursor.fetchone()
-    return row is not None and row[0] == len(ids)
+    """Whether the heads that are updated are there as they were loaded."""
+    for write in writes:
+        if isinstance(write, Update) and write.table is tables.contexts:
+            loaded = {row["context_id"]: row["rebuilt"] for row in write.rows}
+            return await heads.rebuilt(connection, loaded) == loaded
+    return True
 
 
 async def _store(
@@ -112,10 +112,10 @@ async def _execute(
     if ended:
         parameters += row_parameters.parameters(ENDED, ended, single=single)
     steps = []
-    heads, known = None, 0
+    head_write, known = None, 0
     for number, write in enumerate(writes):
         if isinstance(write, Update) and write.table is tables.contexts:
-            heads, known = number, len(write.rows)
+            head_write, known = number, len(write.rows)
         if isinstance(write, Insert):
             columns = row_parameters.columns_of(write.table, write.columns)
             parameters += row_parameters.parameters(columns, write.rows, single=single)
@@ -129,19 +129,19 @@ async def _execute(
         else:
             parameters.append(row_parameters.changes(write.table, write.rows))
             steps.append(f"{write.update} AND")
-    if heads is not None:
+    if head_write is not None:
         parameters.append(str(known))
-    statement = _statement(alone, bool(ended), single, tuple(steps), heads, on_disk)
+    statement = _statement(alone, bool(ended), single, tuple(steps), head_write, on_disk)
     await cursor.execute(statement, parameters, prepare=True)
     return {row[0] for row in await cursor.fetchall()}
 
 
 @lru_cache(maxsize=1_024)
 def _statement(
-    alone: bool, ends: bool, single: bool, writes: tuple[str, ...], heads: int | None, on_disk: bool
+    alone: bool, ends: bool, single: bool, writes: tuple[str, ...], head_write: int | None, on_disk: bool
 ) -> str:
     """The statement that does these `writes` if the partitions are ours; each ends where a condition can follow. The
-    one of the number `heads` has to meet as many rows as the last parameter says."""
+    one of the number `head_write` has to meet as many rows as the last parameter says."""
     steps = f"moved AS ({checkpoints.statement(single=alone)})"
     if alone:
         ours = "EXISTS (SELECT FROM moved)"
@@ -153,11 +153,11 @@ def _statement(
     if ends:
         steps += f", ended AS ({ending(single=single).replace('WHERE', f'WHERE {ours} AND')})"
     for number, write in enumerate(writes):
-        answer = " RETURNING 1" if number == heads else ""
+        answer = " RETURNING 1" if number == head_write else ""
         steps += f", write{number} AS ({write} {ours}{answer})"
-    if heads is not None:
+    if head_write is not None:
         # Only if they are ours: else none is met.
-        met = f"(SELECT 1 / (count(*) = %s::int8)::int4 = 1 FROM write{heads})"
+        met = f"(SELECT 1 / (count(*) = %s::int8)::int4 = 1 FROM write{head_write})"
         ours = f"CASE WHEN {ours} THEN {met} ELSE false END"
     if not on_disk:
         # For this transaction only.

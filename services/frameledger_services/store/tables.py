@@ -16,6 +16,8 @@ from sqlalchemy import (
     Column,
     DateTime,
     Double,
+    ForeignKeyConstraint,
+    Identity,
     Index,
     Integer,
     LargeBinary,
@@ -81,7 +83,11 @@ frames = Table(
     _column("recorded_at", _TIME, "When this row was written, by the database's clock.", "clock_timestamp()"),
     _optional("produced_at", _TIME, "When its publisher made it, if that was written as a time."),
     _column("offset", BigInteger, "The offset of the record in its partition."),
-    _column("partition", Integer, "The partition of the record that was folded."),
+    _column(
+        "partition",
+        Integer,
+        "The partition of the record that was folded; -1 if it was imported, and lies on no log of this database.",
+    ),
     _column("type", Text, "The name of the frame."),
     _column("outcome", Text, "applied (also if only recorded), ignored, unknown, or parked."),
     _optional("reason", Text, "Why it was ignored, from a closed list of words."),
@@ -89,12 +95,16 @@ frames = Table(
     _optional("tool_call_id", _ID, "The call that it names."),
     _optional("source", Text, "The publisher, as it names itself (CloudEvents source)."),
     _optional("trace_id", Text, "The trace it belongs to: 32 hexadecimal digits (W3C)."),
-    _optional("causation_id", Text, "Reserved: always null."),
     _column(
         "chain", LargeBinary, "The link of the hash chain up to and including this frame; see verify_chain()."
     ),
     _column("payload", _JSON, "The value of the record, byte for byte."),
     _generation(),
+    _optional(
+        "causation_id",
+        UUID,
+        "The frame_id of the frame of this conversation that caused it; null for what a client says by itself.",
+    ),
     PrimaryKeyConstraint("context_id", "version", name="frames_pkey"),
     UniqueConstraint("context_id", "frame_id", name="frames_frame_id_key"),
     CheckConstraint("version >= 1", name="frames_version_check"),
@@ -225,6 +235,30 @@ contexts = Table(
     _optional(
         "bot_since_version", BigInteger, "The version since which the bot speaks; null if it does not."
     ),
+    _column(
+        "rebuilt",
+        Integer,
+        "How often its rows were replaced by a new fold of its frames. A projector that loaded it before is refused.",
+        "0",
+    ),
+    _optional(
+        "folded_by",
+        _JSON,
+        "Fold versions by range: [[1, 2], [58, 3]] is fold 2 from version 1 and fold 3 from version 58. Null: all "
+        "of it by fold_version.",
+    ),
+    _optional(
+        "origin",
+        _JSON,
+        "The moment that it was forked from: {context_id, version, chain}, the chain in hexadecimal; null if it was "
+        "not.",
+    ),
+    _column(
+        "experiment",
+        Boolean,
+        "It is an experiment, such as a rerun; lists of conversations leave it out.",
+        "false",
+    ),
     PrimaryKeyConstraint("context_id", name="contexts_pkey"),
     CheckConstraint("state_version <= version", name="contexts_state_version_check"),
     CheckConstraint("octet_length(chain) = 32", name="contexts_chain_check"),
@@ -238,6 +272,13 @@ contexts = Table(
     postgresql_with={"fillfactor": 80},
     comment="The current state of every conversation, one row each.",
 )
+Index(
+    "contexts_forks",
+    text("(origin ->> 'context_id')"),
+    postgresql_where=contexts.c.origin.is_not(None),
+    _table=contexts,
+)
+Index("contexts_experiments", contexts.c.started_at, postgresql_where=text("experiment"))
 Index("contexts_started_at", contexts.c.started_at)
 Index("contexts_parked", contexts.c.context_id, postgresql_where=contexts.c.parked_version.is_not(None))
 Index(
@@ -656,6 +697,43 @@ recoveries = Table(
     comment="The receipts of recover: what was wrong with each partition, and where its new generation begins.",
 )
 
+rebuilds = Table(
+    "rebuilds",
+    metadata,
+    Column("number", BigInteger, Identity(always=True), nullable=False, comment="Its number."),
+    _column("selection", _ID, "Which conversations: all, or those with frames of unknown type."),
+    _column(
+        "source",
+        _ID,
+        "Where frames came from: frames, the table; or kafka, the log, from which missing rows were restored.",
+    ),
+    _column("applied", Boolean, "Whether rows were replaced, or only compared."),
+    _column("fold_version", Integer, "The fold."),
+    _column("started_at", _TIME, "When it began, by the database's clock.", "clock_timestamp()"),
+    _column("started_by", Text, "The database user of the session that began it.", "SESSION_USER"),
+    _column("updated_at", _TIME, "When this row was written last.", "clock_timestamp()"),
+    _optional("ended_at", _TIME, "When it was through; null until then."),
+    _optional(
+        "reached",
+        _ID,
+        "The conversation up to which all are done, in the order of their ids; null before the first.",
+    ),
+    _column("read_count", BigInteger, "Number of conversations that were folded again.", "0"),
+    _column("differ_count", BigInteger, "Number of those whose tables differed.", "0"),
+    _column(
+        "failed_count",
+        BigInteger,
+        "Number of those that cannot be folded again, or belong to a newer release.",
+        "0",
+    ),
+    _column("rebuilt_count", BigInteger, "Number of those whose rows were replaced.", "0"),
+    PrimaryKeyConstraint("number", name="rebuilds_pkey"),
+    CheckConstraint("selection IN ('all', 'unknown')", name="rebuilds_selection_check"),
+    CheckConstraint("source IN ('frames', 'kafka')", name="rebuilds_source_check"),
+    comment="Every `frameledger rebuild` of many conversations, and how far it is: one that was interrupted goes on "
+    "from there.",
+)
+
 rejected_frames = Table(
     "rejected_frames",
     metadata,
@@ -698,11 +776,75 @@ erasures = Table(
     metadata,
     _context_id("The conversation that is gone."),
     _column("erased_at", _TIME, "The start of the transaction that erased it.", "transaction_timestamp()"),
-    _column("version", BigInteger, "The version of its last frame."),
+    _column(
+        "version",
+        BigInteger,
+        "The version of the frame that erased it, from which the next life of its id goes on; of one that erase() "
+        "deleted without a frame, that of its last frame.",
+    ),
     _column("frame_count", BigInteger, "How many frames were deleted."),
-    _column("erased_by", Text, "The database user of the session.", "SESSION_USER"),
+    _column(
+        "erased_by",
+        Text,
+        "The database user that deleted them: a projector's, or whoever called erase().",
+        "SESSION_USER",
+    ),
     _column("why", Text, "The reason that was given."),
-    _column("chain", LargeBinary, "The head of its hash chain."),
-    PrimaryKeyConstraint("context_id", "erased_at", name="erasures_pkey"),
-    comment="The receipts of erase(): what is left of a conversation that was deleted.",
+    _column("chain", LargeBinary, "The head of its hash chain, at version."),
+    _optional(
+        "frame_id",
+        UUID,
+        "The frame on the log that erased it; null if erase() did without one, which does not outlast a rebuild.",
+    ),
+    _optional("requested_by", Text, "Who asked for it, as that frame says."),
+    _optional("logged_at", _TIME, "When the broker took that frame."),
+    _optional("partition", Integer, "The partition of that frame."),
+    _optional("generation", Integer, "The generation of the topic that its offset belongs to."),
+    _optional("offset", BigInteger, "Its offset."),
+    _optional("source", Text, "Its publisher, as it names itself."),
+    _optional("trace_id", Text, "The trace that it belongs to."),
+    _optional("payload", _JSON, "The value of that frame, byte for byte."),
+    _optional(
+        "places",
+        _JSON,
+        "Where the records of the deleted frames lay on the log, which keeps them for its retention: a list of "
+        "{partition, generation, first_offset, last_offset, records}.",
+    ),
+    _column(
+        "late_count",
+        BigInteger,
+        "Number of frames that came later for a run, a call or a turn of what was erased. They were left out.",
+        "0",
+    ),
+    PrimaryKeyConstraint("context_id", "erased_at", "version", name="erasures_pkey"),
+    comment="The receipts: what is left of a conversation that was erased.",
+)
+Index(
+    "erasures_frame_id",
+    erasures.c.context_id,
+    erasures.c.frame_id,
+    unique=True,
+    postgresql_where=erasures.c.frame_id.is_not(None),
+)
+
+verified = Table(
+    "verified",
+    metadata,
+    _context_id(),
+    _column("version", BigInteger, "The version up to which its rows were verified."),
+    _column("verified_at", _TIME, "When that was, by the database's clock.", "clock_timestamp()"),
+    _column("fold_version", Integer, "The version of the fold that its frames were folded by."),
+    _column("verified_by", Text, "The database user of the session.", "SESSION_USER"),
+    _column("chain", LargeBinary, "The link of its hash chain at that version."),
+    _column("head", _JSON, "The counters at that version."),
+    _column("state", _JSON, "The state at that version, from which the fold goes on."),
+    PrimaryKeyConstraint("context_id", name="verified_pkey"),
+    # What is remembered of a conversation goes with it.
+    ForeignKeyConstraint(
+        ["context_id"], ["contexts.context_id"], name="verified_context_id_fkey", ondelete="CASCADE"
+    ),
+    CheckConstraint("version >= 1", name="verified_version_check"),
+    CheckConstraint("octet_length(chain) = 32", name="verified_chain_check"),
+    comment="Up to which version each conversation was verified, without a difference, so that `frameledger verify` "
+    "need not read it again. It is no proof: whoever can write the tables can write this one.",
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
@@ -29,6 +30,13 @@ class FrameOfCall(NamedTuple):
     context_id: str
     frame_id: str
     call: CallKey | None
+
+
+class Interruption(NamedTuple):
+    """The frame that interrupted a call."""
+
+    version: int
+    frame_id: UUID | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,14 @@ class CallSnapshot:
 
     by_timekeeper: bool = False
     """Whether the timekeeper started the call, to settle it: nothing ran."""
+
+    interrupted_by: UUID | None = None
+
+    @property
+    def interruption(self) -> Interruption | None:
+        """The frame that asked for the cancellation of the call."""
+        version = self.interrupted_version
+        return None if version is None else Interruption(version, self.interrupted_by)
 
     @property
     def folded(self) -> bool:
@@ -90,7 +106,8 @@ async def snapshots(connection: AsyncConnection[Any], asked: Sequence[FrameOfCal
         SELECT
             stored.version, stored.outcome,
             call.status, call.worker, call.attempt, call.safe_to_retry, call.interrupted_version, call.claim,
-            EXISTS (SELECT FROM workers WHERE workers.worker_id = call.worker AND workers.kind = 'timekeeper')
+            EXISTS (SELECT FROM workers WHERE workers.worker_id = call.worker AND workers.kind = 'timekeeper'),
+            interruption.frame_id
         FROM unnest(%s::text[], %s::uuid[], %s::bigint[], %s::integer[])
             WITH ORDINALITY AS asked (context_id, frame_id, requested_version, ordinal, place)
         LEFT JOIN frames AS stored
@@ -98,6 +115,8 @@ async def snapshots(connection: AsyncConnection[Any], asked: Sequence[FrameOfCal
         LEFT JOIN tool_calls AS call
             ON call.context_id = asked.context_id AND call.requested_version = asked.requested_version
             AND call.ordinal = asked.ordinal
+        LEFT JOIN frames AS interruption
+            ON interruption.context_id = call.context_id AND interruption.version = call.interrupted_version
         ORDER BY asked.place
         """,
         (
@@ -207,11 +226,16 @@ async def unsettled(connection: AsyncConnection[Any], context_id: str | None) ->
 
 async def with_status(
     connection: AsyncConnection[Any], context_id: str, tool_call_id: str, status: str
-) -> tuple[str, int] | None:
-    """Returns the function and the requested version of the newest unresolved call of this id and status, or None."""
+) -> tuple[str, int, UUID] | None:
+    """Returns the function and the requested version of the newest unresolved call of this id and status, and the id of
+    the frame that started it, or of the one that settled it as ambiguous. None if there is no such call."""
     cursor = await connection.execute(
         """
-        SELECT function_name, requested_version
+        SELECT function_name, requested_version, (
+            SELECT frame_id FROM frames
+            WHERE frames.context_id = tool_calls.context_id
+                AND frames.version = coalesce(tool_calls.settled_version, tool_calls.started_version)
+        )
         FROM tool_calls
         WHERE context_id = %s AND tool_call_id = %s AND status = %s AND resolved_version IS NULL
         ORDER BY requested_version DESC

@@ -77,7 +77,12 @@ class SettlementLog:
 
 def _record(settlement: Settlement) -> Outgoing | None:
     try:
-        return outgoing(settlement.frame, ContextId(settlement.context_id), source=SOURCE)
+        return outgoing(
+            settlement.frame,
+            ContextId(settlement.context_id),
+            source=SOURCE,
+            causation_id=settlement.causation_id,
+        )
     except ValueError as error:
         _log_refused(settlement, error)
         return None

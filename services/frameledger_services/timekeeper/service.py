@@ -21,6 +21,7 @@ from frameledger_services import claims, database, failpoints, logs, supervision
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.settings import Settings
 from frameledger_services.store import overdue, projections, schema
+from frameledger_services.timekeeper import roots
 from frameledger_services.timekeeper.limits import Limits
 from frameledger_services.timekeeper.log import SettlementLog
 from frameledger_services.timekeeper.sweep import Sweeper, purge, sweep
@@ -51,7 +52,12 @@ async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoin
 
     Raises errors that are not transient, such as a database with another schema.
     """
-    await supervision.keep_running(lambda: _keep_time(settings, stopping, failpoint), stopping, _log)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(
+            supervision.keep_running(lambda: _keep_time(settings, stopping, failpoint), stopping, _log)
+        )
+        if settings.timekeeper_root_every_secs:
+            group.create_task(roots.keep_publishing(settings, stopping))
 
 
 async def _keep_time(settings: Settings, stopping: asyncio.Event, failpoint: Failpoint) -> None:

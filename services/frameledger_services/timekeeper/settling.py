@@ -38,11 +38,14 @@ RUN_SILENT = "Nothing more came of this answer, so it was given up. What was sai
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """A frame to be published in a context. `rule` is for the service's logs."""
+    """A frame to be published in a context. `rule` is for the service's logs.
+
+    `causation_id` is the frame that opened what it settles: what somebody waits for since then."""
 
     rule: str
     context_id: str
     frame: AnyFrame
+    causation_id: UUID
 
 
 def run_unclaimed(run: OverdueRun) -> Settlement:
@@ -89,7 +92,7 @@ def turn_overdue(turn: OverdueTurn) -> Settlement:
     frame = UserStoppedSpeakingFrame(
         id=_id(rule, turn.context_id, judged, str(turn.opened_version)), opened_version=turn.opened_version
     )
-    return Settlement(rule, turn.context_id, frame)
+    return Settlement(rule, turn.context_id, frame, turn.causation_id)
 
 
 def bot_overdue(speech: OverdueSpeech) -> Settlement:
@@ -98,7 +101,7 @@ def bot_overdue(speech: OverdueSpeech) -> Settlement:
         id=_id("bot_stop", speech.context_id, speech.version, str(speech.since_version)),
         opened_version=speech.since_version,
     )
-    return Settlement("bot_stop", speech.context_id, frame)
+    return Settlement("bot_stop", speech.context_id, frame, speech.causation_id)
 
 
 def held_call(call: HeldCall, worker_id: str) -> Settlement:
@@ -126,7 +129,7 @@ def _failed(code: str, run: OverdueRun, message: str) -> Settlement:
         code=code,
         message=message,
     )
-    return Settlement(code, run.context_id, frame)
+    return Settlement(code, run.context_id, frame, run.causation_id)
 
 
 def _ended(rule: str, call: OverdueCall | HeldCall, *, call_attempt: int | None = None) -> Settlement:
@@ -144,7 +147,7 @@ def _cancelled(rule: str, call: OverdueCall | HeldCall, call_attempt: int | None
         call_attempt=call_attempt,
         opened_version=call.requested_version,
     )
-    return Settlement(rule, call.context_id, frame)
+    return Settlement(rule, call.context_id, frame, call.causation_id)
 
 
 def _ambiguous(rule: str, call: OverdueCall | HeldCall, call_attempt: int | None) -> Settlement:
@@ -158,7 +161,7 @@ def _ambiguous(rule: str, call: OverdueCall | HeldCall, call_attempt: int | None
         settled_as="ambiguous",
         opened_version=call.requested_version,
     )
-    return Settlement(rule, call.context_id, frame)
+    return Settlement(rule, call.context_id, frame, call.causation_id)
 
 
 def _start(call: HeldCall, worker_id: str) -> Settlement:
@@ -174,7 +177,7 @@ def _start(call: HeldCall, worker_id: str) -> Settlement:
         claim=call.claim,
         safe_to_retry=False,
     )
-    return Settlement("call_start", call.context_id, frame)
+    return Settlement("call_start", call.context_id, frame, call.causation_id)
 
 
 def _did_not_run(call: HeldCall) -> Settlement:
@@ -190,7 +193,7 @@ def _did_not_run(call: HeldCall) -> Settlement:
         settled_as="failed",
         opened_version=call.requested_version,
     )
-    return Settlement(rule, call.context_id, frame)
+    return Settlement(rule, call.context_id, frame, call.causation_id)
 
 
 def _call_id(rule: str, call: OverdueCall | HeldCall) -> str:

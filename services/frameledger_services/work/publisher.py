@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
 from frameledger.record import Place, outgoing
@@ -25,16 +27,22 @@ class Publisher:
         self._lease = lease
         self._source = source
 
-    async def publish(self, context_id: str, *frames: AnyFrame, within: float = WITHIN) -> list[Place]:
+    async def publish(
+        self, context_id: str, *frames: AnyFrame, causation_id: UUID | str | None, within: float = WITHIN
+    ) -> list[Place]:
         """Publish frames. Returns the place of each once all in-sync replicas have them. A frame without an id gets a
-        random one, and one without `produced_at` the current time.
+        random one, and one without `produced_at` the current time. `causation_id` is the frame of the context that
+        caused them; None only for what an application says by itself.
 
         Raises `LeaseLostError` when the lease ends, also in the middle; ValueError for a frame that cannot be encoded,
         before anything is published; `PublishError` and `BrokerError` as the producer does. Frames that have an id can
         safely be published again.
         """
         records = [
-            outgoing(with_defaults(frame), ContextId(context_id), source=self._source) for frame in frames
+            outgoing(
+                with_defaults(frame), ContextId(context_id), source=self._source, causation_id=causation_id
+            )
+            for frame in frames
         ]
         async with self._lease.held():
             return await self._producer.publish(self._topic, records, within=within)

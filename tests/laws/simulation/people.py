@@ -29,6 +29,7 @@ class Person:
     def __init__(self, world: World, name: str) -> None:
         self.name, self.frozen_until = name, 0.0
         self._world = world
+        self._looked_at = 0
         self._work = self._talk()
 
     def step(self) -> None:
@@ -55,6 +56,15 @@ class Person:
     def _say(self, *frames: Frame) -> None:
         self._world.send(self.name, *frames)
 
+    def _known(self) -> int | None:
+        """The version that the tables have, or the one that they had when this person looked before, or none.
+
+        Not drawn: by the time it is folded more may have happened to either.
+        """
+        newest, before = int(self._world.conversation.state.version), self._looked_at
+        self._looked_at = newest
+        return (None, newest, before)[newest % 3]
+
     def _turn(self) -> Steps:
         rng = self._world.rng
         self._say(UserStartedSpeakingFrame())
@@ -76,7 +86,8 @@ class Person:
 
     def _writes(self) -> Steps:
         words = [{"role": "developer", "content": "note"}]
-        self._say(LLMMessagesAppendFrame(messages=words, run_llm=True), LLMRunFrame())
+        known = self._known()
+        self._say(LLMMessagesAppendFrame(messages=words, run_llm=True, expected_version=known), LLMRunFrame())
         yield
 
     def _bot_speaks(self) -> Steps:
@@ -110,7 +121,8 @@ class Person:
         yield
 
     def _starts_over(self) -> Steps:
-        self._say(LLMMessagesUpdateFrame(messages=[], run_llm=self._world.rng.random() < 0.5))
+        run_llm = self._world.rng.random() < 0.5
+        self._say(LLMMessagesUpdateFrame(messages=[], run_llm=run_llm, expected_version=self._known()))
         yield
 
     def _ends(self) -> Steps:

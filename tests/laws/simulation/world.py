@@ -35,13 +35,18 @@ from frameledger.evolve.changes import (
     CallSettled,
     CallStarted,
     CallWaiting,
+    EraBegan,
+    MessageAppended,
+    MessageEnded,
+    MessageReplaced,
     RunClosed,
     RunOpened,
     RunRequested,
     RunStarted,
+    SettingChanged,
 )
 from frameledger.fold import Conversation, Folding
-from frameledger.frames import AnyFrame, Frame, FunctionCallsStartedFrame, LLMTextFrame
+from frameledger.frames import AnyFrame, Frame, FunctionCallsStartedFrame, LLMTextFrame, OfContext
 from frameledger.ids import ContextId, RunId, ToolCallId, Version
 from frameledger.react import react
 
@@ -52,6 +57,8 @@ STANDBY_BEHIND = 2.0
 """How many seconds of commits are lost at most, when the database is lost."""
 
 TRACE_LINES = 45
+
+CONTEXT_CHANGES = (MessageAppended, MessageReplaced, MessageEnded, EraBegan, SettingChanged)
 
 
 class PromiseBrokenError(AssertionError):
@@ -165,6 +172,12 @@ class World:
     calls: dict[CallKey, CallRow] = field(default_factory=dict)
     outbox: list[effects.Effect] = field(default_factory=list)
     last_at: float = 0.0
+    changed_version: int = 0
+    """The latest version at which a message or a setting changed, as the changes of the steps tell."""
+
+    expectations: list[bool] = field(default_factory=list)
+    """Of each frame that expected a version, whether nothing had changed since."""
+
     words_written: dict[int, str] = field(default_factory=dict)
     interruptions: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
@@ -289,6 +302,13 @@ class World:
 
     def _write(self, frame: AnyFrame, before: State, step: Step) -> None:
         self.last_at = self.now
+        if isinstance(frame, OfContext) and frame.expected_version is not None:
+            known = self.changed_version <= frame.expected_version
+            self.expectations.append(known)
+            if (step.outcome == "applied") != known:
+                raise self.broken("who expects a version is heard if, and only if, nothing changed since")
+        if any(isinstance(change, CONTEXT_CHANGES) for change in step.changes):
+            self.changed_version = int(step.state.version)
         if frame.id is not None:
             self.outcomes[frame.id] = step.outcome, step.reason
         if (run_id := getattr(frame, "run_id", None)) in self.runs:
@@ -600,6 +620,8 @@ IN_THE_DATABASE = (
         "outbox",
         "last_at",
         "words_written",
+        "changed_version",
+        "expectations",
     ),
     *("interruptions", "ends", "cut_off", "lives", "claims", "_barred", "_owners"),
 )

@@ -30,6 +30,7 @@ from tests.unit.rules.dsl import (
 from frameledger.context import LLMSpecificMessage
 from frameledger.evolve.changes import EraBegan, MessageAppended
 from frameledger.frames import (
+    ForkedFrom,
     LLMContextFrame,
     LLMEnablePromptCachingFrame,
     LLMMessagesAppendFrame,
@@ -212,6 +213,17 @@ def test_an_absent_part_of_a_context_is_empty(empty):
     full = context("x", tools=[{"n": 1}], tool_choice="auto", settings={"t": 1})
     played = play(full, LLMContextFrame(context=empty))
     assert played.context.to_wire() == {"messages": [], "tools": [], "tool_choice": None, "settings": {}}
+
+
+@pytest.mark.rule("RA5.origin")
+def test_where_a_context_comes_from_changes_nothing_of_how_it_is_folded():
+    before = [append("a"), begin("f"), ask(), start(3), tokens("half", run=3)]
+    plain = context("x", tools=[{"n": 1}], run_llm=True)
+    origin = ForkedFrom(context_id="elsewhere", version=7, chain="0f" * 32)
+    forked = plain.model_copy(update={"forked_from": origin, "metadata": {"experiment": "rerun"}})
+    after = play(before, forked)
+    assert (after.state, after.messages) == (play(before, plain).state, play(before, plain).messages)
+    assert after.became == "applied"
 
 
 # Positions.

@@ -51,6 +51,25 @@ def test_a_run_that_opens_is_to_be_run_at_the_version_that_opened_it():
 
 
 @pytest.mark.rule("RA5.react")
+def test_all_effects_of_a_frame_name_it_as_their_cause():
+    folding = Folding(Conversation.new("conversation"))
+    frames = [ask(), start(1), announce("a", "b", run=1), end(1), begin("a", attempt=1), ask(), interrupt()]
+    named = []
+    for number, frame in enumerate(frames):
+        before = folding.state
+        folding.step(frame)
+        for effect in react(before, frame, folding.state, UUID(int=number)):
+            named.append((to_wire(effect)["effect"], UUID(to_wire(effect)["causation_id"]).int))
+    assert named == [
+        ("run_inference", 0),
+        ("call_function", 3),
+        ("call_function", 3),
+        ("cancel", 6),
+        ("cancel", 6),
+    ]
+
+
+@pytest.mark.rule("RA5.react")
 def test_a_call_is_handed_out_by_reference():
     played = play(ask(), start(1), announce(("a", "f"), ("b", "g"), run=1, group_id="x"), end(1))
     wires = [to_wire(effect) for effect in played.effects[-1]]

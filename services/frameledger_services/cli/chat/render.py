@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from rich.console import Console
 from rich.text import Text
 
@@ -22,8 +19,8 @@ from frameledger.frames import (
     LLMTextFrame,
     TextFrame,
 )
-from frameledger.media import without_media
 from frameledger_services.cli.terminal import format_frame, safe
+from frameledger_services.cli.terminal.format_fold import plain
 
 PROMPT = "> "
 
@@ -58,7 +55,7 @@ class Screen:
     def typed(self, line: str) -> None:
         """What came without anybody having seen it typed."""
         self._fresh_line()
-        self._console.print(Text.assemble((PROMPT, "bold cyan"), _safe(line)))
+        self._console.print(Text.assemble((PROMPT, "bold cyan"), safe.lines(line)))
 
     def entered(self) -> None:
         """The terminal has shown a typed line, and its end."""
@@ -94,12 +91,12 @@ class Screen:
                     self.say(UNUSUAL_ENDS[reason], "yellow")
             case FunctionCallsStartedFrame():
                 for call in frame.function_calls:
-                    self.say(f"  {call.function_name} {_json(call.arguments)}")
+                    self.say(f"  {call.function_name} {safe.one_line(plain(call.arguments))}")
             case FunctionCallInProgressFrame(waiting=waiting) if waiting is not None:
                 self.say(f"  {frame.function_name} waits for {safe.one_line(waiting.for_)}; answer it:")
                 self.copied(format_frame.settle_command("answer", self._context_id, frame.tool_call_id))
             case FunctionCallResultFrame():
-                self.say(f"  {frame.function_name} = {_json(frame.result)}")
+                self.say(f"  {frame.function_name} = {safe.one_line(plain(frame.result))}")
                 if frame.settled_as == "ambiguous":
                     self.say("  Once you know what became of it:")
                     self.copied(format_frame.settle_command("resolve", self._context_id, frame.tool_call_id))
@@ -116,20 +113,10 @@ class Screen:
             piece = piece.lstrip()
         if piece:
             self.heard += piece
-            self._console.print(_safe(piece), end="", soft_wrap=True, markup=False)
+            self._console.print(safe.lines(piece), end="", soft_wrap=True, markup=False)
             self._within_line = not piece.endswith("\n")
 
     def _fresh_line(self) -> None:
         if self._within_line:
             self._console.print()
         self._within_line = self.prompted = False
-
-
-def _safe(text: str) -> str:
-    """Text without anything that a terminal would obey, but for the ends of lines."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def _json(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(without_media(value), ensure_ascii=False)
-    return safe.one_line(text)

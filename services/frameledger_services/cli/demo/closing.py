@@ -12,6 +12,7 @@ from rich.text import Text
 
 from frameledger.ids import ContextId
 from frameledger_services.cli.demo import render
+from frameledger_services.demo.forgetting import Forgotten
 from frameledger_services.demo.playing import Played
 from frameledger_services.demo.proof import Proof
 
@@ -59,6 +60,25 @@ def print_verdict(console: Console, played: Played, found: Proof) -> None:
     console.print()
     for sentence in _lessons(found):
         console.print(sentence)
+
+
+def print_forgotten(console: Console, forgotten: Forgotten) -> None:
+    """Print what became of the conversation that was erased."""
+    receipt = forgotten.receipt
+    console.print()
+    if not forgotten.right:
+        console.print(
+            f"{receipt.context_id} was erased, and {forgotten.frames} frames of it are there",
+            style="bold red",
+        )
+        return
+    console.print(
+        Text.assemble(
+            ("Forgotten: ", "bold green"),
+            f"{receipt.context_id}, a second conversation, whose passenger asked for it. Its {receipt.frame_count} "
+            "frames are gone from all tables, the erasure is a record on the log, and a receipt is in erasures.",
+        )
+    )
 
 
 def _lessons(found: Proof) -> Iterator[str]:

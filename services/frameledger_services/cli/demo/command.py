@@ -27,7 +27,7 @@ from frameledger_services.cli.terminal import backend, output
 from frameledger_services.cli.up.command import SERVICES as SERVICES_OF_UP
 from frameledger_services.cli.up.command import SETUP, DataDir
 from frameledger_services.client import Client
-from frameledger_services.demo import playing, proof, recording
+from frameledger_services.demo import forgetting, playing, proof, recording
 from frameledger_services.demo.harbour import FILE, Harbour
 from frameledger_services.demo.playing import Played
 from frameledger_services.demo.recording import Stage
@@ -61,6 +61,11 @@ class _Demo:
     @property
     def context_id(self) -> ContextId:
         return ContextId(f"demo-{self.name}")
+
+    @property
+    def second_id(self) -> ContextId:
+        """The conversation that is erased."""
+        return ContextId(f"{self.context_id}-forgotten")
 
     @property
     def model(self) -> str:
@@ -232,8 +237,11 @@ async def _shown(
     await closing.look_back(console, connection, this.context_id, played)
     with times.of("proof"):
         found = await proof.proved(connection, this.context_id, played, harbour)
+        async with Client(used.settings) as client:
+            forgotten = await forgetting.forget(client, this.second_id, stage)
     closing.print_verdict(console, played, found)
-    return played, found.right
+    closing.print_forgotten(console, forgotten)
+    return played, found.right and forgotten.right
 
 
 def _print_next(console: Console, this: _Demo, used: Servers, played: Played) -> None:

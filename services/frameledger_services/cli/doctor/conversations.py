@@ -31,7 +31,8 @@ async def unknown_types(connection: Connection) -> Finding:
         "types",
         "warn",
         f"{what} in {since}, {newest}.{guess}",
-        "They are stored and change nothing. Publish anew what is misspelled; a newer release folds what it knows.",
+        "They are stored and change nothing. Publish anew what is misspelled; with a release that knows the type, "
+        "`frameledger rebuild --outcome unknown --apply` folds what is stored.",
     )
 
 

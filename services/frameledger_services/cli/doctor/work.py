@@ -10,6 +10,7 @@ from psycopg import AsyncConnection
 from frameledger_services import claims
 from frameledger_services.claims import NeedsAttention, OpenWork, Unserved
 from frameledger_services.cli.doctor.finding import Finding
+from frameledger_services.cli.terminal.plural import plural
 
 Connection = AsyncConnection[Any]
 
@@ -98,9 +99,7 @@ def _waits(unserved: Unserved, what: str) -> str:
 
 def _timekeeper(work: OpenWork) -> Finding:
     counts = {"run": work.runs, "call": work.calls, "speaker": work.speakers}
-    shown = ", ".join(
-        f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in counts.items() if count
-    )
+    shown = ", ".join(plural(count, what) for what, count in counts.items() if count)
     if work.timekeepers:
         who = "One lives" if work.timekeepers == 1 else f"{work.timekeepers} live"
         return Finding("timekeeper", "ok", f"{who}.")

@@ -14,6 +14,7 @@ from rich.table import Table
 from frameledger.stored import StoredStateError
 from frameledger_services import database
 from frameledger_services.cli.terminal import backend, options, output, render_context
+from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector.relay import sender
@@ -91,8 +92,9 @@ def unpark(
         said = {"context_id": context, "folded": done.folded, "parked_since": done.parked_version}
         typer.echo(json.dumps(said | {"error": done.error, "published": done.asked, "unsent": done.unsent}))
     elif done.folded:
-        frames = f"{done.folded:,} frame{'' if done.folded == 1 else 's'}"
-        typer.echo(f"Folded {frames} of {context}; {done.asked} records follow from that.")
+        typer.echo(
+            f"Folded {plural(done.folded, 'frame')} of {context}; {done.asked} records follow from that."
+        )
     if done.unsent is not None:
         typer.echo(
             f"They are in the outbox and not on Kafka: {done.unsent}\n"

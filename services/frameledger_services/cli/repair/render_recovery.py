@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from frameledger_services.cli.terminal import output
+from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.event_log.topics import MAX_RECORD_BYTES, ROOM
 from frameledger_services.recovery.diagnosis import Finding
 from frameledger_services.recovery.recover import Examination
@@ -80,7 +81,7 @@ def _same_until(one: Finding) -> str:
 
 
 def _remedy(one: Finding, examined: Examination) -> str:
-    frames = _frames(examined.to_put_back.get(one.stored.partition, 0))
+    frames = plural(examined.to_put_back.get(one.stored.partition, 0), "frame")
     match one.happened:
         case "lost_tail":
             return f"reads on at {one.begins_at}, and puts {frames} back onto the log"
@@ -97,13 +98,14 @@ def show_done(examined: Examination, generation: int | None, done: Republished) 
     if examined.needs_generation:
         typer.echo(f"Generation {generation} of {topic} has begun; projectors go on in it by themselves.")
     if done.frames:
-        typer.echo(f"Put back onto the log: {_frames(done.frames)}.")
+        typer.echo(f"Put back onto the log: {plural(done.frames, 'frame')}.")
     missing = sum(one.missing for one in examined.findings)
     if missing:
         typer.echo(f"Offsets that are missing for good: {missing:,}. The table `recoveries` keeps which.")
     if done.left:
         typer.echo(
-            f"Not put back, since this release cannot read their bytes: {_frames(done.left)}.", err=True
+            f"Not put back, since this release cannot read their bytes: {plural(done.left, 'frame')}.",
+            err=True,
         )
 
 
@@ -111,7 +113,7 @@ def too_large(examined: Examination, done: Republished) -> tuple[str, str]:
     """What is wrong, and what can be done about it, if the topic does not take some frames."""
     topic = examined.topic.name
     lines = [
-        f"{topic} does not take {_frames(done.too_large)} that it took before; all others were put back."
+        f"{topic} does not take {plural(done.too_large, 'frame')} that it took before; all others were put back."
     ]
     lines += [
         f"  {one.context_id!r}: frame {one.frame_id}, {one.bytes:,} bytes, which lay at "
@@ -125,10 +127,6 @@ def too_large(examined: Examination, done: Republished) -> tuple[str, str]:
         "Nothing is lost: they are stored, and projectors go on. Have the topic take more, with Kafka's own tool, and "
         f"run this again: kafka-configs --alter --topic {topic} --add-config max.message.bytes={needed}"
     )
-
-
-def _frames(count: int) -> str:
-    return f"{count:,} frame{'' if count == 1 else 's'}"
 
 
 def as_json(examined: Examination) -> dict[str, Any]:

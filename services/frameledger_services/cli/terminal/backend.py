@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
@@ -13,7 +13,7 @@ from psycopg import AsyncConnection, errors
 from frameledger.errors import FrameledgerError
 from frameledger_services.cli.terminal import output
 from frameledger_services.settings import Settings
-from frameledger_services.store.connections import Connections, failure
+from frameledger_services.store.connections import Connections, connect, failure
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -63,6 +63,16 @@ async def query(
         return await connections.read(function, *arguments, **options)
     finally:
         await connections.close()
+
+
+@asynccontextmanager
+async def connection(settings: Settings) -> AsyncIterator[AsyncConnection[Any]]:
+    """A read-only connection for a read that may take its time. Raises what `query` raises."""
+    try:
+        async with await connect(settings) as connected:
+            yield connected
+    except psycopg.Error as error:
+        raise failure("The database did not answer", error) from error
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from frameledger.evolve.changes import (
     CallStarted,
     CallWaiting,
     Change,
+    ContextErased,
     EraBegan,
     Message,
     MessageAppended,
@@ -62,14 +63,14 @@ def speaker_and_text(message: Message) -> tuple[str, str]:
     if message.keys() == {"llm", "message"}:
         inner = message["message"]
         if isinstance(inner, Mapping) and inner.get("type") == "thought":
-            return _plain(message["llm"]), f"thought: {_plain(inner.get('text'))}"
-        return _plain(message["llm"]), _plain(inner)
+            return plain(message["llm"]), f"thought: {plain(inner.get('text'))}"
+        return plain(message["llm"]), plain(inner)
     content = _content(message.get("content"))
     if message.get("role") == "tool":
-        content = f"{_plain(message.get('tool_call_id'))}: {content}"
+        content = f"{plain(message.get('tool_call_id'))}: {content}"
     calls = message.get("tool_calls")
     called = [_called(call) for call in calls] if isinstance(calls, list | tuple) else []
-    return _plain(message.get("role")), "\n".join(filter(None, [content, *called]))
+    return plain(message.get("role")), "\n".join(filter(None, [content, *called]))
 
 
 def request_terms(
@@ -79,9 +80,9 @@ def request_terms(
     if tools:
         yield "tools", ", ".join(tool_names(tools))
     if tool_choice is not None:
-        yield "tool choice", _plain(tool_choice)
+        yield "tool choice", plain(tool_choice)
     if settings:
-        yield "settings", _plain(settings)
+        yield "settings", plain(settings)
 
 
 def terms_and_open(state: State) -> Iterator[tuple[str, str]]:
@@ -89,9 +90,9 @@ def terms_and_open(state: State) -> Iterator[tuple[str, str]]:
     terms, turn, speech, runs = state.terms, state.turn, state.speech, state.runs
     yield from request_terms(terms.tools, terms.tool_choice, terms.settings)
     if terms.prompt_caching is not None:
-        yield "prompt caching", _plain(terms.prompt_caching)
+        yield "prompt caching", plain(terms.prompt_caching)
     if terms.skip_tts is not None:
-        yield "skip tts", _plain(terms.skip_tts)
+        yield "skip tts", plain(terms.skip_tts)
     if terms.recording:
         yield "recording", "nothing is done about its runs and calls"
     if terms.ended:
@@ -130,6 +131,8 @@ def _change(change: Change) -> str:
             return f"message {position} rewritten"
         case MessageEnded(position):
             return f"message {position} taken back"
+        case ContextErased():
+            return "everything before it erased"
         case EraBegan():
             return "new history"
         case SettingChanged(name):
@@ -185,9 +188,9 @@ def _call(call: Call) -> str:
 
 def _content(content: Any) -> str:
     if not isinstance(content, list | tuple):
-        return "" if content is None else _plain(content)
+        return "" if content is None else plain(content)
     return "\n".join(
-        part["text"] if isinstance(part, Mapping) and isinstance(part.get("text"), str) else _plain(part)
+        part["text"] if isinstance(part, Mapping) and isinstance(part.get("text"), str) else plain(part)
         for part in content
     )
 
@@ -195,15 +198,15 @@ def _content(content: Any) -> str:
 def _called(call: Any) -> str:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping):
-        return _plain(call)
-    return f"{_plain(call.get('id'))} = {_plain(function.get('name'))}({_plain(function.get('arguments'))})"
+        return plain(call)
+    return f"{plain(call.get('id'))} = {plain(function.get('name'))}({plain(function.get('arguments'))})"
 
 
 def _so_far(doing: str, text: str) -> str:
     return f"{doing}: {text}" if text else doing
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
     """Text as it is, any other JSON value as JSON on one line."""
     return value if isinstance(value, str) else json.dumps(without_media(value), ensure_ascii=False)
 

@@ -31,7 +31,8 @@ def parse(written: str) -> At:
             raise typer.BadParameter("no conversation has so many frames")
         return At(version=int(written))
     try:
-        time = datetime.fromisoformat(written)
+        # RFC 3339 takes the T and the Z in either case.
+        time = datetime.fromisoformat(written.upper())
     except ValueError:
         raise typer.BadParameter(
             f"{written!r} is neither a version (12) nor a time (2026-05-01T12:00:00+02:00)"
@@ -64,7 +65,9 @@ async def find(connection: AsyncConnection[Any], context_id: str, at: At | None)
             "`frameledger list` lists those that are; `frameledger tail` shows what is on the log.",
         )
     if not found.exists:
+        erased = found.erased_version
         output.fail(
-            f"The context {context_id!r} has no version {found.version}.", f"It has 0 to {found.newest}."
+            f"The context {context_id!r} has no version {found.version}.",
+            f"It has {erased} to {found.newest}." + (" What was before was erased." if erased else ""),
         )
     return found

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, NoReturn
+from uuid import UUID
 
 import typer
 from rich.console import Console
@@ -28,7 +29,12 @@ def console() -> Console:
 def print_json(values: Iterable[Any]) -> None:
     """Print dataclasses as JSON objects, one a line; times as ISO 8601."""
     for one in values:
-        typer.echo(json.dumps(asdict(one), default=datetime.isoformat))
+        typer.echo(json.dumps(asdict(one), default=_as_text))
+
+
+def print_json_object(value: Mapping[str, Any]) -> None:
+    """Print a JSON object on a line of its own; times as ISO 8601, ids as text."""
+    typer.echo(json.dumps(value, default=_as_text))
 
 
 def fail(problem: str, remedy: str) -> NoReturn:
@@ -51,3 +57,13 @@ def confirm(question: str, otherwise: str) -> None:
 def can_ask() -> bool:
     """Whether standard input is a terminal."""
     return sys.stdin.isatty()
+
+
+def _as_text(value: object) -> str:
+    match value:
+        case datetime():
+            return value.isoformat()
+        case UUID():
+            return str(value)
+        case _:
+            raise TypeError(f"no JSON for {type(value).__name__}")

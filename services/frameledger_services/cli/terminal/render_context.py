@@ -10,6 +10,7 @@ from rich.text import Text
 
 from frameledger.evolve.changes import Message
 from frameledger_services.cli.terminal import format_fold
+from frameledger_services.cli.terminal.plural import plural
 
 LONG = 200
 """More messages, or more lines of any kind, than this are not all shown..."""
@@ -46,7 +47,7 @@ def show(
 
 def title(context_id: str, version: int, count: int) -> str:
     """What stands above a context of so many messages."""
-    return f"{context_id} at version {version}: {count:,} message{'' if count == 1 else 's'}"
+    return f"{context_id} at version {version}: {plural(count, 'message')}"
 
 
 def not_shown(count: int, what: str) -> Text:
@@ -57,7 +58,12 @@ def text(written: str, style: str = "") -> Text:
     """The text as it may be shown: cut if very long, and unable to control the terminal."""
     if len(written) > MUCH:
         written = f"{written[:MUCH]}... ({len(written) - MUCH:,} characters more)"
-    return Text(written.translate(_CONTROLS), style)
+    return Text(plain(written), style)
+
+
+def plain(written: str) -> str:
+    """The text without what would control the terminal; its lines stay."""
+    return written.translate(_CONTROLS)
 
 
 def _lines(

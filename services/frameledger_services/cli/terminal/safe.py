@@ -6,6 +6,8 @@ LONGEST = 200
 
 def printable(text: str) -> str:
     """Text without anything that a terminal would obey, as long as it is."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -14,3 +16,8 @@ def one_line(text: str) -> str:
     one = " ".join(text[: 4 * LONGEST].split())
     safe = printable(one)
     return safe if len(safe) <= LONGEST else safe[: LONGEST - 1] + "…"
+
+
+def lines(text: str) -> str:
+    """Text of several lines without anything else that a terminal would obey."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -1,4 +1,4 @@
-"""The benches of inference and functions, a little of everything: each figure comes out, whatever it says here."""
+"""The benches of inference, functions and audit, a little of everything: each figure comes out, whatever it says."""
 
 import json
 import os
@@ -37,6 +37,18 @@ GOALS = {
         "memory with 20 slow calls at once / 2": 1.5,
         "memory with 20 more / the first 20": 1.1,
     },
+    "audit": {
+        "verify from rows / bare read, sha256 and fold": 0.5,
+        "rebuild / the projector with the same backlog": 0.8,
+        "restore of 100 frames / allowed": 1.0,
+        "restore among 20 others / alone": 1.2,
+        "diff of 100 frames / allowed": 1.0,
+        "diff among 20 others / alone": 1.2,
+        "why of 100 frames / allowed": 1.0,
+        "why among 20 others / alone": 1.2,
+        "timeline of 100 frames / allowed": 1.0,
+        "timeline among 20 others / alone": 1.2,
+    },
 }
 
 
@@ -63,7 +75,9 @@ def test_every_figure_is_taken_on_servers_that_exist(part, kafka, postgres):
         assert figure["value"] > 0 or "on top of" in figure["name"], figure
 
 
-@pytest.mark.parametrize(("part", "there_is"), [("inference", "interruptions"), ("functions", "crowd")])
+@pytest.mark.parametrize(
+    ("part", "there_is"), [("inference", "interruptions"), ("functions", "crowd"), ("audit", "rebuild")]
+)
 def test_what_is_not_measured_is_a_wrong_call(part, there_is):
     result = CliRunner().invoke(application(), ["bench", part, "--only", "luck"])
     assert result.exit_code == 2

@@ -1,0 +1,101 @@
+"""Erasing (RA5.erase, RA5.lives): an erasure ends one life of a context, and the next frame begins another.
+
+The new life goes on from the erasure's version, and does not start again at 1. Ids of runs and effects, idempotency
+keys of calls, and `opened_version` and `expected_version` of frames follow from versions: counted from 1 again, those
+of the new life would be those of the life before, whose claims and payments are not forgotten. A reader that follows a
+context by version goes on, too, and the hash chain goes on from the link that the receipt keeps.
+
+What is still under way for the life before, such as the words of a worker that did not hear of the erasure yet, names a
+run, a call or a version of it. It has to be left out before the fold (`is_of_an_earlier_life`): folded it would be
+stored, and begin a life.
+"""
+
+from __future__ import annotations
+
+from frameledger.evolve.changes import ContextErased
+from frameledger.evolve.draft import Draft
+from frameledger.evolve.state import Calls, Erased, Place, RequestParameters, Runs, Speech, State
+from frameledger.frames import AnyFrame, FunctionCallInProgressFrame, OfContext, UnknownFrame
+from frameledger.ids import ContextId, Version
+from frameledger.values import replace
+
+KNOWN_RUNS = 64
+"""How many of its latest runs the life after an erasure knows. A frame of an older one is left out, too."""
+
+
+def beginning(context_id: ContextId, version: Version) -> State:
+    """The state in which the life begins that follows an erasure at this version."""
+    return State(context_id, version, erased=Erased(version), changed_version=version)
+
+
+def erased(draft: Draft) -> None:
+    """Forget everything but how many frames there were."""
+    draft.place = Place()
+    draft.terms = RequestParameters()
+    draft.turn = None
+    draft.speech = Speech()
+    draft.calls = Calls()
+    draft.runs = Runs()
+    draft.erased = Erased(draft.version)
+    draft.changed_version = draft.version
+    draft.changes.append(ContextErased(draft.version))
+
+
+def note_closed_run(draft: Draft, before: State) -> None:
+    """In a life after an erasure: remember the run that this frame closed, as one of this life."""
+    run, now = before.runs.open, draft.runs.open
+    if draft.erased is None or run is None or (now is not None and now.run_id == run.run_id):
+        return
+    if draft.erased.version != draft.version:
+        runs = (*draft.erased.runs, run.run_id)[-KNOWN_RUNS:]
+        draft.erased = replace(draft.erased, runs=runs)
+
+
+def is_of_an_earlier_life(state: State, frame: AnyFrame) -> bool:
+    """Whether a frame belongs to a life that was erased (RA5.lives): it is not to be folded, and gets no version."""
+    erased = state.erased
+    if erased is None:
+        return False
+    opened_version = getattr(frame, "opened_version", None)
+    if opened_version is not None and opened_version <= erased.version:
+        return True
+    expected_version = frame.expected_version if isinstance(frame, OfContext) else None
+    if expected_version is not None and 0 < expected_version < erased.version:
+        return True
+    run_id = _named(frame, "run_id")
+    if run_id is not None:
+        return not _knows_run(state, erased, run_id)
+    call_id = _named(frame, "tool_call_id")
+    if call_id is None:
+        return False
+    if isinstance(frame, FunctionCallInProgressFrame) and frame.call_attempt is None:
+        # It may start a call that nobody announced.
+        return False
+    return not _knows_call(state.calls, call_id)
+
+
+def _named(frame: AnyFrame, name: str) -> str | None:
+    """The id in this field; of a type that this release does not know, whatever text it has there."""
+    if name in frame.id_fields:
+        id_: str | None = getattr(frame, name)
+        return id_
+    found = (frame.model_extra or {}).get(name) if isinstance(frame, UnknownFrame) else None
+    return found if isinstance(found, str) else None
+
+
+def _knows_run(state: State, erased: Erased, run_id: str) -> bool:
+    runs = state.runs
+    return (
+        (runs.open is not None and runs.open.run_id == run_id)
+        or (runs.wanted is not None and runs.wanted.run_id == run_id)
+        or run_id in erased.runs
+    )
+
+
+def _knows_call(calls: Calls, call_id: str) -> bool:
+    return (
+        call_id in calls.open
+        or call_id in calls.settled
+        or call_id in calls.barred
+        or any(one.tool_call_id == call_id for one in calls.ambiguous)
+    )

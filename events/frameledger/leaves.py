@@ -1,0 +1,28 @@
+"""The leaves of the tree whose root stands for a whole database: one for each conversation, and one for each receipt.
+
+    leaf = int4send(length of name) || name || int8send(version) || chain
+
+The name of a conversation is its context id in UTF-8. That of a receipt, which is what `erase` leaves of a
+conversation, is `sha256("erased" || context_id)`: whoever knows the id finds the receipt, and others do not learn it.
+Leaves are in the byte order of the context ids; of one id first its receipts, the oldest first, and then the
+conversation that lives. So an id that was erased twice and lives again has three leaves, and none of them goes away.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+
+def leaf(name: bytes, version: int, chain: bytes) -> bytes:
+    """Returns the data of a leaf. `chain` is the head of the conversation's hash chain, at `version`."""
+    return b"".join((len(name).to_bytes(4, "big"), name, version.to_bytes(8, "big"), chain))
+
+
+def living_name(context_id: str) -> bytes:
+    """Returns the name of a conversation's leaf."""
+    return context_id.encode()
+
+
+def erased_name(context_id: str) -> bytes:
+    """Returns the name of the leaves of a conversation's receipts, 32 bytes."""
+    return sha256(b"erased" + context_id.encode()).digest()

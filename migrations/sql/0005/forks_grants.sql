@@ -1,0 +1,2 @@
+GRANT SELECT ON forks, experiments
+TO frameledger_projector, frameledger_worker, frameledger_operator, frameledger_reader;

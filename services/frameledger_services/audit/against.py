@@ -1,0 +1,214 @@
+"""The database compared with the heads of an older root: what was written down has to be continued, not replaced.
+
+Both are read in order, in step with each other, so memory does not grow with the number of conversations, but with that
+of the receipts that are new.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from psycopg import AsyncConnection
+
+from frameledger.heads_file import Erased, Living
+from frameledger.leaves import erased_name
+from frameledger_services.audit.heads import in_order
+from frameledger_services.store import leaves
+
+Connection = AsyncConnection[Any]
+
+LOOKED_UP = 1_000
+"""Links that are looked up with one statement."""
+
+What = Literal[
+    "unchanged", "continued", "new", "erased", "missing", "truncated", "rewritten", "receipt_missing"
+]
+
+WRONG: frozenset[What] = frozenset({"missing", "truncated", "rewritten", "receipt_missing"})
+"""What the ordinary ways of the system do not do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What became of one conversation, or of one receipt, that was written down; or that it is new."""
+
+    what: What
+    context_id: str | None
+    """None for a missing receipt: the file does not tell the id."""
+
+    version: int
+    """The version that was written down; of a new conversation its version now."""
+
+    detail: str = ""
+    """For people, of what is wrong or erased."""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Returns whether somebody changed the past."""
+        return self.what in WRONG
+
+
+async def compare(
+    connection: Connection, written: Iterable[Living | Erased]
+) -> AsyncGenerator[Compared, None]:
+    """Yields what became of everything that was written down, and what is new, in no particular order.
+
+    In a transaction of isolation level REPEATABLE READ. `written` are the leaves of a file in their order
+    (`frameledger.heads_file`); its errors are passed on.
+    """
+    receipts: Counter[tuple[bytes, int, bytes]] = Counter()
+    moved: list[Living] = []
+    async with aclosing(_by_context(connection)) as conversations:
+        now = await anext(conversations, None)
+        for head, own in _heads(written, receipts):
+            while now is not None and now.context_id < head.context_id:
+                for one in _passed(now, receipts):
+                    yield one
+                now = await anext(conversations, None)
+            if now is None or now.context_id != head.context_id:
+                yield Compared(
+                    "missing", head.context_id, head.version, "it is gone, and no receipt says why"
+                )
+                continue
+            _count(now, receipts)
+            found = _judged(head, own, now)
+            if found is None:
+                moved.append(head)
+            else:
+                yield found
+            if len(moved) >= LOOKED_UP:
+                for one in await _looked_up(connection, moved):
+                    yield one
+                moved.clear()
+            now = await anext(conversations, None)
+        while now is not None:
+            for one in _passed(now, receipts):
+                yield one
+            now = await anext(conversations, None)
+    for one in await _looked_up(connection, moved):
+        yield one
+    for (name, version, _), count in receipts.items():
+        for _ in range(count):
+            yield Compared(
+                "receipt_missing", None, version, f"the receipt whose leaf has the name {name.hex()} is gone"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Now:
+    """What the database has of a context id."""
+
+    context_id: str
+    receipts: list[Erased]
+    living: Living | None
+
+
+async def _by_context(connection: Connection) -> AsyncGenerator[_Now, None]:
+    current: _Now | None = None
+    async with aclosing(in_order(connection)) as found:
+        async for context_id, leaf in found:
+            if current is not None and current.context_id != context_id:
+                yield current
+                current = None
+            if isinstance(leaf, Living):
+                # The last of its id.
+                yield _Now(context_id, [] if current is None else current.receipts, leaf)
+                current = None
+            else:
+                current = current or _Now(context_id, [], None)
+                current.receipts.append(leaf)
+    if current is not None:
+        yield current
+
+
+def _heads(
+    written: Iterable[Living | Erased], receipts: Counter[tuple[bytes, int, bytes]]
+) -> Iterator[tuple[Living, list[Erased]]]:
+    """Yields the heads of a file, each with the receipts of its own id, and counts all receipts."""
+    before: list[Erased] = []
+    for leaf in written:
+        if isinstance(leaf, Erased):
+            _add(receipts, leaf, 1)
+            if before and before[-1].name != leaf.name:
+                before = []
+            before.append(leaf)
+        else:
+            is_its_own = bool(before) and before[-1].name == erased_name(leaf.context_id)
+            yield leaf, before if is_its_own else []
+            before = []
+
+
+def _add(receipts: Counter[tuple[bytes, int, bytes]], one: Erased, count: int) -> None:
+    key = (one.name, one.version, one.chain)
+    receipts[key] += count
+    if not receipts[key]:
+        del receipts[key]
+
+
+def _count(now: _Now, receipts: Counter[tuple[bytes, int, bytes]]) -> None:
+    for one in now.receipts:
+        _add(receipts, one, -1)
+
+
+def _passed(now: _Now, receipts: Counter[tuple[bytes, int, bytes]]) -> Iterator[Compared]:
+    """A conversation whose head was not written down."""
+    _count(now, receipts)
+    if now.living is not None:
+        yield Compared("new", now.context_id, now.living.version)
+
+
+def _judged(head: Living, own: list[Erased], now: _Now) -> Compared | None:
+    """Returns what became of a conversation; None if its link at the old version says it."""
+    name, version = head.context_id, head.version
+    # Receipts are only ever added, and behind those that were there.
+    if len(now.receipts) > len(own):
+        return _erased(head, now.receipts[len(own)])
+    if now.living is None:
+        return Compared("missing", name, version, "its head is gone, and no receipt says why")
+    if now.living.version < version:
+        return Compared("truncated", name, version, f"it ends with version {now.living.version} now")
+    if now.living.version == version:
+        return _linked(head, now.living.chain, "unchanged")
+    return None
+
+
+def _erased(head: Living, receipt: Erased) -> Compared:
+    """Returns what the first receipt since then says of what was written down."""
+    name, version = head.context_id, head.version
+    if receipt.version < version:
+        return Compared(
+            "truncated", name, version, f"the receipt of its erasure says version {receipt.version}"
+        )
+    if receipt.version == version and receipt.chain != head.chain:
+        return Compared("rewritten", name, version, "the receipt of its erasure has another link")
+    return Compared("erased", name, version, f"it was erased at version {receipt.version}")
+
+
+async def _looked_up(connection: Connection, moved: list[Living]) -> list[Compared]:
+    """Returns which of these conversations continue what was written down, by their links at that version."""
+    if not moved:
+        return []
+    stored = await leaves.links(connection, [(head.context_id, head.version) for head in moved])
+    return [_linked(head, stored.get(head.context_id), "continued") for head in moved]
+
+
+def _linked(head: Living, stored: bytes | None, otherwise: What) -> Compared:
+    name, version = head.context_id, head.version
+    if stored is None:
+        return Compared("missing", name, version, f"its frame of version {version} is gone")
+    if stored != head.chain:
+        return Compared(
+            "rewritten",
+            name,
+            version,
+            f"its link is {_short(stored)}, and {_short(head.chain)} was written down",
+        )
+    return Compared(otherwise, name, version)
+
+
+def _short(link: bytes) -> str:
+    return f"{link.hex()[:12]}..."

@@ -1,0 +1,39 @@
+"""The chain of stored frames, computed again from their bytes, and their versions, which have no gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from frameledger.chain import next_link
+from frameledger_services.audit.differences import ROW, Differences
+from frameledger_services.projector.head import Head
+from frameledger_services.store.stored_rows import StoredFrame
+
+
+class ChainCheck:
+    """Checks the frames of one conversation, in order.
+
+    A link that differs is reported once: the frames behind it are checked against the stored one.
+    """
+
+    def __init__(self, head: Head, found: Differences) -> None:
+        """`head` is the one from which it goes on: that of its beginning, or what was verified before."""
+        self.version = head.version
+        self.chain = head.chain
+        self.started_at = head.started_at
+        self.last_at = head.last_at
+        self._found = found
+
+    def check(self, frames: Sequence[StoredFrame]) -> None:
+        version, chain, last_at = self.version, self.chain, self.last_at
+        for one in frames:
+            if one.version != version + 1:
+                self._found.add(version + 1, "frames", ROW, None, f"a frame of version {version + 1}")
+            elif next_link(chain, one.version, one.source, one.payload) != one.chain:
+                expected = next_link(chain, one.version, one.source, one.payload)
+                self._found.add(one.version, "frames", "chain", one.chain, expected)
+            if last_at is not None and one.logged_at < last_at:
+                self._found.add(one.version, "frames", "logged_at", one.logged_at, f"not before {last_at}")
+            version, chain, last_at = one.version, one.chain, one.logged_at
+            self.started_at = self.started_at or last_at
+        self.version, self.chain, self.last_at = version, chain, last_at

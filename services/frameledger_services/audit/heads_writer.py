@@ -1,0 +1,32 @@
+"""All leaves of a root written to a file, with the root in the first line, which is known last."""
+
+from __future__ import annotations
+
+import json
+from typing import BinaryIO
+
+from frameledger.heads_file import FORMAT, Erased, HeadsHeader, Living
+from frameledger_services.audit.heads import Root
+
+HEADER_BYTES = 512
+"""The header's line. The rest of it is spaces, which JSON allows."""
+
+
+class HeadsWriter:
+    """Writes a file of `frameledger.heads_file`. The file has to be seekable and empty."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        file.write(b" " * (HEADER_BYTES - 1) + b"\n")
+
+    def add(self, leaf: Living | Erased) -> None:
+        """Write a leaf. In the order of the tree."""
+        self._file.write(leaf.line().encode())
+
+    def finish(self, root: Root) -> None:
+        """Write the header into its place."""
+        header = HeadsHeader.model_validate({"format": FORMAT, **root.to_json()})
+        line = json.dumps(header.model_dump()).encode()
+        assert len(line) < HEADER_BYTES, "a release has a short name"
+        self._file.seek(0)
+        self._file.write(line)

@@ -1,0 +1,248 @@
+"""The stored frames compared with the records that they came from, where the log still has these: both ways.
+
+A stored frame has to have its record, with the same key, bytes, id, source, cause, trace and time, and behind that of
+the frame before it. A record has to have its frame, unless it repeats one, was forwarded, is a dead letter, or belongs
+to what was erased. Of frames whose records have expired, or lay in an older generation of the topic, nothing can be
+said; they are no differences.
+
+Each partition is read once, next to one statement that reads the tables in the same order: in bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger.record import LoggedFrame, Place, Record
+from frameledger.values import replace
+from frameledger_services.audit.differences import ROW, Differences
+from frameledger_services.event_log.log_probe import open_probe
+from frameledger_services.event_log.reader import records_between
+from frameledger_services.event_log.topics import TopicNames, home_partition
+from frameledger_services.projector import topic_identity
+from frameledger_services.projector.batch_fold import is_at_home
+from frameledger_services.projector.decoded import decode_record
+from frameledger_services.projector.log_check import LogChangedError
+from frameledger_services.projector.rows import at, clean
+from frameledger_services.recovery.diagnosis import ByPartition, spans
+from frameledger_services.settings import Settings
+from frameledger_services.store import logged_frames, projections, recovery, topics
+from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
+from frameledger_services.store.logged_frames import FrameOnLog
+from frameledger_services.store.recovery import Span
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(slots=True)
+class ComparedWithLog:
+    """What came of it."""
+
+    frames: int = 0
+    """Number of stored frames whose records were there and the same."""
+
+    records: int = 0
+    """Number of records that were read."""
+
+    found: dict[str, Differences] = field(default_factory=dict)
+    """What differs, by conversation; what names none is under the empty text."""
+
+    def of(self, context_id: str) -> Differences:
+        """Returns the differences of a conversation, to be added to."""
+        return self.found.setdefault(context_id, Differences())
+
+
+async def compare_with_log(
+    settings: Settings,
+    connection: Connection,
+    context_ids: Collection[str] | None,
+    progress: Callable[[], object] = lambda: None,
+) -> ComparedWithLog:
+    """Compare the frames of these conversations, of all if that is None, with their records on Kafka.
+
+    In the caller's transaction, which is REPEATABLE READ: what a projector writes meanwhile is no difference. Calls
+    `progress` with each record. Raises `BrokerError`, TimeoutError, psycopg's errors, and `LogChangedError` if the log
+    is not the one that this database was filled from.
+    """
+    topic = TopicNames(settings.topic_prefix).frames
+    described = await topic_identity.describe(settings, topic)
+    problem = await topic_identity.difference(connection, described)
+    if problem is not None:
+        raise LogChangedError(problem)
+    done = ComparedWithLog()
+    stored_topic = await topics.newest(connection, topic)
+    if stored_topic is None:
+        return done
+    parts = await _parts(
+        settings, connection, topic, stored_topic.generation, context_ids, described.partitions
+    )
+    asked = [span for one in parts for span in one.spans]
+    if not asked:
+        return done
+    ids = None if context_ids is None else list(context_ids)
+    async with aclosing(logged_frames.frames(connection, asked, ids)) as rows:
+        by_partition = ByPartition(rows)
+        for part in parts:
+            comparing = _Partition(connection, topic, part, described.partitions, context_ids, done)
+            async with (
+                aclosing(by_partition.of(part.partition)) as kept,
+                aclosing(
+                    records_between(settings, Place(topic, part.partition, part.first), part.end)
+                ) as records,
+            ):
+                await comparing.run(kept, records, progress)
+    return done
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What of a partition is compared: its offsets, and the generations that they are of."""
+
+    partition: int
+    first: int
+    end: int
+    generation: int
+    spans: Sequence[Span]
+
+
+async def _parts(
+    settings: Settings,
+    connection: Connection,
+    topic: str,
+    generation: int,
+    context_ids: Collection[str] | None,
+    partitions: int,
+) -> list[_Part]:
+    receipts = await recovery.receipts(connection, topic)
+    wanted = (
+        None if context_ids is None else {home_partition(one.encode(), partitions) for one in context_ids}
+    )
+    parts = []
+    async with open_probe(settings, topic) as log:
+        for position in await projections.stored_positions(connection, topic):
+            if wanted is not None and position.partition not in wanted:
+                continue
+            first, end = await log.offsets(position.partition)
+            end = min(end, position.next_offset)
+            if first >= end:
+                continue
+            of_it = [one for one in receipts if one.partition == position.partition]
+            found = [
+                # Also frames behind the end: they say that they come from records that there are not.
+                Span(position.partition, number, first, below)
+                for number, below in spans(of_it, generation)
+                if first < below
+            ]
+            parts.append(_Part(position.partition, first, end, generation, found))
+    return parts
+
+
+class _Partition:
+    """One partition being compared."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        topic: str,
+        part: _Part,
+        partitions: int,
+        context_ids: Collection[str] | None,
+        done: ComparedWithLog,
+    ) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._part = part
+        self._partitions = partitions
+        self._keys = None if context_ids is None else {one.encode() for one in context_ids}
+        self._done = done
+
+    async def run(
+        self,
+        kept: AsyncIterator[FrameOnLog],
+        records: AsyncIterator[Record],
+        progress: Callable[[], object],
+    ) -> None:
+        row = await anext(kept, None)
+        async for record in records:
+            self._done.records += 1
+            progress()
+            while row is not None and row.offset < record.offset:
+                self._no_record(row)
+                row = await anext(kept, None)
+            if row is not None and row.offset == record.offset:
+                self._compare(row, record)
+                row = await anext(kept, None)
+            elif self._keys is None or record.key in self._keys:
+                await self._no_row(record)
+        while row is not None:
+            self._no_record(row)
+            row = await anext(kept, None)
+
+    def _no_record(self, row: FrameOnLog) -> None:
+        place = f"{self._topic}/{row.partition} at {row.offset}"
+        self._done.of(row.context_id).add(row.version, "log", ROW, f"the frame is stored, from {place}", None)
+
+    def _compare(self, row: FrameOnLog, record: Record) -> None:
+        found = Differences()
+        _, logged = decode_record(replace(record, generation=row.generation))
+        if not isinstance(logged, LoggedFrame):
+            found.add(row.version, "log", "value", "a frame", logged.reason)
+        else:
+            for name, was, expected in (
+                ("context_id", row.context_id, logged.context_id),
+                ("payload", row.sha256, sha256(record.value or b"").digest()),
+                ("frame_id", row.frame_id, frame_uuid(logged.frame_id)),
+                ("source", row.source, None if logged.source is None else clean(logged.source)),
+                ("trace_id", row.trace_id, logged.trace_id),
+                (
+                    "causation_id",
+                    row.causation_id,
+                    None if logged.causation_id is None else cause_uuid(logged.causation_id),
+                ),
+            ):
+                if was != expected:
+                    found.add(row.version, "log", name, was, expected)
+            logged_at = at(record.timestamp_ms or 0)
+            if row.logged_before is not None:
+                logged_at = max(logged_at, row.logged_before)
+            if row.logged_at != logged_at and row.generation == self._part.generation:
+                found.add(row.version, "log", "logged_at", row.logged_at, logged_at)
+        if row.offset_before is not None and row.offset_before >= row.offset:
+            found.add(row.version, "log", "offset", row.offset, f"behind {row.offset_before}")
+        if found.count:
+            into = self._done.of(row.context_id)
+            for one in found.kept:
+                into.add(one.version, one.table, one.field, one.stored, one.expected)
+        else:
+            self._done.frames += 1
+
+    async def _no_row(self, record: Record) -> None:
+        """Report a record without a frame, unless there is a reason for it."""
+        _, logged = decode_record(replace(record, generation=self._part.generation))
+        if isinstance(logged, LoggedFrame) and not is_at_home(record, self._partitions):
+            return
+        place = Span(record.partition, self._part.generation, record.offset, record.offset + 1)
+        context_id = logged.context_id if isinstance(logged, LoggedFrame) else None
+        frame_id = frame_uuid(logged.frame_id) if isinstance(logged, LoggedFrame) else None
+        known = await logged_frames.unstored(self._connection, self._topic, place, context_id, frame_id)
+        if known.is_stored or known.is_rejected:
+            return
+        if known.erased_at_offset is not None and record.offset <= known.erased_at_offset:
+            return
+        if known.is_erased and isinstance(logged, LoggedFrame) and _may_be_late(logged):
+            return
+        where = f"{self._topic}/{record.partition} at {record.offset}"
+        self._done.of(context_id or "").add(
+            known.version_before + 1, "log", ROW, None, f"a frame is on the log, {where}"
+        )
+
+
+def _may_be_late(logged: LoggedFrame) -> bool:
+    """Whether a frame names what only the life before an erasure may have had (rule RA5.lives)."""
+    fields: Mapping[str, Any] = logged.frame.model_dump(include={*logged.frame.id_fields, "opened_version"})
+    return any(value is not None for name, value in fields.items() if name != "id")

@@ -1,0 +1,91 @@
+"""Files that verify without any server: proofs, and heads that were written down."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from frameledger import heads_file, proofs
+from frameledger.heads_file import HeadsFileError, HeadsHeader
+from frameledger.proofs import Proven
+
+FIRST_BYTES = 64 * 1024
+"""More than the first line of any of these files has."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProofFile:
+    """A proof that verified."""
+
+    proven: Proven
+
+    @property
+    def statement(self) -> str:
+        """Returns what it proves, in a sentence."""
+        return self.proven.statement()
+
+    @property
+    def root(self) -> str:
+        """Returns the root, in hexadecimal digits."""
+        return self.proven.header.root
+
+
+@dataclass(frozen=True, slots=True)
+class HeadsFile:
+    """A file of heads whose lines make its root."""
+
+    header: HeadsHeader
+
+    @property
+    def statement(self) -> str:
+        """Returns what the file is, in a sentence."""
+        return (
+            f"These {self.header.leaves:,} heads make this root. By the file it was computed at {self.header.at} by "
+            f"release {self.header.release}."
+        )
+
+    @property
+    def root(self) -> str:
+        """Returns the root, in hexadecimal digits."""
+        return self.header.root
+
+
+def verify_file(path: Path, root: bytes | None) -> ProofFile | HeadsFile:
+    """Verify a file, against a root of 32 bytes if one is given; else against the root that it names itself.
+
+    Reads it as a stream. Raises `ProofError`, `HeadsFileError` and OSError.
+    """
+    if kind_of(path) == "heads":
+        return HeadsFile(verify_heads(path, root))
+    with path.open("rb") as lines:
+        return ProofFile(proofs.verify(lines, root))
+
+
+def kind_of(path: Path) -> Literal["proof", "heads", "export"]:
+    """Returns what a file says that it is, an export being what `transfer.lines` writes; what says nothing is read as a
+    proof. Raises OSError."""
+    with path.open("rb") as file:
+        first = file.readline(FIRST_BYTES)
+    try:
+        header = json.loads(first)
+    except ValueError:
+        return "proof"
+    if not isinstance(header, dict):
+        return "proof"
+    if header.get("frameledger") == "conversation":
+        return "export"
+    return "heads" if header.get("format") == heads_file.FORMAT else "proof"
+
+
+def verify_heads(path: Path, root: bytes | None) -> HeadsHeader:
+    """Returns the header of a file of heads. Raises `HeadsFileError` if its lines do not make its root, or if that is
+    not `root`; and OSError."""
+    with path.open("rb") as lines:
+        header, leaves = heads_file.read(lines)
+        if root is not None and header.root != root.hex():
+            raise HeadsFileError(f"The file is of another root: {header.root}, not {root.hex()}.")
+        for _ in leaves:
+            pass
+    return header

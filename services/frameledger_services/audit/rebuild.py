@@ -1,0 +1,232 @@
+"""Many conversations folded again, compared with their tables, and rebuilt if they differ: one at a time.
+
+Comparing takes no locks. Each rebuild is a transaction of its own (`projector.rebuild`), so the process may die
+anywhere: what was rebuilt stays so, and is compared again at most. `rebuilds` keeps how far it is; another call goes on
+from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger import stored
+from frameledger.errors import RefusedError
+from frameledger.ids import ContextId
+from frameledger_services import failpoints, transient
+from frameledger_services.audit.differences import Differences
+from frameledger_services.audit.restore import Restoring
+from frameledger_services.audit.verify import verify
+from frameledger_services.event_log.topics import TopicNames
+from frameledger_services.failpoints import Failpoint
+from frameledger_services.projector.destination import Send
+from frameledger_services.projector.outbox_rows import effect_topics
+from frameledger_services.projector.rebuild import DamagedFramesError, Rebuilt, rebuild
+from frameledger_services.projector.refold import UnfoldableFrameError
+from frameledger_services.projector.relay import publish_committed
+from frameledger_services.projector.stored_heads import NewerHeadError
+from frameledger_services.store import rebuilds
+from frameledger_services.store.rebuilds import Candidate, Progress, Selection, Source
+
+Connection = AsyncConnection[Any]
+
+PAGE = 64
+"""Conversations after which progress is saved: so many are compared twice if the process dies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was found of one conversation, and done."""
+
+    context_id: str
+    version: int
+    fold_version: int
+    found: Differences
+    problem: str | None = None
+    """Why it cannot be folded again."""
+
+    rebuilt: Rebuilt | None = None
+    unsent: str | None = None
+    """Why what follows from it is not published: it is in the outbox, for the partition's next owner."""
+
+    restored: int = 0
+    """Number of frames whose rows were missing, and are there again."""
+
+
+Report = Callable[[Outcome], None]
+
+
+class AlreadyRunningError(RefusedError):
+    """Another process is doing the same rebuild.
+
+    Remedy: Wait for it; the table `rebuilds` says how far it is.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"rebuild {number} is being done by another process")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The two connections of one job, both in autocommit: one whose transactions are REPEATABLE READ, for comparing,
+    and one for changes."""
+
+    reader: Connection
+    writer: Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a rebuild does."""
+
+    names: TopicNames
+    apply: bool
+    why: str
+    source: Source = "frames"
+    restoring: Restoring | None = None
+    """With the source `kafka`: what restores missing frames from the log."""
+
+    downgrade: bool = False
+    failpoint: Failpoint = failpoints.none
+
+
+async def rebuild_some(
+    pairs: Sequence[Pair], options: Options, context_ids: Sequence[str], send: Send, report: Report
+) -> Progress:
+    """Fold these conversations again. Ids that are not there are left out."""
+    progress = Progress(0)
+    found = await rebuilds.named(pairs[0].reader, context_ids)
+    await _Page(pairs, options, send, report, progress).run(found)
+    return progress
+
+
+async def rebuild_many(
+    pairs: Sequence[Pair],
+    options: Options,
+    selection: Selection,
+    send: Send,
+    report: Report,
+    begun: Callable[[Progress, int], None],
+    *,
+    again: bool = False,
+) -> Progress:
+    """Fold all conversations of a selection again, in the order of their ids, as many at once as there are `pairs`.
+
+    Goes on with the newest rebuild of the same kind that was interrupted, unless `again`; `begun` is called with it,
+    and with the number of conversations that are left. Returns the sums of the whole rebuild. Raises
+    `AlreadyRunningError` and psycopg's errors; what was done by then stays.
+    """
+    connection = pairs[0].writer
+    progress = await _begin(connection, options, selection, again=again)
+    begun(progress, await rebuilds.count(connection, selection, progress.reached))
+    page = _Page(pairs, options, send, report, progress)
+    while found := await rebuilds.candidates(connection, selection, progress.reached, PAGE):
+        await page.run(found)
+        progress.reached = found[-1].context_id
+        await options.failpoint("before progress")
+        await rebuilds.save(connection, progress, ended=False)
+        await options.failpoint("after progress")
+    await rebuilds.save(connection, progress, ended=True)
+    return progress
+
+
+async def _begin(connection: Connection, options: Options, selection: Selection, *, again: bool) -> Progress:
+    kind = selection, options.source, stored.FOLD_VERSION
+    progress = None if again else await rebuilds.interrupted(connection, *kind, applied=options.apply)
+    if progress is None:
+        progress = await rebuilds.begin(connection, *kind, applied=options.apply)
+    if not await rebuilds.hold(connection, progress.number):
+        raise AlreadyRunningError(progress.number)
+    return progress
+
+
+class _Page:
+    """Some conversations, each done once, several of them at a time."""
+
+    def __init__(
+        self, pairs: Sequence[Pair], options: Options, send: Send, report: Report, progress: Progress
+    ) -> None:
+        self._pairs = pairs
+        self._options = options
+        self._send = send
+        self._report = report
+        self._progress = progress
+
+    async def run(self, candidates: Sequence[Candidate]) -> None:
+        left = iter(candidates)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for pair in self._pairs:
+                    tasks.create_task(self._work(pair, left))
+        except BaseExceptionGroup as failed:
+            # The first says it: the others are of the same server, or were cancelled for it.
+            raise transient.first(failed) from None
+
+    async def _work(self, pair: Pair, left: Iterator[Candidate]) -> None:
+        for candidate in left:
+            done = await self._one(pair, candidate)
+            if done is None:
+                continue
+            progress = self._progress
+            progress.read_count += 1
+            progress.differ_count += bool(done.found.count)
+            progress.failed_count += done.problem is not None
+            progress.rebuilt_count += done.rebuilt is not None
+            self._report(done)
+
+    async def _one(self, pair: Pair, candidate: Candidate) -> Outcome | None:
+        """Returns None for a conversation that was erased meanwhile."""
+        context_id, fold = candidate.context_id, candidate.fold_version
+        if fold > stored.FOLD_VERSION and not self._options.downgrade:
+            problem = str(NewerHeadError(ContextId(context_id), fold))
+            return Outcome(context_id, candidate.version, fold, Differences(), problem)
+        try:
+            restored = await self._restore(pair.writer, context_id)
+        except DamagedFramesError as error:
+            return Outcome(context_id, candidate.version, fold, Differences(), str(error))
+        there = await verify(pair.reader, [context_id], again=True, any_fold=True, unknown_again=True)
+        if not there:
+            return None
+        [compared] = there
+        found, version = compared.found, compared.version
+        is_due = restored or found.count or candidate.is_mixed or fold != stored.FOLD_VERSION
+        if not self._options.apply or not is_due:
+            return Outcome(context_id, version, fold, found, _damage(found), restored=restored)
+        try:
+            done = await self._rebuild(pair.writer, context_id)
+        except (DamagedFramesError, UnfoldableFrameError, NewerHeadError) as error:
+            return Outcome(context_id, version, fold, found, str(error))
+        if done is None:
+            return None
+        unsent = await publish_committed(pair.writer, done.outbox, self._send) if done.outbox else None
+        return Outcome(context_id, version, fold, found, None, done, unsent, restored)
+
+    async def _restore(self, connection: Connection, context_id: str) -> int:
+        restoring = self._options.restoring
+        if restoring is None or not self._options.apply:
+            return 0
+        return await restoring.restore(connection, ContextId(context_id))
+
+    async def _rebuild(self, connection: Connection, context_id: str) -> Rebuilt | None:
+        options = self._options
+        return await rebuild(
+            connection,
+            options.names.frames,
+            effect_topics(options.names),
+            ContextId(context_id),
+            options.why,
+            downgrade=options.downgrade,
+            failpoint=options.failpoint,
+        )
+
+
+def _damage(found: Differences) -> str | None:
+    """Why a conversation cannot be rebuilt from its frames: what differs in them, but for outcomes."""
+    for one in found.in_order():
+        if one.table == "frames" and one.field in ("chain", "payload", "row"):
+            return f"its frames are damaged at version {one.version}: the column {one.field} differs"
+    return None

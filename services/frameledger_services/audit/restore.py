@@ -1,0 +1,164 @@
+"""Frames whose rows are missing, restored from the log; each only if the hash chain proves that it is the one.
+
+The chain of the frames around a gap, or of the head, says what has to be in it: records of the conversation that lie
+there on the log are taken in their order, and nothing is written unless the chain closes. A frame is restored with the
+outcome `unknown`; the rebuild behind it gives it the one that it has, and `outcome_changes` keeps that.
+
+If the process dies, a gap is closed or it is not; the next call closes what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger.chain import next_link
+from frameledger.ids import ContextId
+from frameledger.record import LoggedFrame, Place, Record
+from frameledger.values import replace
+from frameledger_services.event_log.log_probe import LogProbe
+from frameledger_services.event_log.reader import records_between
+from frameledger_services.event_log.topics import home_partition
+from frameledger_services.projector import stored_heads
+from frameledger_services.projector.batch_fold import named
+from frameledger_services.projector.decoded import decode_record
+from frameledger_services.projector.rebuild import DamagedFramesError
+from frameledger_services.projector.rows import FrameRow, at, clean, time_of
+from frameledger_services.settings import Settings
+from frameledger_services.store import heads, missing_frames, tables, topics
+from frameledger_services.store import rebuild as statements
+from frameledger_services.store.batch import Insert, insert_values
+from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
+from frameledger_services.store.missing_frames import Gap, Neighbor
+
+Connection = AsyncConnection[Any]
+
+
+class Restoring:
+    """Restores frames from one topic."""
+
+    def __init__(self, settings: Settings, topic: str, probe: LogProbe) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._probe = probe
+        self._probing = asyncio.Lock()
+
+    async def restore(self, connection: Connection, context_id: ContextId) -> int:
+        """Restore what is missing of a conversation, gap by gap, each in a transaction of its own. Returns the number
+        of frames; the missing ones of a gap are in memory together.
+
+        Raises `DamagedFramesError` if the log does not have them any more, `BrokerError`, TimeoutError and psycopg's
+        errors.
+        """
+        head = await stored_heads.beginning(connection, context_id)
+        restored = 0
+        for gap in await missing_frames.gaps(connection, context_id, head.version + 1):
+            restored += await self._close(connection, context_id, gap, head.chain)
+        return restored
+
+    async def _close(
+        self, connection: Connection, context_id: ContextId, gap: Gap, first_chain: bytes
+    ) -> int:
+        before = await missing_frames.neighbor(connection, context_id, gap.before)
+        behind = await missing_frames.neighbor(connection, context_id, gap.behind)
+        rows = [row async for row in self._rows(connection, context_id, gap, before, behind, first_chain)]
+        async with connection.transaction():
+            held = await statements.hold(connection, context_id)
+            if held is None:
+                return 0  # erased meanwhile
+            chain = rows[-1].chain if rows else b""
+            closes = (
+                chain == held.chain
+                if behind is None
+                else next_link(chain, behind.version, behind.source, behind.payload) == behind.chain
+            )
+            missing = gap.behind - gap.before - 1
+            if len(rows) < missing or not closes:
+                problem = f"{missing} frames are missing, and the log does not have the ones that were there"
+                raise DamagedFramesError(context_id, gap.before + 1, problem)
+            await insert_values(connection, Insert(tables.frames, FrameRow._fields, rows))
+        return len(rows)
+
+    async def _rows(
+        self,
+        connection: Connection,
+        context_id: ContextId,
+        gap: Gap,
+        before: Neighbor | None,
+        behind: Neighbor | None,
+        chain: bytes,
+    ) -> AsyncIterator[FrameRow]:
+        """Yields the rows of the gap's frames, from the records that lie between those of its neighbors."""
+        version, logged_at = gap.before, None
+        if before is not None:
+            chain, logged_at = before.chain, before.logged_at
+        async with aclosing(self._candidates(connection, context_id, before, behind)) as candidates:
+            async for record, logged in candidates:
+                if version + 1 == gap.behind:
+                    return
+                version += 1
+                chain = next_link(chain, version, logged.source, record.value or b"")
+                time = at(record.timestamp_ms or 0)
+                logged_at = time if logged_at is None else max(time, logged_at)
+                yield FrameRow(
+                    context_id=context_id,
+                    version=version,
+                    frame_id=frame_uuid(logged.frame_id),
+                    logged_at=logged_at,
+                    produced_at=time_of(logged.frame.produced_at),
+                    offset=record.offset,
+                    partition=record.partition,
+                    type=clean(logged.frame.type),
+                    outcome="unknown",
+                    reason=None,
+                    run_id=named(logged.frame, "run_id"),
+                    tool_call_id=named(logged.frame, "tool_call_id"),
+                    source=None if logged.source is None else clean(logged.source),
+                    trace_id=logged.trace_id,
+                    chain=chain,
+                    payload=record.value or b"",
+                    generation=record.generation,
+                    causation_id=None if logged.causation_id is None else cause_uuid(logged.causation_id),
+                )
+
+    async def _candidates(
+        self,
+        connection: Connection,
+        context_id: ContextId,
+        before: Neighbor | None,
+        behind: Neighbor | None,
+    ) -> AsyncGenerator[tuple[Record, LoggedFrame], None]:
+        """Yields the conversation's records between two of its frames that are frames and not stored."""
+        topic = await topics.newest(connection, self._topic)
+        if topic is None:
+            return
+        key = context_id.encode()
+        partition = home_partition(key, topic.partitions)
+        async with self._probing:
+            first, end = await self._probe.offsets(partition)
+        if before is not None and before.generation == topic.generation:
+            first = max(first, before.offset + 1)
+        if behind is not None:
+            end = min(end, behind.offset) if behind.generation == topic.generation else first
+        seen: set[object] = set()
+        place = Place(self._topic, partition, first)
+        async with aclosing(records_between(self._settings, place, end)) as records:
+            async for record in records:
+                if record.key != key:
+                    continue
+                _, logged = decode_record(replace(record, generation=topic.generation))
+                if not isinstance(logged, LoggedFrame):
+                    continue
+                pair = context_id, frame_uuid(logged.frame_id)
+                if pair in seen or await _is_stored(connection, [pair]):
+                    continue
+                seen.add(pair)
+                yield replace(record, generation=topic.generation), logged
+
+
+async def _is_stored(connection: Connection, pairs: Sequence[tuple[str, Any]]) -> bool:
+    return bool(await heads.recent_ids(connection, pairs))

@@ -1,0 +1,89 @@
+"""Roots on the log: the topic `llm.roots` keeps them for ever, so that they lie elsewhere than the database.
+
+A record's value is the JSON object of `Root.to_json`. Who can write both to the database and to the topic can publish
+another root, but not take back one that somebody has read.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import AwareDatetime, BaseModel, ValidationError
+
+from frameledger.record import Outgoing, Place
+from frameledger_services.audit import heads
+from frameledger_services.audit.heads import Root
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.reader import last_records
+from frameledger_services.event_log.topics import TopicNames
+from frameledger_services.settings import Settings
+from frameledger_services.store import leaves
+
+KEY = b"root"
+"""The key of every record, so that all are in one partition and in order, however many the topic has."""
+
+
+class PublishedRoot(BaseModel):
+    """The value of a record. Later releases may add to it."""
+
+    root: str
+    leaves: int
+    at: AwareDatetime
+    release: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one turn of publishing at intervals came to."""
+
+    published: Root | None
+    again_in: float
+    """Seconds until the next root is due, by the database's clock."""
+
+
+async def publish(producer: Producer, settings: Settings, root: Root) -> Place:
+    """Publish a root. Returns where it lies. Raises as `Producer.publish`; published again it is there twice."""
+    record = Outgoing(KEY, json.dumps(root.to_json()).encode(), ())
+    [place] = await producer.publish(TopicNames(settings.topic_prefix).roots, [record])
+    return place
+
+
+async def newest(settings: Settings) -> PublishedRoot | None:
+    """Returns the newest published root; None if there is none, or if the newest record is none. Raises
+    `BrokerError`, as when there is no such topic."""
+    topic = TopicNames(settings.topic_prefix).roots
+    async with aclosing(last_records(settings, topic, 1)) as records:
+        record = await anext(records, None)
+    if record is None or record.value is None:
+        return None
+    try:
+        return PublishedRoot.model_validate_json(record.value)
+    except ValidationError:
+        return None
+
+
+async def publish_if_due(settings: Settings, producer: Producer, every: float) -> Turn:
+    """Publish a root if the newest one is older than `every` seconds.
+
+    Several processes may do so: one holds an advisory lock from before it looks for the newest root until its own is
+    acknowledged, and whoever comes behind it finds that one. A process that dies in between leaves the root to the next
+    turn of any of them, or has published it.
+    """
+    async with heads.snapshot(settings, "frameledger timekeeper roots") as connection:
+        if not await leaves.try_to_hold_roots(connection):
+            return Turn(None, every / 2)
+        last = await newest(settings)
+        now = await leaves.moment(connection)
+        if last is not None and (left := every - _age(last.at, now)) > 0:
+            return Turn(None, left)
+        root = await heads.compute(connection)
+        await publish(producer, settings, root)
+    return Turn(root, every)
+
+
+def _age(at: datetime, now: datetime) -> float:
+    """Returns seconds; none for a time that is still to come, as after a clock was set back."""
+    return max((now - at).total_seconds(), 0.0)

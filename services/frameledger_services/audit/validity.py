@@ -1,0 +1,80 @@
+"""Whether what the fold writes is valid for a provider after every frame, except for what clients brought.
+
+A call of a function has the message with its result behind it, from the version on that it begins at and for as long
+as it stands; a result has its call before it; and a text says something. What clients append, or replace a history by,
+is taken as it is (rule RA5.valid).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from frameledger_services.audit.differences import Differences
+from frameledger_services.projector.refold import Piece
+from frameledger_services.projector.rows import MessageRow
+from frameledger_services.store.stored_rows import Ended
+from frameledger_services.store.tables import FOR_EVER
+
+Place = tuple[int, int, int]
+"""Era, position, and the version at which a message began or ended there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    role: str | None
+    calls: bool
+
+
+def check(piece: Piece, ended: Iterable[Ended], found: Differences) -> None:
+    """Report messages of a piece that no provider takes. `ended` are the stored ends of its versions."""
+    begun = {(row.era, row.position, row.valid_from): row for row in piece.rows.messages()}
+    ends = {(one.era, one.position, one.valid_to): _Ends(one.role, bool(one.calls)) for one in ended}
+    for place, row in begun.items():
+        if row.valid_to != FOR_EVER:
+            ends[row.era, row.position, row.valid_to] = _Ends(row.role, _calls(row) is not None)
+        if place[2] not in piece.brought and (problem := _problem(place, row, begun, ends)) is not None:
+            _add(found, place, problem)
+    for place, end in ends.items():
+        if place in begun:
+            continue  # It was replaced.
+        era, position, version = place
+        if end.role == "tool" and ((era, position - 1, version) not in ends):
+            _add(found, place, "a result ended, and its call did not")
+        if end.calls and (era, position + 1, version) not in ends:
+            _add(found, place, "a call ended, and its result did not")
+
+
+def _problem(
+    place: Place, row: MessageRow, begun: Mapping[Place, MessageRow], ends: Mapping[Place, _Ends]
+) -> str | None:
+    era, position, version = place
+    calls = _calls(row)
+    if calls is not None:
+        behind = begun.get((era, position + 1, version))
+        if behind is None or behind.role != "tool":
+            return "a call without a result behind it"
+        if [json.loads(behind.message).get("tool_call_id")] != [call.get("id") for call in calls]:
+            return "a call with the result of another one"
+    elif row.role == "tool":
+        if place not in ends and (era, position - 1, version) not in begun:
+            return "a result without a call before it"
+    elif row.role in ("user", "assistant") and not row.text:
+        return "a message that says nothing"
+    return None
+
+
+def _calls(row: MessageRow) -> list[dict[str, Any]] | None:
+    if row.role != "assistant" or b'"tool_calls"' not in row.message:
+        return None
+    calls = json.loads(row.message).get("tool_calls")
+    return calls if isinstance(calls, list) and calls else None
+
+
+def _add(found: Differences, place: Place, problem: str) -> None:
+    era, position, version = place
+    found.add(
+        version, "messages", "message", problem, "valid for a provider", {"era": era, "position": position}
+    )

@@ -1,0 +1,241 @@
+"""Conversations verified from their rows: chain, tables against what the frames fold to, and validity.
+
+Each step adds to the differences of a conversation. All of one conversation is read in one snapshot, so what a
+projector writes meanwhile is no difference. Nothing is written here: the caller has what can be remembered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger import stored
+from frameledger.ids import ContextId
+from frameledger_services.audit.chain_check import ChainCheck
+from frameledger_services.audit.comparison import (
+    Comparison,
+    check_fold_version,
+    compare_head,
+    state_differences,
+)
+from frameledger_services.audit.differences import ROW, Differences
+from frameledger_services.audit.remembered import head_of, is_of, is_unchanged, remember
+from frameledger_services.projector.head import Head
+from frameledger_services.projector.refold import Piece, Refold, UnfoldableFrameError
+from frameledger_services.projector.stored_heads import head_after
+from frameledger_services.store import erasures, stored_rows, verified
+from frameledger_services.store.stored_rows import StoredFrame, StoredRows
+from frameledger_services.store.verified import VerifiedUpTo
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was checked of a conversation, and what was found."""
+
+    context_id: str
+    version: int
+    """Its newest version in the snapshot."""
+
+    begins: int = 0
+    """The version behind which its present life begins: that of its erasure, 0 if there was none."""
+
+    after: int = 0
+    """The version up to which it was verified before, and not read again; that at which it begins if it was not."""
+
+    parked_version: int | None = None
+    """Since which version it is parked: from there on only its chain is checked."""
+
+    is_older: bool = False
+    """An older fold made some of its rows: they are not compared, and `rebuild` shows what differs."""
+
+    found: Differences = field(default_factory=Differences)
+    remembered: VerifiedUpTo | None = None
+    """What can be remembered of it; None if it differs, or if nothing is new."""
+
+    @property
+    def frames(self) -> int:
+        """Number of frames that were read."""
+        return self.version - self.after
+
+    @property
+    def frames_before(self) -> int:
+        """Number of frames that were verified before."""
+        return self.after - self.begins
+
+
+async def verify(
+    connection: Connection,
+    context_ids: Sequence[str],
+    *,
+    again: bool = False,
+    any_fold: bool = False,
+    unknown_again: bool = False,
+) -> list[Verified]:
+    """Verify conversations from their rows, in one snapshot; those that are not there are left out.
+
+    The connection is the caller's: in autocommit, its transactions REPEATABLE READ. Up to the version that
+    `verified` names nothing is read, except with `again`. With `any_fold` what an older fold made is compared, too;
+    `unknown_again` as of `Refold`. Raises psycopg's errors.
+    """
+    async with connection.transaction():
+        heads = await stored_rows.heads(connection, context_ids)
+        before = {} if again else await verified.load(connection, list(heads))
+        begun = await erasures.beginnings(connection, list(heads))
+        jobs = [
+            _Job(
+                connection,
+                row,
+                head_after(ContextId(context_id), begun.get(context_id)),
+                before.get(context_id),
+                any_fold=any_fold,
+                unknown_again=unknown_again,
+            )
+            for context_id, row in heads.items()
+        ]
+        few: dict[str, int] = {
+            job.context_id: job.after
+            for job in jobs
+            if not job.is_unchanged and job.done.frames <= stored_rows.PAGE_FRAMES
+        }
+        short = await stored_rows.short(connection, few) if few else {}
+        for job in jobs:
+            if job.is_unchanged:
+                continue
+            if (whole := short.get(job.context_id)) is not None:
+                await job.run(_one(whole.frames), whole.rows)
+                continue
+            rows = stored_rows.rows(connection, job.context_id, after=job.after)
+            try:
+                await job.run(stored_rows.frames(connection, job.context_id, after=job.after), rows)
+            finally:
+                await rows.close()
+    return [job.done for job in jobs]
+
+
+class _Job:
+    """One conversation being verified."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        row: Mapping[str, Any],
+        beginning: Head,
+        before: VerifiedUpTo | None,
+        *,
+        any_fold: bool,
+        unknown_again: bool,
+    ) -> None:
+        self._connection = connection
+        self._row = row
+        self.context_id = ContextId(row["context_id"])
+        parked = row["parked_version"]
+        self.done = Verified(self.context_id, int(row["version"]), parked_version=parked)
+        self._folded_upto = self.done.version if parked is None else int(parked) - 1
+        self._head = beginning
+        self.done.begins = beginning.version
+        if before is not None and not is_of(before, row):
+            before = None
+        if before is not None:
+            if self._folded_upto < before.version:
+                self._differs("version", f"{before.version} or more, as it was verified before")
+            else:
+                self._head = head_of(before)
+        self.is_unchanged = before is not None and not self.done.found.count and is_unchanged(before, row)
+        self.after = self.done.after = self._head.version
+        self._chain = ChainCheck(self._head, self.done.found)
+        self.done.is_older = not any_fold and not _is_of_this_fold(row)
+        self._unknown_again = unknown_again
+
+    async def run(self, pages: AsyncIterable[Sequence[StoredFrame]], rows: StoredRows) -> None:
+        head, state_version = self._head, int(self._row["state_version"])
+        refold = Refold(head, unknown_again=self._unknown_again, watched={state_version})
+        if state_version == self.after:
+            refold.states[state_version] = head.state
+        comparison = Comparison(rows, self.done.found)
+        is_whole = not self.done.is_older
+        async for page in pages:
+            self._chain.check(page)
+            self._check_unfolded(page)
+            folded = self._folded(page)
+            if folded and is_whole:
+                piece, is_whole = self._fold(refold, folded)
+                await comparison.compare(piece, head)
+        if is_whole:
+            await comparison.finish(head, self.after)
+            if state_version < self.after:
+                await self._check_older_state(head, state_version)
+            compare_head(self.done.found, self._row, head, refold.states)
+        self._check_head()
+        if is_whole and not self.done.found.count:
+            self.done.remembered = remember(head, self._row)
+
+    def _fold(self, refold: Refold, frames: Sequence[StoredFrame]) -> tuple[Piece, bool]:
+        try:
+            return refold.fold(frames), True
+        except UnfoldableFrameError as error:
+            self.done.found.add(
+                error.version, "frames", "payload", error.problem, "a frame that can be folded"
+            )
+            return error.piece, False
+
+    def _folded(self, page: Sequence[StoredFrame]) -> Sequence[StoredFrame]:
+        upto = self._folded_upto
+        return page if page[-1].version <= upto else [one for one in page if one.version <= upto]
+
+    def _check_unfolded(self, page: Sequence[StoredFrame]) -> None:
+        """What is parked says so, and no frame stands behind the newest."""
+        for one in reversed(page):
+            if one.version <= self._folded_upto:
+                return
+            if one.version > self.done.version:
+                self.done.found.add(one.version, "frames", ROW, one.type, None)
+            elif one.outcome != "parked":
+                self.done.found.add(one.version, "frames", "outcome", one.outcome, "parked")
+
+    async def _check_older_state(self, head: Head, state_version: int) -> None:
+        """Compare a stored state of a version that was verified before: folded on, it has to become that of `head`."""
+        try:
+            state = stored.load(str(self._row["state"]).encode())
+            refold = Refold(replace(Head.new(self.context_id), state=state, version=state_version))
+            pages = stored_rows.frames(
+                self._connection, self.context_id, after=state_version, upto=self._folded_upto
+            )
+            async for page in pages:
+                refold.fold(page)
+        except (stored.StoredStateError, UnfoldableFrameError) as error:
+            self._differs("state", "a state", str(error))
+            return
+        for path, was, expected in state_differences(refold.head.state, head.state):
+            self.done.found.add(state_version, "contexts", path, was, expected)
+
+    def _check_head(self) -> None:
+        check_fold_version(self.done.found, self._row)
+        for name, expected in (
+            ("version", self._chain.version),
+            ("chain", self._chain.chain),
+            ("started_at", self._chain.started_at),
+            ("last_at", self._chain.last_at),
+        ):
+            if self._row[name] != expected:
+                version = min(self.done.version, self._chain.version) + (name == "version")
+                self.done.found.add(version, "contexts", name, self._row[name], expected)
+
+    def _differs(self, column: str, expected: object, stored_value: object = None) -> None:
+        was = self._row[column] if stored_value is None else stored_value
+        self.done.found.add(self.done.version, "contexts", column, was, expected)
+
+
+def _is_of_this_fold(row: Mapping[str, Any]) -> bool:
+    by = json.loads(row["folded_by"]) if row["folded_by"] is not None else [[1, row["fold_version"]]]
+    return all(fold == stored.FOLD_VERSION for _, fold in by)
+
+
+async def _one(frames: Sequence[StoredFrame]) -> AsyncIterator[Sequence[StoredFrame]]:
+    if frames:
+        yield frames

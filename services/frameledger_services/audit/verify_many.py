@@ -1,0 +1,115 @@
+"""Many conversations verified, several at once: each job has a connection, and a snapshot for some conversations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, IsolationLevel, errors
+
+from frameledger_services import database
+from frameledger_services.audit.verify import Verified, verify
+from frameledger_services.settings import Settings
+from frameledger_services.store import schema, verified
+from frameledger_services.store.connections import failure
+
+Connection = AsyncConnection[Any]
+
+LISTED = 1_000
+"""Conversations that are listed with one statement."""
+
+TOGETHER_FRAMES = 1_000
+TOGETHER = 100
+"""Most frames, and conversations, that one snapshot is of; but a long conversation has one of its own."""
+
+NAME = "frameledger verify"
+
+
+@asynccontextmanager
+async def connected(settings: Settings) -> AsyncIterator[Connection]:
+    """A connection whose transactions are snapshots. Raises psycopg's errors and `SchemaError`."""
+    # While the log is read, the transaction waits.
+    session = {"idle_in_transaction_session_timeout": "0"}
+    async with await database.connect(settings, NAME, session) as connection:
+        await schema.check(connection)
+        await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
+        yield connection
+
+
+async def verify_many(
+    settings: Settings,
+    context_ids: Sequence[str] | None,
+    report: Callable[[Verified], object],
+    *,
+    jobs: int,
+    again: bool,
+) -> None:
+    """Verify these conversations, all if that is None, and report each, in no particular order.
+
+    What is as it should be is remembered in `verified`, if the user may write that. Raises an `ExceptionGroup` of
+    `DatabaseError` and `SchemaError`. Memory does not grow with the number of conversations, or with their length.
+    """
+    waiting: asyncio.Queue[list[str] | None] = asyncio.Queue(jobs)
+
+    async def deal() -> None:
+        with _database_errors():
+            async for batch in _batches(settings, context_ids, again=again):
+                await waiting.put(batch)
+        for _ in range(jobs):
+            await waiting.put(None)
+
+    async def work() -> None:
+        with _database_errors():
+            async with connected(settings) as connection:
+                remembers = await verified.may_store(connection)
+                while (batch := await waiting.get()) is not None:
+                    found = await verify(connection, batch, again=again)
+                    if remembers:
+                        await _remember(connection, found)
+                    for one in found:
+                        report(one)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(deal())
+        for _ in range(jobs):
+            tasks.create_task(work())
+
+
+@contextmanager
+def _database_errors() -> Iterator[None]:
+    try:
+        yield
+    except psycopg.Error as error:
+        raise failure("The database could not be read", error) from error
+
+
+async def _remember(connection: Connection, found: Sequence[Verified]) -> None:
+    new = [one.remembered for one in found if one.remembered is not None]
+    if new:
+        # One that was erased meanwhile is not remembered; nor are those beside it, until the next time.
+        with suppress(errors.ForeignKeyViolation):
+            await verified.store(connection, new)
+
+
+async def _batches(
+    settings: Settings, context_ids: Sequence[str] | None, *, again: bool
+) -> AsyncIterator[list[str]]:
+    if context_ids is not None:
+        for first in range(0, len(context_ids), TOGETHER):
+            yield list(context_ids[first : first + TOGETHER])
+        return
+    async with connected(settings) as connection:
+        behind, batch, frames = "", list[str](), 0
+        while listed := await verified.left(connection, behind, LISTED, again=again):
+            for context_id, left in listed:
+                if batch and (frames + left > TOGETHER_FRAMES or len(batch) == TOGETHER):
+                    yield batch
+                    batch, frames = [], 0
+                batch.append(context_id)
+                frames += left
+            behind = listed[-1][0]
+        if batch:
+            yield batch

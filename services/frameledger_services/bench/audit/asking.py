@@ -1,0 +1,139 @@
+"""What a person waits for who asks about a conversation, database and Python together: `restore` of the client, and
+the SQL functions behind `diff`, `why` and `timeline`.
+
+The yardstick of the first figures is what may be spent, in milliseconds. That of the others is the same question in a
+database that has nothing but this conversation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger_services import access
+from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road.direct import Direct, direct
+from frameledger_services.bench.road.rounds import in_turns, no_collections
+from frameledger_services.bench.road.servers import Servers
+from frameledger_services.bench.road.stream import conversation, interleaved
+from frameledger_services.client import Client
+from frameledger_services.settings import Settings
+from frameledger_services.store import history
+
+CONTEXT = "a-talk"
+FRAME_BYTES = 355
+FRAMES_OF_OTHERS = 20
+WARM_UP = 3
+FLAT = 1.2
+"""How much longer it may take among others; what is read is the same."""
+
+ALLOWED_MS = {"restore": 10.0, "diff": 10.0, "why": 10.0, "timeline": 30.0}
+"""On a quiet machine, of a conversation of a thousand frames."""
+
+
+async def measure(servers: Servers, *, frames: int, others: int, rounds: int) -> list[Figure]:
+    """Milliseconds for a conversation of so many frames, among so many others."""
+    figures = []
+    with servers.database() as alone, servers.database() as among:
+        await _fill(alone, frames, 0)
+        await _fill(among, frames, others)
+        async with _asker(alone, frames) as quiet, _asker(among, frames) as crowded:
+            for name, allowed in ALLOWED_MS.items():
+                with no_collections():
+                    measured = await in_turns(crowded.timed(name), quiet.timed(name), rounds, WARM_UP)
+                flat = measured.figure(f"{name} among {others:,} others / alone", "ms", float, FLAT)
+                figures += [_within(name, frames, flat.value, allowed), flat]
+    return figures
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """One who asks about the conversation, on connections that are open."""
+
+    questions: dict[str, Callable[[], Awaitable[Any]]]
+
+    def timed(self, name: str) -> Callable[[], Awaitable[float]]:
+        """Asks, and gives the milliseconds that it took."""
+
+        async def ask() -> float:
+            start = time.perf_counter()
+            found = await self.questions[name]()
+            took = 1e3 * (time.perf_counter() - start)
+            assert found, "an answer, or the time means nothing"
+            return took
+
+        return ask
+
+
+@asynccontextmanager
+async def _asker(settings: Settings, frames: int) -> AsyncIterator[_Asker]:
+    async with (
+        await AsyncConnection.connect(access.database_address(settings), autocommit=True) as connection,
+        Client(settings) as client,
+    ):
+        position = await _middle(connection)
+
+        async def restore() -> Any:
+            return (await client.restore(CONTEXT)).context.messages
+
+        async def diff() -> Any:
+            return await _value(connection, "SELECT context_diff(%s, %s, %s)", CONTEXT, frames // 2, frames)
+
+        async def why() -> Any:
+            return await _value(connection, "SELECT explain_message(%s, %s)", CONTEXT, position)
+
+        async def timeline() -> Any:
+            return [frame async for frame in history.timeline(connection, CONTEXT)]
+
+        yield _Asker({"restore": restore, "diff": diff, "why": why, "timeline": timeline})
+
+
+async def _fill(settings: Settings, frames: int, others: int) -> None:
+    async with direct(settings) as projector:
+        talk = islice(conversation(CONTEXT, FRAME_BYTES), frames)
+        await _store(projector, ((CONTEXT, frame) for frame in talk))
+        await _store(projector, interleaved(others, FRAMES_OF_OTHERS, FRAME_BYTES))
+    async with await AsyncConnection.connect(
+        access.database_address(settings), autocommit=True
+    ) as connection:
+        await connection.execute("VACUUM ANALYZE")
+
+
+async def _store(projector: Direct, frames: Any) -> None:
+    await projector.store(projector.records(frames), 500)
+
+
+async def _middle(connection: AsyncConnection) -> int:
+    """The position of a message in the middle of the conversation."""
+    return int(
+        await _value(
+            connection,
+            "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY position) FROM messages WHERE context_id = %s",
+            CONTEXT,
+        )
+    )
+
+
+async def _value(connection: AsyncConnection, query: str, *parameters: object) -> Any:
+    cursor = await connection.execute(query, parameters)
+    row = await cursor.fetchone()
+    assert row is not None, "a SELECT without a FROM gives one row"
+    return row[0]
+
+
+def _within(name: str, frames: int, took: float, allowed: float) -> Figure:
+    return Figure(
+        name=f"{name} of {frames:,} frames / allowed",
+        value=took,
+        unit="ms",
+        yardstick=allowed,
+        ratio=took / allowed,
+        goal=1.0,
+        bound="at most",
+    )

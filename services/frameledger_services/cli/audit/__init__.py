@@ -1,0 +1,1 @@
+"""Commands of audit: what happened, why something is there, and whether anything was changed."""

@@ -1,0 +1,177 @@
+"""`frameledger diff`: what changed in a context between two versions or times."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from psycopg import AsyncConnection
+
+from frameledger.tools import tool_names
+from frameledger_services.cli.terminal import (
+    backend,
+    format_fold,
+    moment,
+    options,
+    output,
+    pager,
+    render_context,
+    safe,
+    words,
+)
+from frameledger_services.cli.terminal.pager import Page, Piece
+from frameledger_services.settings import Settings
+from frameledger_services.store import history
+from frameledger_services.store.queries import Moment
+
+_WHO = 14
+
+commands = typer.Typer()
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A line of a difference before it is broken: its sign, the message's position, who, and the words."""
+
+    sign: str
+    position: str
+    who: str
+    said: list[Piece]
+
+
+@commands.command()
+def diff(
+    context: options.Context,
+    a: Annotated[
+        moment.At, typer.Argument(metavar="A", parser=moment.parse, help="From this version or time.")
+    ],
+    b: Annotated[
+        moment.At | None,
+        typer.Argument(
+            metavar="[B]", parser=moment.parse, help="To this one. Not given: now.", show_default=False
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show what changed in a context between two versions: messages, tools and settings.
+
+    A message is named by its position, as `show` names it: + it came, - it went, ~ it reads otherwise, with the words
+    that changed. In SQL it is the function `context_diff`.
+
+    Example: `frameledger diff ctx-1 11 12`
+    """
+    with backend.exit_on_error():
+        settings = Settings.from_env()
+        before, after, found = asyncio.run(backend.query(settings, _read, context, a, b))
+    if as_json:
+        typer.echo(json.dumps({"context_id": before.context_id} | found))
+        return
+    with pager.page(settings.pager) as page:
+        render(page, before, after, found)
+
+
+async def _read(
+    connection: AsyncConnection[Any], context: str, a: moment.At, b: moment.At | None
+) -> tuple[Moment, Moment, dict[str, Any]]:
+    before, after = await moment.find(connection, context, a), await moment.find(connection, context, b)
+    found = await history.difference(connection, context, before.version, after.version)
+    if found is None:
+        output.fail(
+            f"A version of {context!r} between {before.version} and {after.version} was erased.",
+            "`frameledger timeline` shows what is there.",
+        )
+    return before, after, found
+
+
+def render(page: Page, before: Moment, after: Moment, found: Mapping[str, Any]) -> None:
+    """Print a difference that `context_diff` found."""
+    page.line(
+        (f"{safe.printable(before.context_id)} from version {before.version} to {after.version}", "bold")
+    )
+    old, new = found["eras"]
+    if old != new:
+        page.line((f"The history was replaced: era {old} became era {new}.", "yellow"))
+    some = False
+    for row in (*_messages(found), *_terms(found["terms"])):
+        some = True
+        _print(page, row)
+    if not some:
+        page.line(("Nothing changed.", ""))
+
+
+def _messages(found: Mapping[str, Any]) -> Iterator[_Row]:
+    """Messages in the order of the conversation, those of the era before first."""
+    entries = [
+        (entry["era"], entry["position"], sign, entry)
+        for sign, kind in (("-", "removed"), ("+", "added"), ("~", "replaced"))
+        for entry in found[kind]
+    ]
+    for _, position, sign, entry in sorted(entries, key=lambda one: one[:2]):
+        if sign == "~":
+            (who, old), (_, new) = map(format_fold.speaker_and_text, (entry["before"], entry["after"]))
+            yield _Row(sign, str(position), who, words.changed(_much(old), _much(new)))
+        else:
+            who, text = format_fold.speaker_and_text(entry["message"])
+            yield _Row(sign, str(position), who, [(_much(text), "removed" if sign == "-" else "added")])
+
+
+def _terms(terms: Mapping[str, Mapping[str, Any]]) -> Iterator[_Row]:
+    for name, values in terms.items():
+        before, after = values["before"], values["after"]
+        match name:
+            case "tools":
+                old = dict(zip(tool_names(before), before, strict=True))
+                new = dict(zip(tool_names(after), after, strict=True))
+                yield from _parts("tools", old, new, whole=False)
+            case "settings":
+                yield from _parts("settings", before, after, whole=True)
+            case _:
+                # Null is not set.
+                old, new = ({} if value is None else {"": value} for value in (before, after))
+                yield from _parts(name.replace("_", " "), old, new, whole=True)
+
+
+def _parts(name: str, old: Mapping[str, Any], new: Mapping[str, Any], *, whole: bool) -> Iterator[_Row]:
+    """A line for each part that differs, with its values if they are shown `whole`."""
+    for part in sorted(old.keys() | new.keys()):
+        if part in old and part in new and old[part] == new[part]:
+            continue
+        sign = "+" if part not in old else "-" if part not in new else "~"
+        said: list[Piece] = [(f"{part} " if part else "", "")]
+        if whole:
+            said += [(_json(old[part]), "removed")] if part in old else []
+            said += [(" ", "")] if part in old and part in new else []
+            said += [(_json(new[part]), "added")] if part in new else []
+        yield _Row(sign, "", name, said)
+
+
+def _print(page: Page, row: _Row) -> None:
+    color = {"+": "green", "-": "red", "~": "yellow"}[row.sign]
+    said: list[Piece] = [(render_context.plain(text), style) for text, style in row.said]
+    # A sign says already that all of a message came or went.
+    if not page.in_color and row.sign == "~":
+        said = list(words.marked(said))
+    head: list[Piece] = [
+        (f"{row.sign} {row.position:>4}  ", color),
+        (f"{pager.padded(safe.one_line(row.who), _WHO)}  ", "cyan"),
+    ]
+    indent = sum(len(text) for text, _ in head)
+    for line in words.lines(said, max(page.width - indent, 20)):
+        page.line(*head, *line)
+        head = [(" " * indent, "")]
+
+
+def _much(text: str) -> str:
+    return text if len(text) <= _MUCH else f"{text[:_MUCH]}... ({len(text) - _MUCH:,} characters more)"
+
+
+_MUCH = 10_000
+"""Characters of a message that are compared and shown."""
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

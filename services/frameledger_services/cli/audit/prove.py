@@ -1,0 +1,97 @@
+"""`frameledger prove`: the frames of one conversation with their way to a root."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from frameledger_services.audit import heads, proving
+from frameledger_services.audit.heads import Traced
+from frameledger_services.cli.audit.heads import shown
+from frameledger_services.cli.terminal import backend, options, output
+from frameledger_services.cli.terminal.counting import counting
+from frameledger_services.cli.terminal.plural import plural
+from frameledger_services.cli.terminal.readable import readable
+from frameledger_services.cli.terminal.whole_file import whole_file
+from frameledger_services.settings import Settings
+
+commands = typer.Typer()
+
+
+@commands.command()
+def prove(
+    context: options.Context,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="The file. Without it: standard output.", dir_okay=False
+        ),
+    ] = None,
+    heads_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--heads", metavar="FILE", help="Prove it against the root of this file.", dir_okay=False
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write a proof of a conversation: its frames as they are stored, and their way to a root.
+
+    It is the root of this moment, or with --heads that of a file which `frameledger heads --full` wrote earlier; then
+    the proof has the frames that were there at that time. The root is printed, on standard error if the proof goes to
+    standard output. Whoever got the root another way verifies the file without this database, with `frameledger verify
+    FILE --root HEX` or `frameledger.proofs.verify`.
+
+    Example: `frameledger prove ctx-1 -o ctx-1.proof.jsonl`
+    """
+    with backend.exit_on_error():
+        settings = Settings.from_env()
+        if file is None:
+            traced, count = asyncio.run(_prove(settings, context, heads_file, sys.stdout.buffer))
+        else:
+            with whole_file(file) as opened:
+                traced, count = asyncio.run(_prove(settings, context, heads_file, opened))
+    is_error_output = file is None
+    if as_json:
+        leaf = {"context_id": context, "version": traced.leaf.version, "chain": traced.leaf.chain.hex()}
+        typer.echo(json.dumps(traced.root.to_json() | leaf | {"frames": count}), err=is_error_output)
+        return
+    for line in shown(traced.root):
+        typer.echo(line, err=is_error_output)
+    typer.echo(
+        f"proves    {context}, {plural(count, 'frame')} up to version {traced.leaf.version}",
+        err=is_error_output,
+    )
+
+
+async def _prove(
+    settings: Settings, context_id: str, heads_file: Path | None, file: BinaryIO
+) -> tuple[Traced, int]:
+    traced = None
+    if heads_file is not None:
+        with readable(heads_file):
+            traced = heads.trace_in_file(heads_file, context_id)
+        if traced is None:
+            output.fail(
+                f"There is no head of {context_id!r} in {heads_file}.",
+                "Give a file that was written when the conversation was there.",
+            )
+    async with heads.snapshot(settings, "frameledger prove") as connection:
+        if traced is None:
+            with counting("Reading heads: {count:,} ...") as count:
+                traced = await heads.trace(connection, context_id, lambda _: count())
+        if traced is None:
+            output.fail(
+                f"There is no context {context_id!r} in the database, and no receipt of one.",
+                "`frameledger list` lists those that are.",
+            )
+        written = await proving.write_proof(
+            connection, context_id, traced, lambda line: file.write(line.encode())
+        )
+        file.flush()
+    return traced, written

@@ -1,0 +1,119 @@
+"""What `frameledger rebuild` prints: a line for each conversation that differs, what differs first, and a summary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import typer
+
+from frameledger_services.audit.differences import ROW, Difference
+from frameledger_services.audit.rebuild import Outcome
+from frameledger_services.cli.terminal.plural import plural
+from frameledger_services.cli.terminal.safe import one_line
+from frameledger_services.store.rebuild import Work
+from frameledger_services.store.rebuilds import Progress
+
+SHOWN = 3
+"""Differences of a conversation that are shown; `--json` has more."""
+
+LENGTH = 40
+"""Characters of a value that are shown."""
+
+
+def print_lines(done: Outcome) -> None:
+    """Print what is to be said of a conversation; nothing if all is as it should be."""
+    for line in _lines(done):
+        typer.echo(line)
+
+
+def print_json(done: Outcome) -> None:
+    """Print a conversation that differs, was rebuilt or cannot be folded again, as a JSON object on a line."""
+    if not done.found.count and not done.restored and done.problem is None and done.rebuilt is None:
+        return
+    rebuilt = done.rebuilt
+    typer.echo(
+        json.dumps(
+            {
+                "context_id": done.context_id,
+                "version": done.version,
+                "fold_version": done.fold_version,
+                "difference_count": done.found.count,
+                "differences": [_as_json(one) for one in done.found.in_order()],
+                "problem": done.problem,
+                "frames_restored": done.restored,
+                "rebuilt": rebuilt is not None,
+                "outcomes_changed": 0 if rebuilt is None else rebuilt.settled,
+                "open_now": [] if rebuilt is None else [_work(one) for one in rebuilt.begun],
+                "open_no_more": [] if rebuilt is None else [_work(one) for one in rebuilt.over],
+                "published": 0 if rebuilt is None else len(rebuilt.outbox),
+                "unsent": done.unsent,
+            }
+        )
+    )
+
+
+def summary(done: Progress, *, apply: bool) -> str:
+    """What came of all of them, in a sentence or two."""
+    said = f"{plural(done.read_count, 'conversation')} folded again: {done.differ_count:,} differed"
+    if done.failed_count:
+        said += f", {done.failed_count:,} cannot be folded again"
+    if apply:
+        return f"{said}, {done.rebuilt_count:,} rebuilt."
+    return f"{said}. Nothing was changed; --apply replaces what differs." if done.differ_count else f"{said}."
+
+
+def _lines(done: Outcome) -> Iterator[str]:
+    if done.found.count or done.problem is not None:
+        yield (
+            f"{one_line(done.context_id)}  {plural(done.found.count, 'difference')} up to version {done.version:,}"
+            + ("; rebuilt" if done.rebuilt is not None else "")
+        )
+        differences = done.found.in_order()
+        yield from (f"  {_difference(one)}" for one in differences[:SHOWN])
+        if done.found.count > SHOWN:
+            yield f"  ... and {done.found.count - SHOWN:,} more"
+    if done.restored:
+        yield f"  {plural(done.restored, 'frame')} restored from the log"
+    if done.problem is not None:
+        yield f"  not rebuilt: {one_line(done.problem)}"
+    if done.rebuilt is not None:
+        yield from (f"  open now: {one_line(str(one))}" for one in done.rebuilt.begun)
+        yield from (f"  open no more: {one_line(str(one))}" for one in done.rebuilt.over)
+    if done.unsent is not None:
+        yield f"  in the outbox, for the partition's next owner: {one_line(done.unsent)}"
+
+
+def _difference(one: Difference) -> str:
+    key = "".join(f" {name} {value}" for name, value in one.key.items())
+    if one.field == ROW:
+        what = "one too many" if one.expected is None else "missing"
+    else:
+        what = f"{one.field}: {_short(one.stored)} instead of {_short(one.expected)}"
+    return one_line(f"version {one.version:,}, {one.table}{key}: {what}")
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= LENGTH else f"{text[: LENGTH - 3]}..."
+
+
+def _as_json(one: Difference) -> dict[str, object]:
+    return {
+        "version": one.version,
+        "table": one.table,
+        "key": {name: _plain(value) for name, value in one.key.items()},
+        "field": one.field,
+        "stored": _plain(one.stored),
+        "expected": _plain(one.expected),
+    }
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return value.hex() if isinstance(value, bytes) else json.loads(json.dumps(value, default=str))
+
+
+def _work(one: Work) -> dict[str, object]:
+    return {"kind": one.kind, "id": one.id, "version": one.version}

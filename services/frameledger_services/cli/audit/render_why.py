@@ -1,0 +1,191 @@
+"""An explanation of a message, as `explain_message` gives it, for people: at most `MOST_LINES` lines."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from frameledger_services.cli.terminal import safe
+from frameledger_services.cli.terminal.pager import Page
+from frameledger_services.cli.terminal.plural import plural
+from frameledger_services.cli.terminal.short import clock, frame_type, short_id
+
+MOST_LINES = 40
+
+READINGS, HEARD, CALL_FRAMES, LOST, CAUSES = 4, 3, 4, 6, 3
+"""Lines of each kind at most; of more the last ones are shown, and how many there are."""
+
+Row = tuple[str, str]
+"""A name and a text; a row without a text is a heading, one with neither an empty line."""
+
+_NAME = 14
+
+
+def render(page: Page, found: Mapping[str, Any]) -> None:
+    """Print an explanation."""
+    for name, text in _rows(found):
+        if not text:
+            page.line((safe.one_line(name), "bold"))
+        else:
+            page.line((f"  {name:<{_NAME}}", "cyan"), (safe.one_line(text), ""))
+
+
+def _rows(found: Mapping[str, Any]) -> Iterator[Row]:
+    there = "" if found["there"] else ", where it is not in the context"
+    yield f"{found['context_id']}: message {found['position']} at version {found['at_version']}{there}", ""
+    readings = found["readings"]
+    # What it reads at that version, or read last.
+    read = [one for one in readings if one["from"] <= found["at_version"]] or readings[:1]
+    yield found["role"] or "message", read[-1]["text"] or json.dumps(read[-1]["message"], ensure_ascii=False)
+    yield from _few((row for one in readings for row in _reading(one, readings)), READINGS)
+    if (streamed := found["streamed"]) and streamed["frames"]:
+        yield "streamed", f"{plural(streamed['frames'], 'frame')} of text, {_range(streamed)}"
+    heard = [("heard", f"{_frame(one['frame'])}: {one['text']}") for one in found["heard"] or ()]
+    yield from _few(iter(heard), HEARD)
+    if (call := found["call"]) is not None:
+        yield from _call(call)
+    if (run := found["run"]) is not None:
+        yield from _run(found["context_id"], run)
+    lost = [*_lost(run, read[-1]["text"]), *_lost_of_call(call)]
+    if lost:
+        yield "", ""
+        yield "Thrown away", ""
+        yield from _few(iter(lost), LOST)
+    yield "", ""
+    yield "Causes", ""
+    causes = [(f"version {one['version']}", _by(one)) for one in found["causes"]]
+    yield from _few(iter(causes), CAUSES)
+
+
+def _reading(one: Mapping[str, Any], all_of_them: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+    """When it began to read so, and when it was taken back."""
+    began = _frame(one["began_by"])
+    first = one is all_of_them[0]
+    yield "written by" if first else "rewritten by", began if first else f"{began}: {one['text'] or ''}"
+    if one is all_of_them[-1] and one["to"] is not None:
+        yield "taken back by", _frame(one["ended_by"])
+
+
+def _run(context_id: str, run: Mapping[str, Any]) -> Iterator[Row]:
+    yield "", ""
+    yield f"Run {run['run_id']}", ""
+    became = run["status"] if run["finish_reason"] is None else f"{run['status']} ({run['finish_reason']})"
+    model = " of ".join(filter(None, (run["model"], run["provider"])))
+    tried = f"attempt {run['attempt']}" if run["attempt"] else ""
+    worker = run["worker"] and f"worker {run['worker']}"
+    yield "became", ", ".join(filter(None, (became, tried, model, worker)))
+    if run["asked_by"] is not None:
+        yield "asked by", _frame(run["asked_by"])
+    if run["saw_version"] is not None:
+        yield (
+            "saw",
+            f"version {run['saw_version']}: frameledger show {_typed(context_id)} --at {run['saw_version']}",
+        )
+    if run["request_sha256"] is not None:
+        yield "request", f"sha256 {run['request_sha256']}"
+    yield (
+        "times",
+        _times(run["times"], {"started_at": "started", "first_text_at": "text", "closed_at": "closed"}),
+    )
+    used = {name: count for name, count in run["usage"].items() if name != "partial" and count is not None}
+    if used:
+        counts = ", ".join(
+            f"{count} {name.removesuffix('_tokens').replace('_', ' ')}" for name, count in used.items()
+        )
+        yield "tokens", counts + (", as far as known" if run["usage"]["partial"] else "")
+    if run["error"] is not None:
+        yield "error", run["error"]
+
+
+def _call(call: Mapping[str, Any]) -> Iterator[Row]:
+    yield "", ""
+    yield f"Call {call['tool_call_id']}", ""
+    arguments = call["arguments"]
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    yield "function", f"{call['function_name']} {written}"
+    tried = f"attempt {call['attempt']}" if call["attempt"] else ""
+    waits = call["waiting_for"] and f"waits for {call['waiting_for']}"
+    worker = call["worker"] and f"worker {call['worker']}"
+    yield "became", ", ".join(filter(None, (call["status"], tried, worker, waits)))
+    names = {"dispatched_at": "dispatched", "started_at": "started", "settled_at": "settled"}
+    yield "times", _times(call["times"], names)
+    applied = [_of_call(one) for one in call["frames"] if one["frame"]["outcome"] != "ignored"]
+    yield from _few((("frame", one) for one in applied), CALL_FRAMES)
+
+
+def _lost(run: Mapping[str, Any] | None, kept: str | None) -> Iterator[Row]:
+    """What a run generated and did not leave in the context."""
+    if run is None:
+        return
+    if said := run["said"]:
+        if kept and said.startswith(kept):
+            yield "never heard", f'"{said.removeprefix(kept).strip()}"'
+        else:
+            # Another message of the run has what was heard of it.
+            yield "heard in part", f'"{said}"'
+    for one in run["attempts"]:
+        if one["superseded"]:
+            words = f': "{one["text"]}"' if one["text"] else ""
+            yield (
+                f"attempt {one['attempt']}",
+                f"superseded, {plural(one['frames'], 'frame')}, {_range(one)}{words}",
+            )
+    for one in run["ignored"]:
+        words = f': "{one["text"]}"' if one["text"] else ""
+        yield "ignored", f"{_frame(one['frame'])}, {one['frame']['reason']}{words}"
+
+
+def _lost_of_call(call: Mapping[str, Any] | None) -> Iterator[Row]:
+    for one in call["frames"] if call is not None else ():
+        if one["frame"]["outcome"] == "ignored":
+            yield "ignored", f"{_of_call(one)}, {one['frame']['reason']}"
+
+
+def _of_call(one: Mapping[str, Any]) -> str:
+    attempt = one["attempt"] and f"attempt {one['attempt']}"
+    return ", ".join(filter(None, (_frame(one["frame"]), attempt, one["worker"])))
+
+
+def _few(rows: Iterator[Row], most: int) -> Iterator[Row]:
+    """The rows, `most` at most: the first one, how many are left out, and the last ones."""
+    all_of_them = list(rows)
+    if len(all_of_them) <= most:
+        yield from all_of_them
+        return
+    left_out = len(all_of_them) - most + 1
+    yield all_of_them[0]
+    yield "...", f"{left_out:,} more; --json has all"
+    yield from all_of_them[1 + left_out :]
+
+
+def _times(times: Mapping[str, str | None], names: Mapping[str, str]) -> str:
+    """When it was asked for, and how many seconds later the rest came."""
+    asked = datetime.fromisoformat(str(times["requested_at"]))
+    later = [
+        f"{name} {(datetime.fromisoformat(time) - asked).total_seconds():+.1f} s"
+        for key, name in names.items()
+        if (time := times[key]) is not None
+    ]
+    return ", ".join([f"asked {asked:%Y-%m-%d} {clock(asked)}", *later])
+
+
+def _frame(frame: Mapping[str, Any]) -> str:
+    of = frame["tool_call_id"] or ""
+    words = f"{frame_type(frame['type'])} {short_id(of)}".rstrip()
+    return f"version {frame['version']}, {words}, {clock(datetime.fromisoformat(frame['logged_at']))}"
+
+
+def _by(cause: Mapping[str, Any]) -> str:
+    return ", ".join(filter(None, (frame_type(cause["type"]), cause["source"])))
+
+
+def _typed(context_id: str) -> str:
+    """The id as it is typed in a shell."""
+    return shlex.quote(safe.printable(context_id))
+
+
+def _range(of: Mapping[str, Any]) -> str:
+    return f"version {of['from']}" if of["from"] == of["to"] else f"versions {of['from']} to {of['to']}"

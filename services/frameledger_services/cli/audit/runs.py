@@ -1,0 +1,88 @@
+"""`frameledger runs`: the inferences of a conversation, a line each."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import typer
+from psycopg import AsyncConnection
+
+from frameledger_services.cli.terminal import backend, moment, options, output, pager, safe
+from frameledger_services.cli.terminal.pager import Page, Piece
+from frameledger_services.cli.terminal.plural import plural
+from frameledger_services.cli.terminal.short import seconds, short_id
+from frameledger_services.settings import Settings
+from frameledger_services.store import history
+from frameledger_services.store.history import RunLine
+from frameledger_services.store.queries import Moment
+
+_COLORS = {"failed": "red", "interrupted": "yellow", "replaced": "yellow", "dropped": "dim", "open": "cyan"}
+
+commands = typer.Typer()
+
+
+@commands.command()
+def runs(context: options.Context, as_json: options.AsJsonLines = False) -> None:
+    """Show every run of a conversation: what became of it, its model, how long it took, and its tokens.
+
+    A run is named by the first characters of its id; --json has all of it. text_s and took_s are the seconds from the
+    frame that asked for it to its first text and to its end. A plus behind tokens: its end did not tell, and this is
+    what was known. In SQL these are the table `runs` and the view `run_history`.
+
+    Example: `frameledger runs ctx-1`
+    """
+    with backend.exit_on_error():
+        settings = Settings.from_env()
+        found, lines = asyncio.run(backend.query(settings, _read, context))
+    if as_json:
+        output.print_json(lines)
+        return
+    with pager.page(settings.pager) as page:
+        count = plural(len(lines), "run")
+        page.line((f"{safe.printable(found.context_id)} at version {found.version}: {count}", "bold"))
+        if lines:
+            page.line(
+                (
+                    _columns(
+                        "version", "run", "became", "try", "model", "text_s", "took_s", "in", "out", "said"
+                    ),
+                    "dim",
+                )
+            )
+        for line in lines:
+            _print(page, line)
+
+
+async def _read(connection: AsyncConnection[Any], context: str) -> tuple[Moment, list[RunLine]]:
+    return await moment.find(connection, context, None), await history.runs(connection, context)
+
+
+def _print(page: Page, run: RunLine) -> None:
+    became = run.status
+    if run.status == "ended" and run.finish_reason not in (None, "stop"):
+        became = str(run.finish_reason)
+    told = _columns(
+        str(run.requested_version),
+        short_id(run.run_id),
+        became,
+        str(run.attempt or ""),
+        safe.one_line(run.model or ""),
+        seconds(run.requested_at, run.first_text_at),
+        seconds(run.requested_at, run.closed_at),
+        _tokens(run.input_tokens, run.usage_partial),
+        _tokens(run.output_tokens, run.usage_partial),
+        safe.one_line(run.words or ""),
+    )
+    pieces: list[Piece] = [(told, _COLORS.get(run.status, ""))]
+    page.line(*pieces)
+
+
+def _columns(version: str, run: str, became: str, attempt: str, model: str, *rest: str) -> str:
+    numbers = "  ".join(f"{one:>6}" for one in rest[:-1])
+    names = f"{pager.padded(run, 8)}  {pager.padded(became, 14)}  {attempt:>3}  {pager.padded(model, 14)}"
+    return f"{version:>7}  {names}  {numbers}  {rest[-1]}"
+
+
+def _tokens(count: int | None, partial: bool) -> str:
+    return "" if count is None else f"{count}{'+' if partial else ''}"

@@ -1,0 +1,187 @@
+"""`frameledger timeline`: every frame of a conversation, what it did, and what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import textwrap
+from collections.abc import AsyncGenerator, AsyncIterable
+from contextlib import aclosing
+from dataclasses import asdict, dataclass
+from datetime import UTC, date
+from typing import Annotated
+
+import typer
+
+from frameledger_services.cli.terminal import backend, moment, options, output, pager, safe
+from frameledger_services.cli.terminal.pager import Page, Piece
+from frameledger_services.cli.terminal.short import SHORT, clock, frame_type, short_id
+from frameledger_services.settings import Settings
+from frameledger_services.store import history
+from frameledger_services.store.history import TimelineFrame
+
+STREAMED = {"LLMTextFrame", "VisionTextFrame", "TextFrame", "LLMThoughtTextFrame"}
+"""Frames that carry a response or a thought on by a few words."""
+
+_NOT_WORDS = {
+    *("FunctionCallInProgressFrame", "FunctionCallResultFrame"),
+    *("LLMFullResponseStartFrame", "LLMFullResponseEndFrame"),
+}
+"""Frames that say JSON or names instead."""
+
+_TYPE = 22
+_COLORS = {"ignored": "yellow", "unknown": "magenta", "parked": "red"}
+
+commands = typer.Typer()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of a timeline: a frame, or `frames` that stream one text, from `version` to `to_version`."""
+
+    version: int
+    to_version: int
+    frames: int
+    first: TimelineFrame
+    last: TimelineFrame
+    said: str | None
+
+
+@commands.command()
+def timeline(
+    context: options.Context,
+    first: Annotated[
+        int | None, typer.Option("--from", min=1, metavar="VERSION", help="Begin with this frame.")
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option("--to", min=1, metavar="VERSION", help="End with this frame.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="A line for each frame, also of a streamed text.")
+    ] = False,
+    as_json: options.AsJsonLines = False,
+) -> None:
+    """Show every frame of a conversation: when it came, what it did, and what became of it.
+
+    Frames that stream one text are one line, with their number and the beginning of the text. Times are UTC, by the
+    broker's clock. What a frame did names messages by their position, as `show` does; `why` tells more of one. In SQL
+    it is the function `timeline_of`.
+
+    Example: `frameledger timeline ctx-1 --from 40 --to 60`
+    """
+    with backend.exit_on_error():
+        asyncio.run(_timeline(Settings.from_env(), context, first, last, everything, as_json))
+
+
+async def _timeline(
+    settings: Settings, context: str, first: int | None, last: int | None, everything: bool, as_json: bool
+) -> None:
+    async with backend.connection(settings) as connection:
+        found = await moment.find(connection, context, None)
+        if first is not None and first > found.newest:
+            output.fail(f"The context {context!r} has no version {first}.", f"It has 1 to {found.newest}.")
+        # Closed before the connection is, which waits for a query that goes on.
+        async with (
+            aclosing(history.timeline(connection, context, first, last)) as frames,
+            aclosing(folded(frames, everything=everything)) as entries,
+        ):
+            if as_json:
+                async for entry in entries:
+                    output.print_json_object(as_object(entry))
+                return
+            with pager.page(settings.pager) as page:
+                lines = Lines(page, len(str(found.newest)))
+                lines.title(found.context_id, found.newest)
+                async for entry in entries:
+                    lines.entry(entry)
+
+
+async def folded(frames: AsyncIterable[TimelineFrame], *, everything: bool) -> AsyncGenerator[Entry, None]:
+    """Frames in a row that stream one text as one entry, unless `everything`; all others as they are."""
+    held: Entry | None = None
+    async for frame in frames:
+        if held is not None and not everything and _goes_on(held.last, frame):
+            said = held.said or ""
+            if len(said) < safe.LONGEST:
+                said += frame.said or ""
+            held = Entry(held.version, frame.version, held.frames + 1, held.first, frame, said)
+            continue
+        if held is not None:
+            yield held
+        held = Entry(frame.version, frame.version, 1, frame, frame, frame.said)
+    if held is not None:
+        yield held
+
+
+def as_object(entry: Entry) -> dict[str, object]:
+    """The entry as JSON has it: its first frame, the last version, and the number of frames."""
+    told: dict[str, object] = {
+        "version": entry.version,
+        "to_version": entry.to_version,
+        "frames": entry.frames,
+    }
+    return told | asdict(entry.first) | {"said": entry.said}
+
+
+class Lines:
+    """The lines of a timeline on a page."""
+
+    def __init__(self, page: Page, version_width: int) -> None:
+        self._page = page
+        self._version = version_width
+        self._day: date | None = None
+
+    def title(self, context_id: str, newest: int) -> None:
+        """What stands above it."""
+        self._page.line((f"{safe.printable(context_id)} up to version {newest}", "bold"))
+
+    def entry(self, entry: Entry) -> None:
+        """A line, or more of them where it did more than fits in one. The day stands above the first of each day."""
+        frame = entry.first
+        day = frame.logged_at.astimezone(UTC).date()
+        if day != self._day:
+            self._page.line((f"{'':{self._version}}  {day} (UTC)", "dim"))
+            self._day = day
+        kind = frame_type(safe.one_line(frame.type))
+        if entry.frames > 1:
+            kind = f"{pager.fit(kind, _TYPE - 7)} ×{entry.frames}"
+        of = safe.one_line(short_id(frame.run_id or frame.tool_call_id or ""))
+        head: list[Piece] = [
+            (f"{entry.version:>{self._version}}  {clock(frame.logged_at)}  ", "dim"),
+            (f"{pager.padded(kind, _TYPE)}  ", _COLORS.get(frame.outcome, "")),
+            (f"{pager.padded(of, SHORT)}  ", "cyan"),
+        ]
+        indent = sum(len(text) for text, _ in head)
+        for rest in self._what(entry, max(self._page.width - indent, 20)):
+            self._page.line(*head, *rest)
+            head = [(" " * indent, "")]
+
+    def _what(self, entry: Entry, width: int) -> list[list[Piece]]:
+        """What it did and said, as lines of so many columns: the words behind the deeds where there is room."""
+        frame = entry.first
+        color = _COLORS.get(frame.outcome, "")
+        did = frame.did or ""
+        if frame.outcome != "applied":
+            became = frame.outcome if frame.reason is None else f"{frame.outcome}: {frame.reason}"
+            did = ", ".join(filter(None, [became, did]))
+        did = safe.one_line(did)
+        lines = [did] if len(did) <= width else textwrap.wrap(did, width)
+        told: list[list[Piece]] = [[(line, color)] for line in lines]
+        said = safe.one_line(entry.said or "")
+        if frame.type not in _NOT_WORDS and said:
+            said = f'"{said}"'
+        if not did:
+            return [[(said, "dim")]]
+        # A few letters of it say nothing.
+        if said and (left := width - len(lines[-1]) - 2) >= min(len(said), 12):
+            told[-1] += [("  ", ""), (pager.fit(said, left), "dim")]
+        return told
+
+
+def _goes_on(before: TimelineFrame, frame: TimelineFrame) -> bool:
+    """Whether the frame carries on the text that the one before it streams."""
+    return (
+        frame.type in STREAMED
+        and frame.did is None
+        and (frame.type, frame.run_id, frame.outcome, frame.reason)
+        == (before.type, before.run_id, before.outcome, before.reason)
+    )

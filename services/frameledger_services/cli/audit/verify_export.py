@@ -1,0 +1,42 @@
+"""The part of `frameledger verify` that reads exported conversations, without any server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+
+from frameledger_services.cli.terminal import backend
+from frameledger_services.cli.terminal.plural import plural
+from frameledger_services.cli.terminal.readable import readable
+from frameledger_services.transfer import lines
+
+
+def verify_export(path: Path, *, as_json: bool) -> None:
+    """Verify every line and every chain of a file, and say the heads; end with exit code 1 at the first wrong line."""
+    heads: list[lines.Header] = []
+    frames = 0
+    with backend.exit_on_error(), readable(path), path.open("rb") as file:
+        for line in lines.read(file):
+            if isinstance(line, lines.Header):
+                heads.append(line)
+            else:
+                frames += 1
+    if as_json:
+        listed = [
+            {"context_id": one.context_id, "version": one.version, "chain": one.chain.hex()} for one in heads
+        ]
+        said = {"file": str(path), "verified": True, "kind": "export", "frames": frames}
+        typer.echo(json.dumps(said | {"conversations": listed}))
+        return
+    typer.echo(f"Verified {plural(len(heads), 'conversation')}: {plural(frames, 'frame')}.")
+    typer.echo("  lines   each is as it was written")
+    typer.echo("  chain   each link computed from the bytes of its frame, up to the head that the file names")
+    if len(heads) == 1:
+        typer.echo(f"  head    {heads[0].chain.hex()}")
+    typer.echo(
+        "Whoever changes a file can write it anew. Hold the heads against a root that lies elsewhere: "
+        "frameledger heads.",
+        err=True,
+    )

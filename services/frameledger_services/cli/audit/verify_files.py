@@ -1,0 +1,131 @@
+"""The part of `frameledger verify` that reads files: proofs, and the heads of an older root."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from frameledger import heads_file
+from frameledger.heads_file import HeadsHeader
+from frameledger_services.audit import proof_files
+from frameledger_services.audit.against import Compared, What, compare
+from frameledger_services.audit.heads import snapshot
+from frameledger_services.audit.proof_files import HeadsFile, ProofFile
+from frameledger_services.cli.terminal import backend, output, safe
+from frameledger_services.cli.terminal.counting import counting
+from frameledger_services.cli.terminal.readable import readable
+from frameledger_services.settings import Settings
+
+WORDS: dict[What, str] = {
+    "missing": "gone",
+    "truncated": "truncated",
+    "rewritten": "rewritten",
+    "receipt_missing": "receipt gone",
+    "erased": "erased",
+}
+
+
+def verify_file(path: Path, root: bytes | None, *, as_json: bool) -> None:
+    """Verify a file and say what it proves; end with exit code 1 if it does not verify."""
+    with backend.exit_on_error(), readable(path):
+        found = proof_files.verify_file(path, root)
+    if as_json:
+        typer.echo(json.dumps({"file": str(path), "verified": True} | _as_json(found, root)))
+        return
+    for line in textwrap.wrap(f"Verified. {safe.printable(found.statement)}", output.WIDTH_OF_A_FILE):
+        typer.echo(line)
+    if isinstance(found, ProofFile):
+        header = found.proven.header
+        if header.after is not None:
+            typer.echo(f"after  {header.after.chain}")
+        typer.echo(f"chain  {header.chain}")
+    typer.echo(f"root   {found.root}")
+    if root is None:
+        _warn_of_own_root()
+
+
+def verify_against(path: Path, root: bytes | None, *, as_json: bool) -> None:
+    """Compare the database with a file of heads; end with exit code 1 if what was written down is not there."""
+    with backend.exit_on_error(), readable(path):
+        header = proof_files.verify_heads(path, root)
+        found = asyncio.run(_compare(Settings.from_env(), path))
+    if as_json:
+        listed = [asdict(one) for one in found.listed]
+        typer.echo(
+            json.dumps({"root": header.root, "at": header.at, "counts": found.counts, "found": listed})
+        )
+    else:
+        for one in found.listed:
+            name = "-" if one.context_id is None else safe.printable(one.context_id)
+            typer.echo(f"{name}  version {one.version:,}  {WORDS[one.what]}: {one.detail}")
+        for line in _summary(header, found):
+            typer.echo(line)
+    if root is None and not as_json:
+        _warn_of_own_root()
+    if found.is_wrong:
+        raise typer.Exit(1)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What became of the conversations of a file."""
+
+    counts: Counter[What] = field(default_factory=Counter)
+    listed: list[Compared] = field(default_factory=list)
+    """What is wrong, and what was erased."""
+
+    is_wrong: bool = False
+
+    def add(self, one: Compared) -> None:
+        self.counts[one.what] += 1
+        self.is_wrong = self.is_wrong or one.is_wrong
+        if one.is_wrong or one.what == "erased":
+            self.listed.append(one)
+
+
+async def _compare(settings: Settings, path: Path) -> _Found:
+    found = _Found()
+    async with snapshot(settings, "frameledger verify") as connection:
+        with path.open("rb") as lines, counting("Comparing heads: {count:,} ...") as count:
+            _, written = heads_file.read(lines)
+            async with aclosing(compare(connection, written)) as compared:
+                async for one in compared:
+                    count()
+                    found.add(one)
+    return found
+
+
+def _summary(header: HeadsHeader, found: _Found) -> Iterator[str]:
+    counts = found.counts
+    yield f"Compared with the root {header.root} of {header.at}:"
+    yield f"  {counts['unchanged']:,} conversations are unchanged, {counts['continued']:,} go on from what was written,"
+    yield f"  {counts['erased']:,} were erased with a receipt; {counts['new']:,} are new."
+    wrong = sum(counts[what] for what in ("missing", "truncated", "rewritten", "receipt_missing"))
+    yield (
+        f"  {wrong:,} are not what was written down."
+        if wrong
+        else "  Nothing was changed, removed or replaced."
+    )
+
+
+def _as_json(found: ProofFile | HeadsFile, root: bytes | None) -> dict[str, Any]:
+    if isinstance(found, HeadsFile):
+        return {"kind": "heads", "root_given": root is not None} | found.header.model_dump(exclude={"format"})
+    header = found.proven.header.model_dump(exclude={"format", "path"})
+    return {"kind": "proof", "root_given": root is not None, "frames": found.proven.frame_count} | header
+
+
+def _warn_of_own_root() -> None:
+    typer.echo(
+        "The root is the one in the file itself. Hold it against one that was written down elsewhere: --root HEX.",
+        err=True,
+    )

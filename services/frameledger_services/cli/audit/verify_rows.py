@@ -1,0 +1,180 @@
+"""The part of `frameledger verify` that reads the tables, and Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+import typer
+
+from frameledger_services.audit.differences import ROW, Difference, Differences
+from frameledger_services.audit.log_comparison import ComparedWithLog, compare_with_log
+from frameledger_services.audit.verify import Verified
+from frameledger_services.audit.verify_many import connected, verify_many
+from frameledger_services.cli.terminal import backend, output, safe
+from frameledger_services.cli.terminal.counting import counting
+from frameledger_services.cli.terminal.plural import plural
+from frameledger_services.settings import Settings
+from frameledger_services.store import leftovers
+from frameledger_services.store.connections import failure
+from frameledger_services.store.leftovers import Receipt
+
+SHOWN = 40
+"""Characters of a value that are shown."""
+
+
+@dataclass(slots=True)
+class _Summary:
+    """What was checked of all conversations together, and what was found."""
+
+    conversations: int = 0
+    frames: int = 0
+    frames_before: int = 0
+    older: int = 0
+    parked: int = 0
+    log: ComparedWithLog | None = None
+    receipts: list[Receipt] = field(default_factory=list)
+    found: dict[str, Differences] = field(default_factory=dict)
+
+    def add(self, one: Verified) -> None:
+        self.conversations += 1
+        self.frames += one.frames
+        self.frames_before += one.frames_before
+        self.older += one.is_older
+        self.parked += one.parked_version is not None and not one.is_older
+        if one.found.count:
+            self.found[one.context_id] = one.found
+
+    def add_log(self, log: ComparedWithLog) -> None:
+        self.log = log
+        for context_id, found in log.found.items():
+            self.found.setdefault(context_id, Differences()).extend(found)
+
+
+def verify_rows(
+    context_ids: Sequence[str] | None, *, log: bool, again: bool, jobs: int, as_json: bool
+) -> None:
+    """Verify these conversations, all if that is None, and say what was found; end with exit code 1 if one differs, or
+    is not there."""
+    summary = _Summary()
+    seen: set[str] = set()
+    with backend.exit_on_error(TimeoutError):
+        settings = Settings.from_env()
+        with counting("Verifying conversations: {count:,} ...") as count:
+
+            def report(one: Verified) -> None:
+                count()
+                summary.add(one)
+                if context_ids is not None:
+                    seen.add(one.context_id)
+
+            asyncio.run(verify_many(settings, context_ids, report, jobs=jobs, again=again))
+        asyncio.run(_beside(settings, context_ids, summary, log=log))
+    known = seen | {one.context_id for one in summary.receipts} | summary.found.keys()
+    missing = [one for one in context_ids or () if one not in known]
+    if as_json:
+        typer.echo(json.dumps(_as_json(summary, missing), default=_json))
+    else:
+        for line in _lines(summary, missing):
+            typer.echo(line)
+    if missing:
+        output.fail(
+            f"There is no context {missing[0]!r} in the database.", "`frameledger list` lists those that are."
+        )
+    if summary.found:
+        raise typer.Exit(1)
+
+
+async def _beside(
+    settings: Settings, context_ids: Sequence[str] | None, summary: _Summary, *, log: bool
+) -> None:
+    """What is not found by way of heads: receipts, rows that are left of nothing, and the log."""
+    try:
+        async with connected(settings) as connection, connection.transaction():
+            summary.receipts = await leftovers.receipts(connection, context_ids)
+            for left in await leftovers.without_head(connection, context_ids):
+                found = summary.found.setdefault(left.context_id, Differences())
+                found.add(left.version, left.name, ROW, f"{left.count:,} rows", None)
+            if log:
+                with counting("Comparing with Kafka: {count:,} records ...") as count:
+                    summary.add_log(await compare_with_log(settings, connection, context_ids, count))
+    except psycopg.Error as error:
+        raise failure("The database could not be read", error) from error
+
+
+def _lines(summary: _Summary, missing: Sequence[str]) -> Iterator[str]:
+    for context_id, found in sorted(summary.found.items()):
+        first = found.first
+        assert first is not None
+        more = f" ({found.count - 1:,} more)" if found.count > 1 else ""
+        name = safe.printable(context_id) or "(no conversation)"
+        yield f"{name}  version {first.version:,}  {_said(first)}{more}"
+    again = f"; {summary.frames_before:,} were verified before" if summary.frames_before else ""
+    yield f"Verified {plural(summary.conversations, 'conversation')}: {plural(summary.frames, 'frame')}{again}."
+    yield "  chain   each link computed from the bytes of its frame, up to the head"
+    compared = summary.conversations - summary.older
+    yield f"  tables  {plural(compared, 'conversation')} folded again and compared; every prefix valid for a provider"
+    if summary.older:
+        yield f"          {summary.older:,} folded by an older rule: `frameledger rebuild` shows what differs"
+    if summary.parked:
+        yield f"          {summary.parked:,} parked: compared up to where they were parked"
+    if summary.log is not None:
+        log, total = summary.log, summary.frames + summary.frames_before
+        yield f"  Kafka   {log.frames:,} frames are on it as they are stored; {log.records:,} records were read"
+        yield f"          {max(total - log.frames, 0):,} have expired, are of an older generation, or differ"
+    gone = [one for one in summary.receipts if not one.lives_again]
+    if summary.receipts:
+        yield f"  erased  {len(summary.receipts):,} have a receipt; of {len(gone):,} nothing is left in any table"
+    wrong = len(summary.found)
+    yield f"{wrong:,} differ." if wrong else "No difference." if not missing else "Not all of them are there."
+
+
+def _said(one: Difference) -> str:
+    # The version stands in front.
+    named = [(name, value) for name, value in one.key.items() if value != one.version]
+    key = ", ".join(f"{name} {_short(value)}" for name, value in named)
+    where = f" of {key}" if key else ""
+    if one.field == ROW:
+        row = f"{one.table}: a row{where}"
+        return f"{row} is missing" if one.stored is None else f"{row} is one too many"
+    return f"{one.table}.{one.field}{where} is {_short(one.stored)}, should be {_short(one.expected)}"
+
+
+def _short(value: object) -> str:
+    text = safe.printable(value if isinstance(value, str) else json.dumps(value, default=_json))
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def _as_json(summary: _Summary, missing: Sequence[str]) -> dict[str, Any]:
+    log = summary.log
+    return {
+        "conversations": summary.conversations,
+        "frames": summary.frames,
+        "frames_verified_before": summary.frames_before,
+        "folded_by_an_older_rule": summary.older,
+        "parked": summary.parked,
+        "kafka": None if log is None else {"frames": log.frames, "records": log.records},
+        "receipts": [asdict(one) for one in summary.receipts],
+        "missing": list(missing),
+        "different": [
+            {
+                "context_id": context_id,
+                "count": found.count,
+                "differences": [asdict(one) for one in found.in_order()],
+            }
+            for context_id, found in sorted(summary.found.items())
+        ],
+    }
+
+
+def _json(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    return str(value)

@@ -1,0 +1,73 @@
+"""`frameledger why`: where a message comes from, and what was thrown away on the way to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from typing import Annotated, Any
+
+import typer
+from psycopg import AsyncConnection
+
+from frameledger_services.cli.audit.render_why import render
+from frameledger_services.cli.terminal import backend, moment, options, output, pager
+from frameledger_services.settings import Settings
+from frameledger_services.store import history
+
+commands = typer.Typer()
+
+
+@commands.command()
+def why(
+    context: options.Context,
+    position: Annotated[
+        int, typer.Argument(min=0, metavar="POSITION", help="The message's number, as `show` prints it.")
+    ],
+    at: moment.Option = None,
+    era: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="In this history, of those that were replaced; the first is 1."
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Show why a message is in a context: the frames, the run or call, and the cause that it comes from.
+
+    And what was thrown away on the way to it: attempts that were superseded, frames that were ignored, words that were
+    generated and never heard. In SQL it is the function `explain_message`.
+
+    Example: `frameledger why ctx-1 3 --at 22`
+    """
+    if at is not None and era is not None:
+        raise typer.BadParameter("--at says which history is meant", param_hint="--era")
+    with backend.exit_on_error():
+        settings = Settings.from_env()
+        found = asyncio.run(backend.query(settings, _read, context, position, at, era))
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    with pager.page(settings.pager) as page:
+        render(page, found)
+
+
+async def _read(
+    connection: AsyncConnection[Any], context: str, position: int, at: moment.At | None, era: int | None
+) -> dict[str, Any]:
+    asked = await moment.find(connection, context, at)
+    version: int | None = asked.version
+    if era is not None:
+        version = await history.last_of_era(connection, context, era)
+        if version is None:
+            output.fail(
+                f"The context {context!r} has no history number {era}.",
+                "`frameledger timeline` shows where a new history began; without --era it is the present one.",
+            )
+    found = await history.explanation(connection, context, position, version or 0)
+    if found is None:
+        output.fail(
+            f"No message of {context!r} has the position {position} in the history of version {version}.",
+            f"`frameledger show {shlex.quote(context)} --at {version}` prints the position before each message.",
+        )
+    return found

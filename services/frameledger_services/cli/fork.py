@@ -1,0 +1,58 @@
+"""`frameledger fork`: an old moment of a conversation continued as a new one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated
+
+import typer
+
+from frameledger_services.cli.terminal import backend, moment, options, safe
+from frameledger_services.client import Client, Fork
+from frameledger_services.settings import Settings
+
+SOURCE = "frameledger/fork"
+
+commands = typer.Typer()
+
+
+@commands.command()
+def fork(
+    context: options.Context,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The id of the new conversation.")],
+    at: moment.Option = None,
+    run: Annotated[bool, typer.Option("--run", help="Ask a model to answer in the new one.")] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Continue an old moment of a conversation as a new one: its messages, tools, tool choice and settings then.
+
+    The old conversation is only read. Turns and answers that were under way are not taken along, and calls that were
+    running are cancelled in the new one. To say it again repeats nothing, if --at names a version.
+    The view `forks` lists the forks of each conversation.
+
+    Example: `frameledger fork ctx-1 ctx-1-other --at 12 --run`
+    """
+    with backend.exit_on_error():
+        made = asyncio.run(_fork(Settings.from_env(), context, new, at, run))
+    origin = made.origin
+    if as_json:
+        said = {
+            "context_id": made.context_id,
+            "version": made.version,
+            "forked_from": origin.model_dump(),
+            "repeated": made.repeated,
+        }
+        typer.echo(json.dumps(said, ensure_ascii=False))
+        return
+    name = safe.printable(made.context_id)
+    which = f"version {origin.version} of {safe.printable(origin.context_id)}"
+    again = ", as it was before" if made.repeated else ""
+    typer.echo(f"{name} goes on from {which}{again}.")
+    typer.echo(f"Look at it: frameledger show {name}. Talk there: frameledger chat {name}.")
+
+
+async def _fork(settings: Settings, context: str, new: str, at: moment.At | None, run: bool) -> Fork:
+    found = await backend.query(settings, moment.find, context, at)
+    async with Client(settings, source=SOURCE) as client:
+        return await client.fork(context, new, version=found.version, run=run)

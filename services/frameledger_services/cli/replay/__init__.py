@@ -1,0 +1,1 @@
+"""`frameledger replay`: a conversation played again."""

@@ -1,0 +1,177 @@
+"""`frameledger replay`: a conversation played in the terminal, or published again as a recording."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from contextlib import AsyncExitStack, suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from frameledger.record import MAX_KEY_BYTES, DecodeError, decode
+from frameledger_services.cli.replay.render import Screen
+from frameledger_services.cli.terminal import backend, moment, options, output
+from frameledger_services.client import Client
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.topics import TopicNames
+from frameledger_services.forks.copies import Copies
+from frameledger_services.forks.pace import Pace, time_of
+from frameledger_services.forks.replay import SOURCE, Replayer, recorded_frames
+from frameledger_services.settings import Settings
+from frameledger_services.store.connections import Connections
+
+LONGEST_SILENCE = 3.0
+"""Seconds that the terminal waits at most."""
+
+commands = typer.Typer()
+
+
+@commands.command()
+def replay(
+    context: options.Context,
+    speed: Annotated[
+        float,
+        typer.Option(min=0, metavar="N", help="So many times as fast as it was; 0 does not wait at all."),
+    ] = 1.0,
+    first: Annotated[
+        int | None,
+        typer.Option("--from", min=1, metavar="VERSION", help="The first frame.", show_default=False),
+    ] = None,
+    last: Annotated[
+        int | None,
+        typer.Option("--until", min=1, metavar="VERSION", help="The last frame.", show_default=False),
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="TOPIC", help="Publish copies to this topic instead.", show_default=False
+        ),
+    ] = None,
+    new: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            metavar="NEW",
+            help="With --to: the id of the copy. Not given: CONTEXT-replay.",
+            show_default=False,
+        ),
+    ] = None,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="With --to: publish what people and programs said and nothing else; models and functions are asked "
+            "anew, really.",
+        ),
+    ] = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Play a conversation in the terminal as it was heard, or publish copies of its frames with their timing.
+
+    In the terminal a silence of more than three seconds is shortened, and it says so. Copies are a recording of another
+    id: everything is folded, and no model and no function acts on it. To publish them again says nothing twice.
+
+    Example: `frameledger replay ctx-1 --speed 2 --from 10`
+    """
+    if topic is None and (new is not None or live):
+        raise typer.BadParameter("these go with --to", param_hint="--as, --live")
+    copy = new or f"{context}-replay"
+    if topic is not None and (copy == context or len(copy.encode()) > MAX_KEY_BYTES or "\x00" in copy):
+        raise typer.BadParameter("the copy needs an id of its own of at most 255 bytes", param_hint="--as")
+    with backend.exit_on_error(), suppress(KeyboardInterrupt):
+        settings = Settings.from_env()
+        if topic is None:
+            asyncio.run(_play(settings, context, first, last, speed, as_json))
+        else:
+            asyncio.run(_publish(settings, Copies(context, copy, live), topic, first, last, speed, as_json))
+
+
+async def _play(
+    settings: Settings, context_id: str, first: int | None, last: int | None, speed: float, as_json: bool
+) -> None:
+    pace = Pace(speed, time.monotonic, asyncio.sleep, LONGEST_SILENCE)
+    screen = Screen(output.console())
+    async with AsyncExitStack() as stack:
+        connections = Connections(settings)
+        stack.push_async_callback(connections.close)
+        until = await _until(connections, context_id, last)
+        async for recorded in recorded_frames(connections, context_id, first or 1, until):
+            seconds, silence = pace.wait_for(time_of(recorded))
+            if silence and not as_json:
+                screen.silence(silence)
+            await pace.wait(seconds)
+            if recorded.outcome != "applied":
+                continue
+            if as_json:
+                _echo(_Played(recorded.version, time_of(recorded), recorded.payload.decode()))
+                continue
+            with suppress(DecodeError):
+                screen.show(decode(recorded.payload))
+    screen.end()
+
+
+async def _publish(
+    settings: Settings,
+    copies: Copies,
+    topic: str,
+    first: int | None,
+    last: int | None,
+    speed: float,
+    as_json: bool,
+) -> None:
+    pace = Pace(speed, time.monotonic, asyncio.sleep)
+    progress = Console(stderr=True)
+    async with AsyncExitStack() as stack:
+        connections = Connections(settings)
+        stack.push_async_callback(connections.close)
+        client = await stack.enter_async_context(Client(settings, source=SOURCE))
+        producer = await stack.enter_async_context(Producer(settings, name="frameledger-replay"))
+        until = await _until(connections, copies.context_id, last)
+        status = stack.enter_context(progress.status("Publishing")) if sys.stderr.isatty() else None
+
+        def tell(version: int) -> None:
+            if status is not None:
+                status.update(f"Published up to version {version:,} of {until:,}")
+
+        replayer = Replayer(client, connections, producer, TopicNames(settings.topic_prefix))
+        done, left_out = await replayer.publish(copies, topic, first or 1, until, pace, tell)
+    if as_json:
+        said = {"context_id": copies.copy, "topic": topic, "copied": done, "left_out": left_out}
+        typer.echo(json.dumps(said, ensure_ascii=False))
+        return
+    kind = "" if copies.live else ", a recording"
+    typer.echo(f"{done:,} frames of {copies.context_id} are on {topic} as {copies.copy}{kind}.")
+    if left_out:
+        typer.echo(f"{left_out:,} were left out: {_why(copies)}.")
+
+
+def _why(copies: Copies) -> str:
+    if copies.live:
+        return "answers, calls and speech, which come anew"
+    return "ignored then, of an attempt that was taken back, or an erasure"
+
+
+async def _until(connections: Connections, context_id: str, last: int | None) -> int:
+    found = await connections.read(moment.find, context_id, None if last is None else moment.At(version=last))
+    return found.version
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """A frame as `--json` prints it."""
+
+    version: int
+    at: datetime
+    payload: str
+
+
+def _echo(played: _Played) -> None:
+    said: dict[str, Any] = asdict(played) | {"at": played.at.isoformat(), "frame": json.loads(played.payload)}
+    said.pop("payload")
+    typer.echo(json.dumps(said, ensure_ascii=False))

@@ -1,0 +1,126 @@
+"""A recorded conversation as it was heard: words as they streamed, and a dim line for each thing that happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from frameledger.frames import (
+    AnyFrame,
+    CancelFrame,
+    EndFrame,
+    ErrorFrame,
+    FunctionCallCancelFrame,
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    InterruptionFrame,
+    LLMContextFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+    TextFrame,
+    TranscriptionFrame,
+)
+from frameledger_services.cli.terminal import format_frame, safe
+from frameledger_services.cli.terminal.format_fold import plain, speaker_and_text
+from frameledger_services.cli.terminal.plural import plural
+
+_COLOURS = {"user": "green", "assistant": "cyan"}
+
+
+class Screen:
+    """What is heard, from top to bottom. Each frame is shown once, in order; one that was not applied is not."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._within_line = False
+        self._speaks = False
+        """Whether words of an answer stand on the line."""
+
+        self._ends_in_space = False
+
+    def silence(self, seconds: float) -> None:
+        """A silence that is not waited for."""
+        self._note(f"... {seconds:,.1f} s of silence, shortened")
+
+    def show(self, frame: AnyFrame) -> None:
+        """A frame that was applied."""
+        match frame:
+            case TranscriptionFrame(type="TranscriptionFrame"):
+                self._say("user", frame.text)
+            case LLMContextFrame():
+                self._replaced(frame.context.messages)
+            case LLMMessagesUpdateFrame():
+                self._replaced(frame.messages)
+            case LLMMessagesAppendFrame():
+                self._messages(frame.messages)
+            case LLMFullResponseStartFrame():
+                if (frame.attempt or 1) > 1:
+                    self._note(f"attempt {frame.attempt} begins anew; what was said before is taken back")
+                self._end_line()
+            case TextFrame(said_by="model"):
+                self._stream(frame)
+            case LLMFullResponseEndFrame():
+                self._end_line()
+            case InterruptionFrame():
+                heard = "" if frame.heard_text is None else f", heard: {safe.one_line(frame.heard_text)}"
+                self._note(f"interrupted{heard}", "yellow")
+            case FunctionCallInProgressFrame(waiting=waiting) if waiting is not None:
+                self._note(f"{safe.one_line(frame.function_name)} waits for {safe.one_line(waiting.for_)}")
+            case FunctionCallInProgressFrame():
+                self._note(f"{safe.one_line(frame.function_name)} {safe.one_line(plain(frame.arguments))}")
+            case FunctionCallResultFrame():
+                self._note(f"{safe.one_line(frame.function_name)} = {safe.one_line(plain(frame.result))}")
+            case FunctionCallCancelFrame():
+                self._note(f"{safe.one_line(frame.function_name)} is cancelled")
+            case ErrorFrame():
+                self._note(format_frame.error(frame), "red")
+            case EndFrame() | CancelFrame():
+                self._note("the conversation ends")
+            case _:
+                pass
+
+    def end(self) -> None:
+        """Nothing follows."""
+        self._end_line()
+
+    def _replaced(self, messages: Any) -> None:
+        self._note(f"the context is opened with {plural(len(messages), 'message')}")
+        self._messages(messages)
+
+    def _messages(self, messages: Any) -> None:
+        for message in messages:
+            who, what = speaker_and_text(message)
+            self._say(who, what)
+
+    def _say(self, who: str, text: str) -> None:
+        self._end_line()
+        line = Text(f"{safe.one_line(who)}: ", _COLOURS.get(who, ""))
+        self._console.print(line.append(safe.lines(text), ""), soft_wrap=True)
+
+    def _stream(self, frame: TextFrame) -> None:
+        text = frame.text
+        if not self._speaks:
+            text = text.lstrip()
+            if not text:
+                return
+            self._end_line()
+            self._console.print(Text("assistant: ", _COLOURS["assistant"]), end="", soft_wrap=True)
+        elif type(frame) is TextFrame and text and not frame.includes_inter_frame_spaces:
+            # One space at a seam without any, as rule R2.2 joins them.
+            text = text if self._ends_in_space or text[0].isspace() else f" {text}"
+        self._speaks = self._within_line = True
+        self._ends_in_space = text[-1:].isspace() if text else self._ends_in_space
+        self._console.print(Text(safe.lines(text)), end="", soft_wrap=True)
+
+    def _note(self, said: str, style: str = "dim") -> None:
+        self._end_line()
+        self._console.print(Text(f"  {said}", style), soft_wrap=True)
+
+    def _end_line(self) -> None:
+        if self._within_line:
+            self._console.print()
+        self._within_line = self._speaks = False

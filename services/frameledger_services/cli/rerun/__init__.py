@@ -1,0 +1,1 @@
+"""`frameledger rerun`: recorded moments asked again."""

@@ -1,0 +1,169 @@
+"""A rerun beside its original, as people read it: the words that differ are marked as `git diff --word-diff` does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from frameledger_services.cli.terminal import safe
+from frameledger_services.cli.terminal.format_fold import plain
+from frameledger_services.forks.answer import Answer, AnswerCall
+from frameledger_services.forks.compared import Compared
+from frameledger_services.forks.comparison import Comparison, Piece
+from frameledger_services.forks.summary import Side, Summary
+
+_MARKS = {"same": ("", "", ""), "gone": ("[-", "-]", "red"), "new": ("{+", "+}", "green")}
+
+
+def show(one: Compared, console: Console) -> None:
+    """Print a moment and its reruns, each beside what is on record."""
+    console.print(Text(f"{safe.printable(one.context_id)} at version {one.version}", "bold"))
+    for number, (rerun, comparison) in enumerate(one.reruns, start=1):
+        console.print()
+        console.print(_side_by_side(one.recorded, rerun, comparison, number))
+        for call in rerun.calls:
+            if call.answered == "not available":
+                console.print(Text(f"Not on record, so not answered: {_call(call)}", "yellow"))
+        if rerun.error is not None:
+            console.print(Text(f"The provider failed: {safe.one_line(rerun.error)}", "red"))
+    _say_unpriced(one.unpriced, console)
+    if one.recorded is None:
+        console.print("\nNo run read this version, so there is nothing to compare with.")
+    elif len(one.reruns) > 1:
+        same = sum(comparison is not None and comparison.same for _, comparison in one.reruns)
+        console.print(f"\n{same} of {len(one.reruns)} reruns say and call the same as what is on record.")
+
+
+def line(one: Compared) -> Text:
+    """A run and its reruns in one line."""
+    differing = [comparison for _, comparison in one.reruns if comparison is not None]
+    failed = len(one.reruns) - len(differing)
+    words = {
+        "text differs": sum(not comparison.same_text for comparison in differing),
+        "calls differ": sum(not comparison.same_calls for comparison in differing),
+        "failed": failed,
+    }
+    said = ", ".join(
+        name if len(one.reruns) == 1 else f"{name} {count}×" for name, count in words.items() if count
+    )
+    text = Text(f"{safe.printable(one.context_id)} at version {one.version}: ")
+    return text.append(said or "the same", "yellow" if said else "green")
+
+
+def summary(found: Summary, console: Console) -> None:
+    """Print what many reruns came to."""
+    counts = Table(box=None, pad_edge=False)
+    for heading in ("reruns", "the same", "text differs", "calls differ", "failed", "calls not on record"):
+        counts.add_column(heading, justify="right")
+    counts.add_row(
+        *(f"{count:,}" for count in (found.reruns, found.same, found.text_differs, found.calls_differ)),
+        f"{found.failed:,}",
+        f"{found.calls_not_available:,}",
+    )
+    console.print(counts)
+    console.print()
+    used = Table(box=None, pad_edge=False)
+    for heading in ("", "tokens read", "tokens written", "seconds", "price"):
+        used.add_column(heading, justify="right" if heading else "left")
+    used.add_row("recorded", *_used(found.recorded))
+    used.add_row("rerun", *_used(found.rerun))
+    console.print(used)
+    _say_unpriced(found.unpriced, console)
+
+
+def _say_unpriced(models: Collection[str], console: Console) -> None:
+    if models:
+        names = ", ".join(safe.one_line(model) for model in sorted(models))
+        console.print(Text(f"Not in the price list: {names}", "yellow"))
+
+
+def _used(side: Side) -> tuple[str, ...]:
+    tokens = side.tokens
+    return _count(tokens.input), _count(tokens.output), f"{side.seconds:,.1f}", _price(side.price)
+
+
+def _side_by_side(
+    recorded: Answer | None, rerun: Answer, comparison: Comparison | None, number: int
+) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), expand=True)
+    table.add_column("")
+    table.add_column("recorded", ratio=1, overflow="fold")
+    table.add_column(f"rerun {number}", ratio=1, overflow="fold")
+    old = recorded or Answer()
+    table.add_row("text", _text(old, comparison, "gone"), _text(rerun, comparison, "new"))
+    for ours, theirs in _pairs(old, rerun):
+        table.add_row("call", ours, theirs)
+    for name, ours, theirs in _figures(old, rerun):
+        table.add_row(name, ours, theirs)
+    table.add_row("model", _model(old), _model(rerun))
+    table.add_row("held in", safe.printable(old.run_id or ""), rerun.context_id or "")
+    return table
+
+
+def _text(answer: Answer, comparison: Comparison | None, own: str) -> Text:
+    if comparison is None:
+        return Text(_shown(answer.text))
+    text = Text()
+    for piece in comparison.text:
+        if piece.kind in ("same", own):
+            text.append_text(_marked(piece))
+    return text
+
+
+def _marked(piece: Piece) -> Text:
+    before, after, style = _MARKS[piece.kind]
+    words = piece.text.rstrip()
+    return Text.assemble((f"{before}{_shown(words)}{after}", style), _shown(piece.text[len(words) :]))
+
+
+def _shown(text: str) -> str:
+    return "\n".join(safe.printable(line) for line in text.split("\n"))
+
+
+def _pairs(old: Answer, new: Answer) -> Iterator[tuple[str, str]]:
+    for place in range(max(len(old.calls), len(new.calls))):
+        yield (
+            _call(old.calls[place]) if place < len(old.calls) else "",
+            _call(new.calls[place]) if place < len(new.calls) else "",
+        )
+
+
+def _call(call: AnswerCall) -> str:
+    return safe.one_line(f"{call.function_name} {plain(call.arguments)}")
+
+
+def _figures(old: Answer, new: Answer) -> Iterator[tuple[str, str, str]]:
+    yield "tokens", _tokens(old), _tokens(new)
+    yield "seconds", _seconds(old), _seconds(new)
+    if old.price is not None or new.price is not None:
+        yield "price", _price(old.price), _price(new.price)
+
+
+def _tokens(answer: Answer) -> str:
+    if answer.tokens.input is None and answer.tokens.output is None:
+        return "-"
+    return f"{_count(answer.tokens.input)} read, {_count(answer.tokens.output)} written"
+
+
+def _seconds(answer: Answer) -> str:
+    if answer.seconds is None:
+        return "-"
+    first = "" if answer.first_text_seconds is None else f", first text after {answer.first_text_seconds:.2f}"
+    return f"{answer.seconds:.2f}{first}"
+
+
+def _model(answer: Answer) -> str:
+    if answer.provider is None and answer.model is None:
+        return "-"
+    return safe.one_line(f"{answer.provider or '-'}/{answer.model or '-'}")
+
+
+def _count(count: int | None) -> str:
+    return "-" if count is None else f"{count:,}"
+
+
+def _price(price: float | None) -> str:
+    return "-" if price is None else f"{price:,.6f}"

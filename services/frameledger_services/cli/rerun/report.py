@@ -1,0 +1,43 @@
+"""The JSON file of many reruns, written as they come: `{"runs": [...], "summary": {...}}`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TextIO
+
+from frameledger_services.forks.summary import Summary
+
+
+class Report:
+    """A report being written."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._first = True
+        file.write('{"runs": [\n')
+
+    def add(self, run: dict[str, Any]) -> None:
+        self._file.write("" if self._first else ",\n")
+        self._file.write(json.dumps(run, ensure_ascii=False))
+        self._first = False
+
+    def end(self, summary: Summary) -> None:
+        self._file.write(f'\n], "summary": {json.dumps(summary.to_json())}}}\n')
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Report]:
+    """Write a report. Until it is complete it is called `PATH.part`. Raises OSError."""
+    part = path.with_name(f"{path.name}.part")
+    with part.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        yield Report(file)
+    part.replace(path)
+
+
+def default_path() -> Path:
+    """Returns a name in the working directory with the time in it."""
+    return Path(f"rerun-{datetime.now(UTC):%Y%m%d-%H%M%S}.json")

@@ -1,0 +1,52 @@
+"""Reruns as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from frameledger_services.forks.answer import Answer, AnswerCall
+from frameledger_services.forks.compared import Compared
+from frameledger_services.forks.comparison import Comparison
+from frameledger_services.forks.summary import side_to_json
+
+
+def compared(one: Compared) -> dict[str, Any]:
+    """A moment, its recorded answer, and each answer that was given anew."""
+    return {
+        "context_id": one.context_id,
+        "version": one.version,
+        "recorded": None if one.recorded is None else _answer(one.recorded),
+        "reruns": [_answer(rerun) | _differences(comparison) for rerun, comparison in one.reruns],
+    }
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
+    names = {"run_id": answer.run_id, "context_id": answer.context_id}
+    return {
+        **{name: said for name, said in names.items() if said is not None},
+        "provider": answer.provider,
+        "model": answer.model,
+        "text": answer.text,
+        "calls": [_call(call) for call in answer.calls],
+        "requests": answer.requests,
+        **side_to_json(answer.tokens, answer.seconds, answer.price),
+        "first_text_seconds": (
+            None if answer.first_text_seconds is None else round(answer.first_text_seconds, 3)
+        ),
+        "error": answer.error,
+    }
+
+
+def _call(call: AnswerCall) -> dict[str, Any]:
+    said = {"function_name": call.function_name, "arguments": call.arguments}
+    return said if call.answered is None else {**said, "answered": call.answered}
+
+
+def _differences(comparison: Comparison | None) -> dict[str, Any]:
+    if comparison is None:
+        return {}
+    return {
+        "same_text": comparison.same_text,
+        "same_calls": comparison.same_calls,
+        "text_diff": [[piece.kind, piece.text] for piece in comparison.text],
+    }

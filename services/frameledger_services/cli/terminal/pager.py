@@ -1,0 +1,143 @@
+"""What a command prints for people line by line: through a pager where standard output is a terminal, as git does it.
+
+The pager is `FRAMELEDGER_PAGER`, else `PAGER`, else `less`, as a shell command; `cat` and an empty `PAGER` mean none.
+Unless `LESS` is set, less gets `FRX`: it ends at once if all fits on the screen, passes colors on, and leaves the text
+there. Into a file or a pipe lines go as they are, without color and of a constant width.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+
+from frameledger_services.cli.terminal import output
+
+RESET = "\x1b[0m"
+STYLES = {
+    "": "",
+    "bold": "\x1b[1m",
+    "dim": "\x1b[2m",
+    "red": "\x1b[31m",
+    "green": "\x1b[32m",
+    "yellow": "\x1b[33m",
+    "magenta": "\x1b[35m",
+    "cyan": "\x1b[36m",
+    "removed": "\x1b[9;31m",
+    "added": "\x1b[1;32m",
+}
+
+Piece = tuple[str, str]
+"""A text without control characters, and the name of its style in `STYLES`."""
+
+
+class Page:
+    """Where lines go. `width`: columns of a line. `in_color`: whether styles are shown."""
+
+    def __init__(self, file: IO[str], width: int, *, in_color: bool) -> None:
+        self.width = width
+        self.in_color = in_color
+        self._file = file
+
+    def line(self, *pieces: Piece) -> None:
+        """Print a line, cut at the page's width, with an ellipsis for what is left out."""
+        left = self.width
+        told: list[str] = []
+        for text, style in pieces:
+            fitting = fit(text, left)
+            left -= cell_len(fitting)
+            told.append(self.styled(fitting, style))
+            if fitting != text:
+                break
+        self._file.write("".join(told).rstrip() + "\n")
+
+    def console(self) -> Console:
+        """A console that prints here, for what is more than lines."""
+        terminal = self.in_color or None
+        return Console(
+            file=self._file,
+            width=self.width,
+            force_terminal=terminal,
+            no_color=not self.in_color,
+            highlight=False,
+            emoji=False,
+        )
+
+    def styled(self, text: str, style: str) -> str:
+        """The text with the codes of its style, where styles are shown."""
+        return f"{STYLES[style]}{text}{RESET}" if self.in_color and style and text else text
+
+
+@contextmanager
+def page(preferred: str | None = None) -> Iterator[Page]:
+    """Standard output for many lines. `preferred`: the pager of the settings.
+
+    Where the pager is closed before the end, the rest of the block is left out, and that is no error.
+    """
+    if not sys.stdout.isatty():
+        yield Page(sys.stdout, output.WIDTH_OF_A_FILE, in_color=False)
+        return
+    width = shutil.get_terminal_size((output.WIDTH_OF_A_FILE, 24)).columns
+    in_color = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    pager = _pager(preferred)
+    process = None if pager is None else _started(pager)
+    if process is None or process.stdin is None:
+        yield Page(sys.stdout, width, in_color=in_color)
+        return
+    try:
+        # Ctrl-C was for the pager, which goes on showing what it has; and whoever closes it has read enough.
+        with suppress(BrokenPipeError, KeyboardInterrupt):
+            yield Page(process.stdin, width, in_color=in_color)
+    finally:
+        _end(process)
+
+
+def fit(text: str, width: int) -> str:
+    """The beginning of a text that takes at most so many columns, with an ellipsis if it is not all of it."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…" if width > 0 else ""
+
+
+def padded(text: str, width: int) -> str:
+    """The text in exactly so many columns."""
+    cut = fit(text, width)
+    return cut + " " * (width - cell_len(cut))
+
+
+def _pager(preferred: str | None) -> str | None:
+    """The command that shows pages; None for none."""
+    chosen = preferred or os.environ.get("PAGER")
+    if chosen is None:
+        chosen = "less" if shutil.which("less") else ""
+    return None if chosen.strip() in ("", "cat") else chosen
+
+
+def _started(pager: str) -> subprocess.Popen[str] | None:
+    environment = {"LESS": "FRX", "LV": "-c"} | os.environ
+    try:
+        return subprocess.Popen(
+            pager, shell=True, stdin=subprocess.PIPE, env=environment, encoding="utf-8", errors="replace"
+        )
+    except OSError:
+        return None
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Tell the pager that this was all, and wait until the person has read it."""
+    if process.stdin is not None:
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+    while True:
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            continue
+        return

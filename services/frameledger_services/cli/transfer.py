@@ -1,0 +1,282 @@
+"""`frameledger export` and `import`: conversations as files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+from psycopg import AsyncConnection
+
+from frameledger_services import database
+from frameledger_services.cli.terminal import backend, moment, options, progress, safe
+from frameledger_services.cli.terminal.plural import plural
+from frameledger_services.settings import Settings
+from frameledger_services.store import binary_copy, connections, contexts, schema, transfer
+from frameledger_services.store.transfer import Exported
+from frameledger_services.transfer import exporting, importing, target
+from frameledger_services.transfer.cloudevents import CloudEvents
+from frameledger_services.transfer.exporting import Export, Lines, Pages
+from frameledger_services.transfer.importing import Checked, Imported
+from frameledger_services.transfer.lines import LONGEST_LINE
+
+commands = typer.Typer()
+
+
+class Format(StrEnum):
+    """What an export is written as."""
+
+    JSONL = "jsonl"
+    CLOUDEVENTS = "cloudevents"
+    OPENAI = "openai"
+    PARQUET = "parquet"
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What was exported."""
+
+    format: str
+    conversations: int = 0
+    frames: int = 0
+    bytes: int = 0
+    file: str | None = None
+
+
+@commands.command("export")
+def export(
+    contexts_: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CONTEXT]...", help="The conversations.", show_default=False),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All conversations.")] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="With --all: those with a frame at this time or later.", show_default=False
+        ),
+    ] = None,
+    format_: Annotated[Format, typer.Option("--format", help="What it is written as.")] = Format.JSONL,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE|FOLDER",
+            help="Where to: a folder for parquet. Else standard output, if not given.",
+        ),
+    ] = None,
+    at: moment.Option = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write conversations to a file, to take them along.
+
+    jsonl loses nothing, and `frameledger import` makes the same conversations of it in another database: same frames,
+    same chain. cloudevents is a JSON array of CloudEvents 1.0. openai is one context, as it is or --at a version, as
+    the chat completions API takes it: messages, tools, tool_choice. parquet is a folder with frames.parquet,
+    messages.parquet, runs.parquet and calls.parquet (pip install 'frameledger[parquet]').
+
+    Each conversation is as of one moment. --json prints what was written; for that the file needs a name.
+
+    Example: `frameledger export ctx-1 -o ctx-1.jsonl`
+    """
+    named = contexts_ or []
+    if bool(named) == everything:
+        raise typer.BadParameter("name conversations, or say --all", param_hint="CONTEXT")
+    if since is not None and not everything:
+        raise typer.BadParameter("it goes with --all", param_hint="--since")
+    if as_json and out is None:
+        raise typer.BadParameter("it needs -o FILE: standard output has the export", param_hint="--json")
+    if at is not None and format_ is not Format.OPENAI:
+        raise typer.BadParameter(
+            "it goes with --format openai; the others have every version", param_hint="--at"
+        )
+    if format_ is Format.OPENAI and len(named) != 1:
+        raise typer.BadParameter("openai is the form of one context; name it", param_hint="CONTEXT")
+    if any("\x00" in one for one in named):
+        raise typer.BadParameter("a context's key has no NUL", param_hint="CONTEXT")
+    if format_ is Format.PARQUET and out is None:
+        raise typer.BadParameter("parquet needs a folder", param_hint="-o")
+    from_time = None if since is None else _time(since)
+    done = _Sum(str(format_), file=None if out is None else str(out))
+    with backend.exit_on_error(OSError):
+        settings = Settings.from_env()
+        if format_ is Format.PARQUET and out is not None:
+            asyncio.run(_export_tables(settings, named, from_time, out, done))
+        else:
+            with target.written(out) as file:
+                if format_ is Format.OPENAI:
+                    asyncio.run(_export_context(settings, named[0], at, file, done))
+                else:
+                    asyncio.run(_export(settings, named, from_time, format_, file, done))
+    if as_json:
+        typer.echo(json.dumps(asdict(done)))
+    elif out is not None:
+        written = f"{plural(done.conversations, 'conversation')}, {plural(done.frames, 'frame')}"
+        typer.echo(f"{out}: {written}, {plural(done.bytes, 'byte')}.")
+
+
+async def _export(
+    settings: Settings,
+    named: Sequence[str],
+    since: datetime | None,
+    format_: Format,
+    file: BinaryIO,
+    done: _Sum,
+) -> None:
+    write = _counting(file, done)
+    async with _reading(settings) as connection:
+        if format_ is Format.CLOUDEVENTS:
+            events = CloudEvents(write)
+            await _each(connection, named, since, events.export, done)
+            events.end()
+        else:
+            await _each(connection, named, since, Lines(version("frameledger"), write).export, done)
+
+
+async def _export_tables(
+    settings: Settings, named: Sequence[str], since: datetime | None, folder: Path, done: _Sum
+) -> None:
+    # Imported here: it needs an extra of its own.
+    from frameledger_services.transfer.parquet import Parquet
+
+    async with _reading(settings) as connection:
+        with Parquet(connection, folder) as files:
+            await _each(connection, named, since, files.export, done)
+        done.bytes = files.bytes
+
+
+async def _each(
+    connection: AsyncConnection[Any],
+    named: Sequence[str],
+    since: datetime | None,
+    export_one: Export,
+    done: _Sum,
+) -> None:
+    await exporting.check_there(connection, named)
+    total = len(named) or await transfer.count(connection, since)
+    with progress.shown("conversations", total) as advance:
+
+        async def told(head: Exported, pages: Pages) -> None:
+            await export_one(head, pages)
+            done.frames += head.version
+            advance(1)
+
+        done.conversations = await exporting.each(
+            connection, exporting.chosen(connection, named, since), told
+        )
+
+
+@asynccontextmanager
+async def _reading(settings: Settings) -> AsyncIterator[AsyncConnection[Any]]:
+    with backend.change():
+        async with await connections.connect(settings, "frameledger export") as connection:
+            yield connection
+
+
+async def _export_context(
+    settings: Settings, context_id: str, at: moment.At | None, file: BinaryIO, done: _Sum
+) -> None:
+    # Imported here: it needs no SDK, and the adapters take a while.
+    from frameledger_services.transfer import chat
+
+    found = await backend.query(settings, moment.find, context_id, at)
+    stored = await backend.query(settings, contexts.context, context_id, found.version)
+    text = json.dumps(chat.request_parts(stored), indent=2, ensure_ascii=False) + "\n"
+    # Half of a surrogate pair, which a message may have, has no form in UTF-8; JSON has an escape for it.
+    content = text.encode(errors="backslashreplace")
+    file.write(content)
+    done.conversations, done.frames, done.bytes = 1, found.version, len(content)
+
+
+def _counting(file: BinaryIO, done: _Sum) -> Callable[[bytes], None]:
+    def write(content: bytes) -> None:
+        file.write(content)
+        done.bytes += len(content)
+
+    return write
+
+
+@commands.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `frameledger export` wrote as jsonl.")],
+    as_json: options.AsJson = False,
+) -> None:
+    """Make the conversations of an exported file conversations of this database: same frames, same chain.
+
+    The whole file is checked before anything is written; a line that is not as it was written is named. A conversation
+    whose id is taken by another one, or was erased here, refuses the file. Each is imported in one transaction: after
+    an interruption the same command goes on with those that are missing.
+
+    Nothing is published and nothing happens: what was open is ended by an EndFrame, one version more, and the
+    conversation goes on when somebody publishes to it. The frames are on no log of this database, so tables that are
+    made anew from Kafka do not have them: keep the file. The database's user needs the rights of a projector.
+
+    Example: `frameledger import ctx-1.jsonl`
+    """
+    with backend.exit_on_error(OSError):
+        checked: list[Checked] = []
+        done = asyncio.run(_import(Settings.from_env(), file, checked))
+    if as_json:
+        typer.echo(json.dumps(asdict(done) | {"refolded": [one.header.context_id for one in checked]}))
+        return
+    said = f"Imported {plural(done.conversations, 'conversation')}, {plural(done.frames, 'frame')}."
+    if done.there_already:
+        said += f" {done.there_already:,} were here already."
+    if done.ended:
+        said += f" In {done.ended:,} something was open: an EndFrame ended it."
+    typer.echo(said)
+    for one in checked[:_FEW]:
+        name = safe.printable(one.header.context_id)
+        typer.echo(
+            f"By the rules of this release {name} differs from the file: what became of version {one.refolded[0]}.",
+            err=True,
+        )
+    if len(checked) > _FEW:
+        typer.echo(f"... and {len(checked) - _FEW:,} more; --json tells of all.", err=True)
+
+
+_FEW = 10
+
+
+async def _import(settings: Settings, path: Path, refolded: list[Checked]) -> Imported:
+    """Check and import; `refolded` gets the conversations that this release folds otherwise."""
+    with backend.change():
+        async with await database.connect(settings, "frameledger import") as connection:
+            await schema.check(connection)
+            binary_copy.prepare(connection)
+            to_do = await _check(connection, path, refolded)
+            with path.open("rb") as file, progress.shown("importing", to_do.frames) as advance:
+                return await importing.write(connection, _lines(file), advance)
+
+
+async def _check(connection: AsyncConnection[Any], path: Path, refolded: list[Checked]) -> Imported:
+    def noted(found: Iterator[Checked]) -> Iterator[Checked]:
+        for one in found:
+            if one.refolded:
+                refolded.append(one)
+            yield one
+
+    with path.open("rb") as file, progress.shown("checking") as advance:
+        return await importing.check_free(connection, noted(importing.check(_lines(file), advance)))
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file; of one that is too long for an export no more than shows that."""
+    while line := file.readline(LONGEST_LINE + 2):
+        yield line
+
+
+def _time(written: str) -> datetime:
+    asked = moment.parse(written)
+    if asked.time is None:
+        raise typer.BadParameter("say a time: 2026-05-01T12:00:00+02:00", param_hint="--since")
+    return asked.time.astimezone(UTC)

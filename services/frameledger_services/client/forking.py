@@ -1,0 +1,170 @@
+"""Forks: an old moment of a conversation continued as a new one. The old one is read, and nothing is published to it.
+
+A fork begins with one context frame: messages, tools, choice and settings as of the version, and `forked_from`, which
+names the moment. What was open then is not taken along: a turn or an answer that was under way has left no message
+yet, and calls that were running are settled as by an `EndFrame`, as cancelled. What a context frame has no room for
+(prompt caching, speech) and the request for a run are frames of their own behind it.
+
+All ids are derived from the moment and the new conversation, so a fork that is published again, by anybody, is the
+same fork. It goes through these steps, and may die between any two of them:
+
+1. The moment is read, and whether the new conversation exists. If it does, its origin has to be this moment: then
+   this is a repetition, which goes on. Otherwise the fork is refused, and nothing was published.
+2. The context frame is published, and waited for. Dead before: nothing happened. Dead after: the fork is there, and the
+   repetition goes on from here.
+3. The frames behind it are published. Dead in between: the repetition publishes those that are missing.
+
+The context frame expects version 0 (rule RA5.expected). Of several who begin a conversation of that id at the same time
+the first on the log wins, and a fork that comes later is ignored whole: it is refused before it asks for a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger import chain, derived
+from frameledger.errors import RefusedError
+from frameledger.evolve import call_messages
+from frameledger.frames import (
+    AnyFrame,
+    ContextSnapshot,
+    ForkedFrom,
+    LLMConfigureOutputFrame,
+    LLMContextFrame,
+    LLMEnablePromptCachingFrame,
+    LLMRunFrame,
+)
+from frameledger.ids import ToolCallId
+from frameledger.values import value
+from frameledger_services.store import contexts, forks
+from frameledger_services.store.contexts import StoredContext
+from frameledger_services.store.forks import RunningCall
+
+Connection = AsyncConnection[Any]
+
+
+class ForkRefusedError(RefusedError):
+    """A conversation is not forked there, or not from that version. The message says why; nothing was published.
+
+    Remedy: Fork into an id that does not exist, from a version that is folded.
+    """
+
+
+@value
+class Fork:
+    """A fork that was published."""
+
+    context_id: str
+    version: int
+    """Its version when its last frame was folded that belongs to the fork."""
+
+    origin: ForkedFrom
+    repeated: bool
+    """The fork had been published before: now nothing changed."""
+
+
+@value
+class Moment:
+    """A moment of a conversation as a fork continues it."""
+
+    origin: ForkedFrom
+    stored: StoredContext
+    """The context then, as it was."""
+
+    messages: tuple[Any, ...]
+    """The messages in wire form, with calls that were running settled as cancelled."""
+
+    def snapshot(self) -> ContextSnapshot:
+        """The context of the fork."""
+        wire = self.stored.context.to_wire()
+        return ContextSnapshot(
+            messages=self.messages,
+            tools=wire["tools"],
+            tool_choice=wire["tool_choice"],
+            settings=wire["settings"],
+        )
+
+
+async def moment(connection: Connection, context_id: str, version: int | None = None) -> Moment:
+    """Returns a moment of a conversation, its newest one if no version is given.
+
+    Raises `NoSuchContextError`, `NoSuchVersionError`, and `ForkRefusedError` for a version that is not folded.
+    """
+    stored = await contexts.context(connection, context_id, version)
+    if stored.parked_version is not None and stored.version >= stored.parked_version:
+        raise ForkRefusedError(
+            f"{context_id!r} is parked: its frames from version {stored.parked_version} on are not folded, so its "
+            f"context at version {stored.version} is not known. Fork an earlier one, or unpark it."
+        )
+    link = chain.first_link(context_id)
+    if stored.version:
+        found = await forks.chain_at(connection, context_id, stored.version)
+        if found is None:  # erased since
+            raise contexts.NoSuchContextError(context_id)
+        link = found
+    running = await forks.running_calls(connection, context_id, stored.version)
+    origin = ForkedFrom(context_id=context_id, version=stored.version, chain=link.hex())
+    return Moment(origin, stored, settled(stored.context.to_wire()["messages"], running))
+
+
+def settled(messages: Sequence[Any], running: Sequence[RunningCall]) -> tuple[Any, ...]:
+    """Returns the messages with each running call settled as cancelled, as rule R1.6 does it: a synchronous one in its
+    place, if that still stands, an asynchronous one at the end."""
+    now = list(messages)
+    for call in running:
+        tool_call_id = ToolCallId(call.tool_call_id)
+        if not call.synchronous:
+            now.append(call_messages.later_cancelled(tool_call_id))
+        elif call.place is not None:
+            now[call.place] = call_messages.cancelled(tool_call_id)
+    return tuple(now)
+
+
+async def check_free(connection: Connection, context_id: str, origin: ForkedFrom) -> bool:
+    """Returns whether the conversation is this fork already; raises `ForkRefusedError` if it is another one."""
+    found = await forks.origin_of(connection, context_id)
+    if found is None:
+        return False
+    if found.origin != {"context_id": origin.context_id, "version": origin.version, "chain": origin.chain}:
+        raise ForkRefusedError(
+            f"There is a conversation {context_id!r} already, of {found.version} frames, and it is no fork of "
+            f"version {origin.version} of {origin.context_id!r}. Choose another id."
+        )
+    return True
+
+
+def was_taken(context_id: str, reason: str | None) -> ForkRefusedError:
+    """Returns the error for a fork whose first frame was not applied."""
+    return ForkRefusedError(
+        f"Somebody began the conversation {context_id!r} at the same time, and the fork changed nothing of it "
+        f"({reason}). Choose another id."
+    )
+
+
+def opening(origin: ForkedFrom, context_id: str, snapshot: ContextSnapshot) -> LLMContextFrame:
+    """Returns the frame that begins a fork, in a conversation that has nothing yet."""
+    return LLMContextFrame(
+        id=_id("fork", origin, context_id), context=snapshot, forked_from=origin, expected_version=0
+    )
+
+
+def behind(moment: Moment, context_id: str, *, run: bool) -> list[AnyFrame]:
+    """Returns the frames that follow the opening of a fork."""
+    frames: list[AnyFrame] = []
+    stored, origin = moment.stored, moment.origin
+    if stored.prompt_caching is not None:
+        caching = _id("fork caching", origin, context_id)
+        frames.append(LLMEnablePromptCachingFrame(id=caching, enable=stored.prompt_caching))
+    if stored.skip_tts is not None:
+        speech = _id("fork speech", origin, context_id)
+        frames.append(LLMConfigureOutputFrame(id=speech, skip_tts=stored.skip_tts))
+    if run:
+        frames.append(LLMRunFrame(id=_id("fork run", origin, context_id)))
+    return frames
+
+
+def _id(kind: str, origin: ForkedFrom, context_id: str) -> str:
+    return derived.copy_id(kind, origin.context_id, str(origin.version), context_id)

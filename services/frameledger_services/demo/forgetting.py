@@ -1,0 +1,42 @@
+"""The second conversation of the demo: a passenger says more than she meant to, and asks to be forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from frameledger.frames import LLMContextEraseFrame
+from frameledger.ids import ContextId
+from frameledger_services.client import Client, Receipt
+from frameledger_services.demo import recording
+from frameledger_services.demo.recording import Stage
+from frameledger_services.demo.talk import Talk
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What came of it: the receipt, and how many frames of the conversation SQL still shows."""
+
+    receipt: Receipt
+    frames: int
+
+    @property
+    def right(self) -> bool:
+        """Whether every frame was deleted that had been published, and nothing is left."""
+        published = len(recording.lines(recording.FORGOTTEN)) - 1
+        return self.receipt.frame_count == published and not self.frames
+
+
+async def forget(client: Client, context_id: ContextId, stage: Stage) -> Forgotten:
+    """Publish the recorded conversation, and erase it. Returns once it is erased. Raises what `Client.erase` raises."""
+    talk = Talk(context_id)
+    *said, last = [
+        (line, recording.frame_of(line, stage, talk)) for line in recording.lines(recording.FORGOTTEN)
+    ]
+    for line, frame in said:
+        if frame is not None:
+            await client.publish(context_id, frame, source=line.source)
+    asked = last[1]
+    assert isinstance(asked, LLMContextEraseFrame)
+    receipt = await client.erase(context_id, why=asked.why, requested_by=asked.requested_by)
+    left = [stored async for stored in client.frames(context_id)]
+    return Forgotten(receipt, len(left))

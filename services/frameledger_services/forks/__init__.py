@@ -1,0 +1,1 @@
+"""A new conversation begun from a moment of an old one: forks, reruns and replays."""

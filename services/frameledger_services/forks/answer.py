@@ -1,0 +1,69 @@
+"""An answer to a moment of a conversation, recorded or given anew, in one form so that two can be compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Answered = Literal["recorded", "not available"]
+"""How a call of a rerun was answered: by the original's result, or with the words that there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokens used; None where nobody said. `input` counts those read from the cache or written to it too."""
+
+    input: int | None = None
+    output: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(
+            _sum(self.input, other.input),
+            _sum(self.output, other.output),
+            _sum(self.cache_read, other.cache_read),
+            _sum(self.cache_write, other.cache_write),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCall:
+    """A call that a model made."""
+
+    function_name: str
+    arguments: Any
+    answered: Answered | None = None
+    """None in an original."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model said to a moment, with all that its calls led to: one request, or several with results between."""
+
+    text: str = ""
+    calls: tuple[AnswerCall, ...] = ()
+    provider: str | None = None
+    model: str | None = None
+    requests: int = 0
+    tokens: Tokens = field(default_factory=Tokens)
+    seconds: float | None = None
+    """From the start of each request to its end, added: what functions took is not in it."""
+
+    first_text_seconds: float | None = None
+    """The same up to the first text."""
+
+    error: str | None = None
+    """What the provider said when it failed; the rest is what came before."""
+
+    context_id: str | None = None
+    """The experiment that holds it; None for an original."""
+
+    run_id: str | None = None
+    """The run that it is of; None for a rerun."""
+
+    price: float | None = None
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else one + other

@@ -1,0 +1,63 @@
+"""A recorded moment beside what other models say to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from frameledger_services.forks.answer import Answer
+from frameledger_services.forks.comparison import Comparison, compare
+from frameledger_services.forks.original import Original
+from frameledger_services.forks.prices import Prices
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A moment, its recorded answer, and each answer that was given anew with how it differs."""
+
+    context_id: str
+    version: int
+    recorded: Answer | None
+    reruns: tuple[tuple[Answer, Comparison | None], ...]
+    """None where there is nothing to compare: no recorded answer, or a provider that failed."""
+
+    unpriced: frozenset[str] = frozenset()
+    """Models that the price list, if there is one, does not have."""
+
+    @property
+    def same(self) -> bool:
+        """Whether every rerun says and calls the same as the recorded answer."""
+        return all(comparison is not None and comparison.same for _, comparison in self.reruns)
+
+
+def compared(original: Original, reruns: list[Answer], prices: Prices | None) -> Compared:
+    """Returns a moment with its reruns, compared and priced."""
+    recorded = None if original.answer is None else _priced(original.answer, prices)
+    return Compared(
+        original.stored.context_id,
+        original.stored.version,
+        recorded,
+        tuple(
+            (
+                _priced(rerun, prices),
+                None if recorded is None or rerun.error is not None else compare(recorded, rerun),
+            )
+            for rerun in reruns
+        ),
+        _unpriced([*([] if recorded is None else [recorded]), *reruns], prices),
+    )
+
+
+def _unpriced(answers: list[Answer], prices: Prices | None) -> frozenset[str]:
+    if prices is None:
+        return frozenset()
+    return frozenset(
+        f"{answer.provider}/{answer.model}"
+        for answer in answers
+        if answer.model is not None and not prices.has(answer.provider, answer.model)
+    )
+
+
+def _priced(answer: Answer, prices: Prices | None) -> Answer:
+    if prices is None:
+        return answer
+    return replace(answer, price=prices.of(answer.provider, answer.model, answer.tokens))

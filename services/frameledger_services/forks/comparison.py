@@ -1,0 +1,87 @@
+"""Two answers compared: word by word, and call by call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal
+
+from frameledger_services.forks.answer import Answer, AnswerCall
+from frameledger_services.forks.canonical import canonical
+
+Kind = Literal["same", "gone", "new"]
+
+_WORDS = re.compile(r"\S+\s*")
+"""A word with the space behind it, so that words in a row that differ are one piece."""
+
+EXACT_WORDS = 4_000
+"""Of longer texts, frequent words are not looked at as places where the two meet: the time would be quadratic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of text that both have, or only the first (`gone`), or only the second (`new`)."""
+
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What differs between an original and a rerun of it."""
+
+    text: tuple[Piece, ...]
+    same_text: bool
+    same_calls: bool
+    """The same functions with equal arguments in the same order."""
+
+    @property
+    def same(self) -> bool:
+        return self.same_text and self.same_calls
+
+
+def compare(original: Answer, rerun: Answer) -> Comparison:
+    """Returns how a rerun differs from its original."""
+    pieces = word_diff(original.text, rerun.text)
+    return Comparison(
+        pieces,
+        all(piece.kind == "same" for piece in pieces),
+        [_said(call) for call in original.calls] == [_said(call) for call in rerun.calls],
+    )
+
+
+def word_diff(before: str, after: str) -> tuple[Piece, ...]:
+    """Returns both texts as pieces in their order. Space at the ends, and which space stands between words, is no
+    difference: the later one's is kept."""
+    old, new = _words(before), _words(after)
+    matcher = SequenceMatcher(
+        None,
+        [word.rstrip() for word in old],
+        [word.rstrip() for word in new],
+        autojunk=len(old) > EXACT_WORDS,
+    )
+    pieces: list[Piece] = []
+    for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+        if kind == "equal":
+            _add(pieces, "same", new[new_from:new_to])
+            continue
+        _add(pieces, "gone", old[old_from:old_to])
+        _add(pieces, "new", new[new_from:new_to])
+    # The last word of a text has no space behind it, and may not be the last one here.
+    apart = [Piece(one.kind, one.text if one.text[-1].isspace() else f"{one.text} ") for one in pieces[:-1]]
+    return (*apart, *pieces[-1:])
+
+
+def _add(pieces: list[Piece], kind: Kind, words: Sequence[str]) -> None:
+    if words:
+        pieces.append(Piece(kind, "".join(words)))
+
+
+def _words(text: str) -> list[str]:
+    return _WORDS.findall(text.strip())
+
+
+def _said(call: AnswerCall) -> tuple[str, str]:
+    return call.function_name, canonical(call.arguments)

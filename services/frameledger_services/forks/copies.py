@@ -1,0 +1,94 @@
+"""Copies of recorded frames for another conversation, which nothing acts on a second time.
+
+The conversation of the copies is a *recording* from its first frame on (rule RA5.recording): the fold emits no effect
+for it, so no model and no function hears of it. A context frame among the copies would end that, so each is given
+`react: false`. What the copies say is what reached the context:
+
+- Only applied frames are copied, and unknown ones. One that was ignored would not be, in the copy, where the run or the
+  call that refused it is not open.
+- Of a run only the attempt that counts is copied. What earlier ones said was taken back, which nothing in a copy does.
+- Runs, attempts, claims and versions are taken off: they name what is in the original. An answer becomes a response
+  that names no run, and a call one that somebody else runs, which a recording folds to the same messages.
+- An erasure is not copied.
+
+One thing is in the copy that is not in the original: the words of a plain client whose answer to a run was put aside
+because a worker answered that run too (RA5.adopt).
+
+With `live` the model and the functions are asked anew instead: only what people and programs said is copied, no answer,
+no call and no speech, and contexts react as they did. That is the only way in which a copy causes anything.
+
+Each copy says in `metadata.replay_of` of which frame it is, and its id is derived from that frame and the new
+conversation: to publish a copy again says nothing twice. Its cause is the copy of the cause.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from frameledger import derived
+from frameledger.frames import AnyFrame, ErrorFrame, OfRun, UnknownFrame
+from frameledger.values import value
+from frameledger_services.store.replays import RecordedFrame
+
+_OF_THE_ORIGINAL = (
+    "run_id",
+    "attempt",
+    "claim",
+    "call_attempt",
+    "opened_version",
+    "context_version",
+    "expected_version",
+    "forked_from",
+    "worker",
+)
+"""Fields whose values mean something in the conversation of the original only."""
+
+_LIVE_SPEAKERS = (None, "user")
+_ERASURE = "LLMContextEraseFrame"
+
+
+@value
+class Copies:
+    """Makes copies of the frames of one conversation for another one."""
+
+    context_id: str
+    copy: str
+    """The conversation of the copies."""
+
+    live: bool = False
+
+    def of(self, recorded: RecordedFrame, frame: AnyFrame) -> AnyFrame | None:
+        """Returns the copy of a frame, or None if none is made. `frame` is what the record's payload is decoded to."""
+        if not self._is_copied(recorded, frame):
+            return None
+        changed: dict[str, Any] = {"id": self._id(recorded.frame_id), "produced_at": None}
+        if isinstance(frame, UnknownFrame):
+            # What its fields mean, nobody knows here.
+            return frame.model_copy(update=changed)
+        metadata = {name: said for name, said in frame.metadata.items() if name != "experiment"}
+        metadata["replay_of"] = {"context_id": self.context_id, "version": recorded.version}
+        changed["metadata"] = metadata
+        changed |= {name: None for name in _OF_THE_ORIGINAL if getattr(frame, name, None) is not None}
+        if frame.type == "LLMContextFrame" and not self.live:
+            changed["react"] = False
+        if frame.type == "InterruptionFrame" and self.live:
+            # What was heard of another answer.
+            changed["heard_text"] = None
+        return frame.model_copy(update=changed)
+
+    def cause(self, recorded: RecordedFrame) -> str | None:
+        """Returns the id of the copy of the frame's cause."""
+        return None if recorded.causation_id is None else self._id(recorded.causation_id)
+
+    def _is_copied(self, recorded: RecordedFrame, frame: AnyFrame) -> bool:
+        if recorded.outcome not in ("applied", "unknown") or frame.type == _ERASURE:
+            return False
+        if self.live:
+            return isinstance(frame, UnknownFrame) or frame.said_by in _LIVE_SPEAKERS
+        if not isinstance(frame, OfRun) or isinstance(frame, ErrorFrame) or frame.run_id is None:
+            return True
+        return (frame.attempt or 1, frame.claim) == (recorded.attempt, recorded.claim)
+
+    def _id(self, frame_id: UUID) -> str:
+        return derived.copy_id("replay", self.context_id, str(frame_id), self.copy)

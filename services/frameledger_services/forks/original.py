@@ -1,0 +1,117 @@
+"""The recorded answer to a moment of a conversation: the run that read it, and the runs that its calls led to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from operator import add
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger.frames import ForkedFrom, types_said_by
+from frameledger_services.client import forking
+from frameledger_services.forks.answer import Answer, AnswerCall, Tokens
+from frameledger_services.store import reruns
+from frameledger_services.store.contexts import StoredContext
+from frameledger_services.store.reruns import RecordedCall, RecordedRun
+
+MOST_RUNS = 50
+"""Runs of one answer that are looked at."""
+
+MOST_CALLS = 1_000
+"""Calls behind the moment whose results can be given again: a model that is asked again calls few."""
+
+WITH_RESULT = frozenset({"done", "failed"})
+"""How a call ended whose result is on record. Of an ambiguous one it is not known what it was."""
+
+_OF_FUNCTIONS = frozenset(types_said_by("function"))
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A moment that can be asked again."""
+
+    stored: StoredContext
+    """The context as the model saw it."""
+
+    origin: ForkedFrom
+
+    answer: Answer | None
+    """What was answered then; None if no run read this version."""
+
+    calls: tuple[RecordedCall, ...]
+    """Calls since, whose results can be given again."""
+
+
+async def original(connection: AsyncConnection[Any], context_id: str, version: int) -> Original:
+    """Returns a moment with what is on record of it. Raises what `forking.moment` raises."""
+    moment = await forking.moment(connection, context_id, version)
+    runs = await reruns.runs_from(connection, context_id, version, MOST_RUNS)
+    calls = await reruns.calls_from(connection, context_id, version, MOST_CALLS)
+    answer = None
+    if runs and runs[0].opened_version == moment.stored.version:
+        turn = turn_of(runs, calls)
+        texts = await reruns.texts_of(connection, context_id, [run.run_id for run in turn])
+        answer = _answer(turn, calls, texts)
+    return Original(
+        moment.stored, moment.origin, answer, tuple(call for call in calls if call.status in WITH_RESULT)
+    )
+
+
+def turn_of(runs: Sequence[RecordedRun], calls: Sequence[RecordedCall]) -> list[RecordedRun]:
+    """Returns the runs of the answer that begins with the first of these: with each that made calls goes the next one,
+    if the result of a call asked for it."""
+    turn = [runs[0]]
+    for run in runs[1:]:
+        if not _calls_of(turn[-1], calls) or run.trigger not in _OF_FUNCTIONS:
+            break
+        turn.append(run)
+    return turn
+
+
+def _answer(turn: Sequence[RecordedRun], calls: Sequence[RecordedCall], texts: Mapping[str, str]) -> Answer:
+    made = [call for run in turn for call in _calls_of(run, calls)]
+    first, last = turn[0], turn[-1]
+    return Answer(
+        text="\n".join(text for run in turn if (text := run.said or texts.get(run.run_id))),
+        calls=tuple(AnswerCall(call.function_name, call.arguments) for call in made),
+        provider=first.provider,
+        model=first.model,
+        requests=len(turn),
+        tokens=reduce(add, (_tokens(run) for run in turn)),
+        seconds=_added(_seconds(run.started_at, run.closed_at) for run in turn),
+        first_text_seconds=_first_text(turn),
+        error=last.error if last.status == "failed" else None,
+        run_id=first.run_id,
+    )
+
+
+def _calls_of(run: RecordedRun, calls: Sequence[RecordedCall]) -> list[RecordedCall]:
+    return [call for call in calls if call.run_id == run.run_id]
+
+
+def _tokens(run: RecordedRun) -> Tokens:
+    return Tokens(run.input_tokens, run.output_tokens, run.cache_read_tokens, run.cache_write_tokens)
+
+
+def _first_text(turn: Sequence[RecordedRun]) -> float | None:
+    """Returns when the first text came, in seconds of the requests."""
+    before = 0.0
+    for run in turn:
+        if run.first_text_at is not None:
+            seconds = _seconds(run.started_at, run.first_text_at)
+            return None if seconds is None else before + seconds
+        before += _seconds(run.started_at, run.closed_at) or 0.0
+    return None
+
+
+def _added(durations: Iterable[float | None]) -> float | None:
+    known = [one for one in durations if one is not None]
+    return sum(known) if known else None
+
+
+def _seconds(since: datetime | None, until: datetime | None) -> float | None:
+    return None if since is None or until is None else (until - since).total_seconds()

@@ -1,0 +1,63 @@
+"""The pace of a replay: the gaps between recorded frames, divided by a speed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+
+from frameledger_services.store.replays import RecordedFrame
+
+BELIEVED = timedelta(seconds=5)
+"""A publisher's time is taken if it is so near to the broker's: tokens that were logged together have times of their
+own. A clock that is further away is wrong."""
+
+
+def time_of(frame: RecordedFrame) -> datetime:
+    """Returns when a frame was said: by its publisher if that can be, else by the broker."""
+    said = frame.produced_at
+    return said if said is not None and abs(said - frame.logged_at) <= BELIEVED else frame.logged_at
+
+
+class Pace:
+    """Waits between frames as long as it took then, divided by `speed`; with 0 it never waits.
+
+    A wait beyond `longest` seconds is shortened to that. What playing itself takes does not add up: a wait ends when
+    its frame is due. `clock` counts seconds and `sleep` waits for some.
+    """
+
+    def __init__(
+        self,
+        speed: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[object]],
+        longest: float | None = None,
+    ) -> None:
+        self._speed = speed
+        self._clock = clock
+        self._sleep = sleep
+        self._longest = longest
+        self._before: datetime | None = None
+        self._due: float | None = None
+
+    def wait_for(self, time: datetime) -> tuple[float, float]:
+        """Returns how many seconds there are to wait until what was said at this time, and how long a silence that
+        was shortened had been, 0 if none was. To be called once for each frame, in order."""
+        before = self._before
+        if before is not None and time <= before:
+            # Clocks of several publishers.
+            time = before
+        self._before = time
+        if self._speed == 0 or before is None or self._due is None:
+            self._due = self._clock()
+            return 0.0, 0.0
+        silence = (time - before).total_seconds()
+        wait, shortened = silence / self._speed, 0.0
+        if self._longest is not None and wait > self._longest:
+            wait, shortened = self._longest, silence
+        self._due += wait
+        return max(0.0, self._due - self._clock()), shortened
+
+    async def wait(self, seconds: float) -> None:
+        """Wait, if there is anything to wait for."""
+        if seconds > 0:
+            await self._sleep(seconds)

@@ -1,0 +1,28 @@
+"""The results that a conversation has on record, handed out to a model that is asked again."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from typing import Any
+
+from frameledger_services.forks.canonical import canonical
+from frameledger_services.store.reruns import RecordedCall
+
+NOT_AVAILABLE = "not available in a rerun"
+"""What a model reads of a call that nobody made in the original."""
+
+
+class RecordedResults:
+    """Results by function and arguments. Each is given once, those of equal calls in the order in which they were
+    made."""
+
+    def __init__(self, calls: Iterable[RecordedCall]) -> None:
+        self._left: dict[tuple[str, str], deque[RecordedCall]] = defaultdict(deque)
+        for call in calls:
+            self._left[call.function_name, canonical(call.arguments)].append(call)
+
+    def take(self, function_name: str, arguments: Any) -> RecordedCall | None:
+        """Returns the recorded call of this name with equal arguments that was not given yet; None if there is none."""
+        left = self._left.get((function_name, canonical(arguments)))
+        return left.popleft() if left else None

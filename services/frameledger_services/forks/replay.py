@@ -1,0 +1,143 @@
+"""Replays: the frames of a conversation in their order, and copies of them published with their timing.
+
+Publishing goes through these steps, and may die between any two of them; said again, it begins anew, and what was
+published before counts once, since all ids are derived:
+
+1. The opening is published: a context frame with what was in the context before the first frame that is played, which
+   makes the conversation a recording. On our own frames topic it is waited for until the tables say that it is one.
+2. The copies are published, in their order, each when it is due.
+
+A death after 1 leaves a recording that is shorter. Since records of one key keep their order, there is no moment at
+which a copy could be folded before the opening.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+from frameledger import derived
+from frameledger.decode_error import DecodeError
+from frameledger.errors import RefusedError
+from frameledger.frames import ContextSnapshot, LLMContextFrame
+from frameledger.ids import ContextId
+from frameledger.record import Outgoing, decode, outgoing
+from frameledger_services.client import Client, forking
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.topics import TopicNames
+from frameledger_services.forks.copies import Copies
+from frameledger_services.forks.pace import Pace, time_of
+from frameledger_services.store import replays
+from frameledger_services.store.connections import Connections
+from frameledger_services.store.replays import RecordedFrame
+
+SOURCE = "frameledger/replay"
+PAGE = 500
+TOGETHER = 200
+"""Copies that are due at once are published together, so many at most."""
+
+
+class ReplayRefusedError(RefusedError):
+    """Copies are not published there. The message says why; none was.
+
+    Remedy: Name the topic of frames, of this installation or of another one, and an id that is free there.
+    """
+
+
+async def recorded_frames(
+    connections: Connections, context_id: str, first: int, last: int
+) -> AsyncIterator[RecordedFrame]:
+    """Yields the frames of a conversation from one version to another, in order. Memory does not grow with their
+    number."""
+    after = first - 1
+    while page := await connections.read(replays.frames, context_id, after, last, PAGE):
+        for frame in page:
+            yield frame
+        after = page[-1].version
+
+
+class Replayer:
+    """Publishes copies of conversations to a topic."""
+
+    def __init__(
+        self, client: Client, connections: Connections, producer: Producer, names: TopicNames
+    ) -> None:
+        self._client = client
+        self._connections = connections
+        self._producer = producer
+        self._names = names
+
+    async def publish(
+        self,
+        copies: Copies,
+        topic: str,
+        first: int,
+        last: int,
+        pace: Pace,
+        tell: Callable[[int], None],
+    ) -> tuple[int, int]:
+        """Publish copies of the frames of a conversation from one version to another. `tell` is called with the version
+        that was copied last. Returns how many frames were copied, and how many left out.
+
+        Raises `ForkRefusedError` and `ReplayRefusedError` before anything is published, and what publishing raises.
+        """
+        if topic in (self._names.inference, self._names.function_calls, self._names.cancellations):
+            raise ReplayRefusedError(
+                f"{topic} is a topic of effects, which workers carry out; frames go elsewhere."
+            )
+        await self._open(copies, topic, first)
+        done = left_out = 0
+        due: list[Outgoing] = []
+        async for recorded in recorded_frames(self._connections, copies.context_id, first, last):
+            seconds, _ = pace.wait_for(time_of(recorded))
+            if due and (seconds > 0 or len(due) == TOGETHER):
+                await self._producer.publish(topic, due)
+                due = []
+                tell(recorded.version - 1)
+            await pace.wait(seconds)
+            record = _copy(copies, recorded)
+            if record is None:
+                left_out += 1
+            else:
+                done += 1
+                due.append(record)
+        await self._producer.publish(topic, due)
+        return done, left_out
+
+    async def _open(self, copies: Copies, topic: str, first: int) -> None:
+        """Publish what makes the new conversation a recording, and see that it is one."""
+        moment = await self._connections.read(forking.moment, copies.context_id, first - 1)
+        wire = moment.stored.context.to_wire()
+        opening = LLMContextFrame(
+            id=derived.copy_id("replay opening", copies.context_id, str(first), copies.copy),
+            context=ContextSnapshot(
+                messages=wire["messages"],
+                tools=wire["tools"],
+                tool_choice=wire["tool_choice"],
+                settings=wire["settings"],
+            ),
+            react=copies.live,
+            forked_from=moment.origin,
+        )
+        if topic != self._names.frames:
+            # Another installation's: nothing of ours reads it.
+            record = outgoing(opening, ContextId(copies.copy), source=SOURCE)
+            await self._producer.publish(topic, [record])
+            return
+        await self._connections.read(forking.check_free, copies.copy, moment.origin)
+        await self._client.publish(copies.copy, opening, wait=True)
+        if not copies.live and not await self._connections.read(replays.is_recording, copies.copy):
+            raise ReplayRefusedError(
+                f"{copies.copy!r} is not a recording, since somebody else opened it: models and functions would act on "
+                "copies there. Choose another id."
+            )
+
+
+def _copy(copies: Copies, recorded: RecordedFrame) -> Outgoing | None:
+    try:
+        frame = copies.of(recorded, decode(recorded.payload))
+    except DecodeError:
+        # An older release took it.
+        return None
+    if frame is None:
+        return None
+    return outgoing(frame, ContextId(copies.copy), source=SOURCE, causation_id=copies.cause(recorded))

@@ -1,0 +1,281 @@
+"""Rerun: a recorded moment is asked again, of another model, and nothing happens twice because of it.
+
+A rerun is a conversation of its own, an *experiment*: a fork of the moment whose context frame says so
+(`metadata.experiment`), so that lists leave it out. What the model says and calls now is published there, and so it
+can be read, shown and verified as everything else.
+
+**The fence.** No function worker ever sees a call of a rerun, nor an inference worker its runs. That does not rest on
+anybody being careful: the experiment is a *recording* (`react: false`, rule RA5.recording). Of a recording the fold
+emits no effect at all, so nothing reaches the outbox, the topics that workers read, or their claims. The alternative,
+calls that are dispatched and claimed by the rerun before a worker gets them, is a race that a rerun may lose once, and
+once is a payment made twice. So the model is asked here, in this process, with the provider's own adapter; calls are
+announced without a run id, which by RA5.commit are never dispatched; and they are answered from the record.
+
+**Results.** A call gets the recorded result of the same function with equal arguments, each result once, in the order
+in which the original made its calls. Any other is answered `not available in a rerun`, and listed. A call that ran in
+the background in the original is answered at once here, as all are: how a model waits is not what a rerun compares.
+
+**The context** is the one that the model saw: unlike in a fork, calls that were running then are not cancelled in it,
+since words about that would be a difference that we made ourselves. With the same provider and settings the first
+request is the recorded one, byte for byte, but for cancel tools, which are not offered.
+
+If the process dies, the experiment ends where it was: nobody waits for it, and a new rerun is a new experiment.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from frameledger.fold import Conversation, Folding
+from frameledger.frames import (
+    AnyFrame,
+    ContextSnapshot,
+    ErrorFrame,
+    FunctionCallFromLLM,
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    FunctionCallsStartedFrame,
+    LLMContextFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMTextFrame,
+    Usage,
+)
+from frameledger_services.forks.answer import Answer, AnswerCall, Tokens
+from frameledger_services.forks.original import Original
+from frameledger_services.forks.recorded_results import NOT_AVAILABLE, RecordedResults
+from frameledger_services.providers.errors import ProviderError
+from frameledger_services.providers.out_of_band import OutOfBand
+from frameledger_services.providers.request import Request
+
+MOST_REQUESTS = 10
+"""Requests of one rerun. A model that then still calls is stopped, and the answer says so."""
+
+Publish = Callable[[str, Sequence[AnyFrame]], Awaitable[object]]
+"""Publishes frames of a conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a rerun has otherwise than the original; None leaves it."""
+
+    model: str | None = None
+    system: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """What one request brought."""
+
+    frames: tuple[AnyFrame, ...]
+    seconds: float
+    first_text_seconds: float | None
+
+
+class Rerunner:
+    """Asks recorded moments again, many at once. `clock` counts seconds."""
+
+    def __init__(
+        self, asked: OutOfBand, changes: Changes, publish: Publish, clock: Callable[[], float]
+    ) -> None:
+        self._asked = asked
+        self._changes = changes
+        self._publish = publish
+        self._clock = clock
+
+    async def rerun(self, original: Original) -> Answer:
+        """Ask once. A provider that fails is an answer with an error. Raises what publishing raises."""
+        experiment = _Experiment(self, original, f"rerun-{secrets.token_hex(6)}")
+        return await experiment.run()
+
+    def opening(self, original: Original) -> LLMContextFrame:
+        """Returns the frame that begins an experiment."""
+        service, changes = self._asked.service, self._changes
+        wire = original.stored.context.to_wire()
+        settings = dict(wire["settings"])
+        recorded = None if original.answer is None else original.answer.provider
+        if changes.model is not None:
+            settings["model"] = changes.model
+        elif recorded is not None and recorded != service.provider:
+            # A model of another provider's.
+            settings.pop("model", None)
+        experiment = {
+            "kind": "rerun",
+            "run_id": None if original.answer is None else original.answer.run_id,
+            "provider": service.provider,
+            "model": changes.model,
+            "system_instruction": changes.system,
+        }
+        return LLMContextFrame(
+            context=ContextSnapshot(
+                messages=wire["messages"],
+                tools=wire["tools"],
+                tool_choice=wire["tool_choice"],
+                settings=settings,
+            ),
+            react=False,
+            forked_from=original.origin,
+            metadata={"experiment": {name: said for name, said in experiment.items() if said is not None}},
+        )
+
+    def request(self, folding: Folding, original: Original, answers: Sequence[str | None]) -> Request:
+        """Returns the request for an experiment as it stands. Raises `ProviderError`."""
+        return self._asked.service.request(
+            folding.conversation().context,
+            prompt_caching=original.stored.prompt_caching,
+            system_instruction=self._changes.system,
+            answers=answers,
+        )
+
+    async def ask(self, request: Request) -> _Heard:
+        """Returns the whole answer to one request; a provider that is away is asked again."""
+
+        async def once() -> _Heard:
+            began = self._clock()
+            first_text: float | None = None
+            frames: list[AnyFrame] = []
+            async with aclosing(self._asked.service.answer(request)) as answer:
+                async for frame in answer:
+                    if first_text is None and isinstance(frame, LLMTextFrame) and frame.text:
+                        first_text = self._clock() - began
+                    _join(frames, frame)
+            return _Heard(tuple(frames), self._clock() - began, first_text)
+
+        return await self._asked.retrying(once)
+
+    def without_secrets(self, sentence: str) -> str:
+        """Returns what a provider said, without the key if it was repeated there."""
+        for secret in self._asked.service.secrets():
+            sentence = sentence.replace(secret, "...")
+        return sentence
+
+    async def publish(self, context_id: str, frames: Sequence[AnyFrame]) -> None:
+        await self._publish(context_id, frames)
+
+
+class _Experiment:
+    """One rerun under way."""
+
+    def __init__(self, by: Rerunner, original: Original, context_id: str) -> None:
+        self._by = by
+        self._original = original
+        self._context_id = context_id
+        self._results = RecordedResults(original.calls)
+        self._folding = Folding(Conversation.new(context_id))
+        self._opening = by.opening(original)
+        self._answers: dict[int, str | None] = {}
+        self._answer = Answer(context_id=context_id)
+
+    async def run(self) -> Answer:
+        await self._say([self._opening])
+        positions = [position for position, _ in self._folding.messages.rows()]
+        self._answers = dict(zip(positions, self._original.stored.answers, strict=False))
+        try:
+            for _ in range(MOST_REQUESTS):
+                if not await self._request():
+                    return self._answer
+        except ProviderError as error:
+            sentence = self._by.without_secrets(str(error))
+            await self._say([ErrorFrame(message=sentence, code=error.code, fatal=True)])
+            return replace(self._answer, error=sentence)
+        return replace(self._answer, error=f"It still called functions after {MOST_REQUESTS} requests.")
+
+    async def _request(self) -> bool:
+        """Ask once more; returns whether there were calls, whose results the model has to see."""
+        rows = self._folding.messages.rows()
+        answers = [self._answers.get(position) for position, _ in rows]
+        request = self._by.request(self._folding, self._original, answers)
+        self._answer = replace(
+            self._answer,
+            provider=request.provider,
+            model=request.model,
+            requests=self._answer.requests + 1,
+        )
+        heard = await self._by.ask(request)
+        start = LLMFullResponseStartFrame(
+            provider=request.provider, model=request.model, request_sha256=request.sha256
+        )
+        frames, calls = self._renamed([start, *heard.frames])
+        made = [frame for call in calls for frame in self._answered(call)]
+        await self._say([*frames, *made])
+        for position, message in self._folding.messages.rows()[len(rows) :]:
+            if message.get("role") != "tool":
+                self._answers[position] = f"request {self._answer.requests}"
+        self._note(heard)
+        return bool(calls)
+
+    def _renamed(self, frames: Sequence[AnyFrame]) -> tuple[list[AnyFrame], list[FunctionCallFromLLM]]:
+        """Returns the frames with ids of calls that are unique in the experiment, and the calls."""
+        given: list[AnyFrame] = []
+        calls: list[FunctionCallFromLLM] = []
+        for frame in frames:
+            if isinstance(frame, FunctionCallsStartedFrame):
+                for call in frame.function_calls:
+                    number = len(self._answer.calls) + len(calls) + 1
+                    name = f"call_{self._context_id.removeprefix('rerun-')}_{number}"
+                    calls.append(call.model_copy(update={"tool_call_id": name}))
+                frame = frame.model_copy(update={"function_calls": tuple(calls)})
+            given.append(frame)
+        return given, calls
+
+    def _answered(self, call: FunctionCallFromLLM) -> tuple[AnyFrame, AnyFrame]:
+        """Returns the start and the result of a call, and notes how it was answered."""
+        recorded = self._results.take(call.function_name, call.arguments)
+        noted = AnswerCall(
+            call.function_name, call.arguments, "not available" if recorded is None else "recorded"
+        )
+        self._answer = replace(self._answer, calls=(*self._answer.calls, noted))
+        named: dict[str, Any] = {
+            "function_name": call.function_name,
+            "tool_call_id": call.tool_call_id,
+            "arguments": call.arguments,
+        }
+        return (
+            FunctionCallInProgressFrame(**named, cancel_on_interruption=True),
+            FunctionCallResultFrame(
+                **named,
+                result=NOT_AVAILABLE if recorded is None else recorded.result,
+                settled_as="failed" if recorded is None or recorded.status == "failed" else None,
+                run_llm=False,
+            ),
+        )
+
+    def _note(self, heard: _Heard) -> None:
+        """Add what a request brought to the answer."""
+        before = self._answer
+        text = "".join(frame.text for frame in heard.frames if isinstance(frame, LLMTextFrame)).strip()
+        first = before.first_text_seconds
+        if first is None and heard.first_text_seconds is not None:
+            first = (before.seconds or 0.0) + heard.first_text_seconds
+        usage = next((f.usage for f in heard.frames if isinstance(f, LLMFullResponseEndFrame)), None)
+        self._answer = replace(
+            before,
+            text="\n".join(one for one in (before.text, text) if one),
+            tokens=before.tokens + _tokens(usage),
+            seconds=(before.seconds or 0.0) + heard.seconds,
+            first_text_seconds=first,
+        )
+
+    async def _say(self, frames: Sequence[AnyFrame]) -> None:
+        """Fold frames as every projector will, and publish them."""
+        for frame in frames:
+            self._folding.step(frame)
+        await self._by.publish(self._context_id, frames)
+
+
+def _join(frames: list[AnyFrame], frame: AnyFrame) -> None:
+    """Add a frame; pieces of text that follow each other become one."""
+    if frames and type(frame) is LLMTextFrame and type(last := frames[-1]) is LLMTextFrame:
+        frames[-1] = last.model_copy(update={"text": last.text + frame.text})
+    else:
+        frames.append(frame)
+
+
+def _tokens(usage: Usage | None) -> Tokens:
+    if usage is None:
+        return Tokens()
+    return Tokens(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens)

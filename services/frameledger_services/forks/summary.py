@@ -1,0 +1,90 @@
+"""Many reruns summed up: how many said the same, and what both sides used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from frameledger_services.forks.answer import Answer, Tokens
+from frameledger_services.forks.compared import Compared
+from frameledger_services.forks.comparison import Comparison
+
+
+@dataclass(slots=True)
+class Side:
+    """What one side of the comparison used; only what is known is added."""
+
+    tokens: Tokens = field(default_factory=Tokens)
+    seconds: float = 0.0
+    price: float | None = None
+
+    def add(self, answer: Answer) -> None:
+        self.tokens += answer.tokens
+        self.seconds += answer.seconds or 0.0
+        if answer.price is not None:
+            self.price = (self.price or 0.0) + answer.price
+
+
+@dataclass(slots=True)
+class Summary:
+    """Counts over reruns of runs that have a recorded answer."""
+
+    reruns: int = 0
+    same: int = 0
+    text_differs: int = 0
+    calls_differ: int = 0
+    failed: int = 0
+    """Reruns whose provider failed; they are not compared."""
+
+    calls_not_available: int = 0
+    """Calls that the original did not make."""
+
+    unpriced: set[str] = field(default_factory=set)
+    """Models that the price list, if there is one, does not have: what they cost is in no sum."""
+
+    recorded: Side = field(default_factory=Side)
+    rerun: Side = field(default_factory=Side)
+
+    def add(self, one: Compared) -> None:
+        """Count the reruns of a run."""
+        self.unpriced |= one.unpriced
+        for rerun, comparison in one.reruns:
+            self.reruns += 1
+            self.calls_not_available += sum(call.answered == "not available" for call in rerun.calls)
+            if one.recorded is not None:
+                self.recorded.add(one.recorded)
+            self.rerun.add(rerun)
+            if comparison is None:
+                self.failed += 1
+            else:
+                self._compare(comparison)
+
+    def _compare(self, comparison: Comparison) -> None:
+        self.same += comparison.same
+        self.text_differs += not comparison.same_text
+        self.calls_differ += not comparison.same_calls
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "reruns": self.reruns,
+            "same": self.same,
+            "text_differs": self.text_differs,
+            "calls_differ": self.calls_differ,
+            "failed": self.failed,
+            "calls_not_available": self.calls_not_available,
+            "unpriced": sorted(self.unpriced),
+            "recorded": side_to_json(self.recorded.tokens, self.recorded.seconds, self.recorded.price),
+            "rerun": side_to_json(self.rerun.tokens, self.rerun.seconds, self.rerun.price),
+        }
+
+
+def side_to_json(tokens: Tokens, seconds: float | None, price: float | None) -> dict[str, Any]:
+    """Returns what was used, as JSON: tokens, seconds to the millisecond, and the price if it is known."""
+    return {
+        "input_tokens": tokens.input,
+        "output_tokens": tokens.output,
+        "cache_read_tokens": tokens.cache_read,
+        "cache_write_tokens": tokens.cache_write,
+        "seconds": None if seconds is None else round(seconds, 3),
+        "price": None if price is None else round(price, 8),
+    }

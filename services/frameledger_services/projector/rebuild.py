@@ -1,0 +1,245 @@
+"""A conversation rebuilt: its rows replaced by a new fold of its frames, in one transaction, while everything serves.
+
+The transaction locks the head, so a batch with a frame of this conversation waits, and no other. At its end it raises
+`contexts.rebuilt`: a projector that has the old head in memory is refused then, loads the new one, and folds its batch
+again. If the process dies before the commit nothing happened; if it dies after it, all of it, and what the outbox holds
+is published by the partition's next owner.
+
+Folding again causes no effect. Only work that is open now and was not before is asked for if it is recent, and closed
+by a frame if it is old (`stale_work`). What was open and is not any more is stopped by its worker's next heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger import stored
+from frameledger.chain import next_link
+from frameledger.decoding import decode
+from frameledger.effects import RunInference
+from frameledger.errors import RefusedError
+from frameledger.frames import LLMContextEraseFrame
+from frameledger.ids import ContextId
+from frameledger.record import Place
+from frameledger_services import failpoints
+from frameledger_services.failpoints import Failpoint
+from frameledger_services.projector import stored_heads
+from frameledger_services.projector.head import Head
+from frameledger_services.projector.outbox_rows import effect_row
+from frameledger_services.projector.refold import Piece, Refold
+from frameledger_services.projector.rows import Rows, erasure_of
+from frameledger_services.projector.stale_work import MAX_AGE, closing_row
+from frameledger_services.projector.stored_heads import NewerHeadError
+from frameledger_services.projector.watchdog import deadline
+from frameledger_services.projector.writer import write
+from frameledger_services.store import erasures, held_effects, parked, stored_rows
+from frameledger_services.store import rebuild as statements
+from frameledger_services.store.held_effects import OpenCall, OpenRun
+from frameledger_services.store.outbox import OutboxRow
+from frameledger_services.store.parked import Settled
+from frameledger_services.store.rebuild import HeldHead, Work
+from frameledger_services.store.stored_rows import StoredFrame
+
+Connection = AsyncConnection[Any]
+
+SOURCE = "frameledger/rebuild"
+
+TOO_LATE_CODE = "rebuilt_too_late"
+TOO_LATE_MESSAGE = "Only a rebuild showed that this run was asked for, too late to begin it."
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a rebuild changed beside rows."""
+
+    version: int
+    settled: int = 0
+    """Number of frames whose outcome changed."""
+
+    begun: Sequence[Work] = ()
+    """Open now, and not before."""
+
+    over: Sequence[Work] = ()
+    """Open before, and not now."""
+
+    outbox: Sequence[OutboxRow] = field(default=(), repr=False)
+    """Effects and closing frames to be published."""
+
+
+class DamagedFramesError(RefusedError):
+    """The stored frames of a conversation are not those that its head was made of: a byte differs, or one is missing.
+
+    Remedy: `frameledger rebuild --from kafka --apply` restores missing rows if Kafka still has them. Nothing was
+    changed.
+    """
+
+    def __init__(self, context_id: str, version: int, problem: str) -> None:
+        super().__init__(f"the frames of {context_id} are damaged at version {version}: {problem}")
+        self.version = version
+
+
+async def rebuild(
+    connection: Connection,
+    frames_topic: str,
+    effects: Mapping[str, str],
+    context_id: ContextId,
+    why: str,
+    *,
+    downgrade: bool = False,
+    failpoint: Failpoint = failpoints.none,
+) -> Rebuilt | None:
+    """Fold a conversation again, replace its rows and its state, and commit. A parked one is folded up to where it is
+    parked, and stays so.
+
+    An erasure that an older release stored as a frame of an unknown type is honoured.
+
+    Returns None for a conversation that is not there. `effects` has the topic of each effect; `why` stays with every
+    frame whose outcome changes. The connection is the caller's, in autocommit. Raises `DamagedFramesError`,
+    `UnfoldableFrameError`, `NewerHeadError` for one of a newer fold unless `downgrade`, and psycopg's errors;
+    nothing was changed then. Called twice, it changes nothing the second time but `rebuilt`.
+    """
+    async with connection.transaction():
+        await failpoint("before hold")
+        held = await statements.hold(connection, context_id)
+        if held is None:
+            return None
+        if held.fold_version > stored.FOLD_VERSION and not downgrade:
+            raise NewerHeadError(context_id, held.fold_version)
+        await failpoint("after hold")
+        before = await statements.open_work(connection, context_id)
+        if await _honour_erasure(connection, context_id):
+            return Rebuilt(held.version, over=sorted(before))
+        await statements.delete_rows(connection, context_id)
+        await failpoint("after delete")
+        folding = _Folding(connection, await stored_heads.beginning(connection, context_id), held, why)
+        await folding.run()
+        await failpoint("after rows")
+        after = await statements.open_work(connection, context_id)
+        begun = after - before
+        outbox = await _settle(connection, frames_topic, effects, context_id, held, begun) if begun else []
+        if outbox:
+            await write(connection, Rows(outbox=outbox), (), by_copy=False)
+        # On disk before anything acts on it. Otherwise it may be lost, and then so is whatever says that it was done.
+        await statements.end(connection, context_id, on_disk=bool(outbox))
+        await failpoint("before commit")
+    await failpoint("after commit")
+    return Rebuilt(held.version, folding.settled, sorted(begun), sorted(before - after), outbox)
+
+
+class _Folding:
+    """One conversation, folded and written page by page."""
+
+    def __init__(self, connection: Connection, head: Head, held: HeldHead, why: str) -> None:
+        self._connection = connection
+        self._held = held
+        self._why = why
+        self._refold = Refold(head, unknown_again=True)
+        self._chain = head.chain
+        self.settled = 0
+
+    async def run(self) -> None:
+        held, head = self._held, self._refold.head
+        upto = held.version if held.parked_version is None else held.parked_version - 1
+        async for page in stored_rows.frames(
+            self._connection, head.context_id, after=head.version, upto=upto
+        ):
+            self._check(page)
+            with deadline():
+                piece = self._refold.fold(page)
+            await write(self._connection, piece.rows, (), by_copy=False)
+            await self._settle(piece)
+        if head.version != upto:
+            raise DamagedFramesError(head.context_id, head.version + 1, "it is missing")
+        if held.parked_version is None and self._chain != held.chain:
+            raise DamagedFramesError(head.context_id, upto, "its chain is not that of the head")
+        await self._write_head()
+
+    def _check(self, page: Iterable[StoredFrame]) -> None:
+        chain = self._chain
+        for one in page:
+            chain = next_link(chain, one.version, one.source, one.payload)
+            if chain != one.chain:
+                raise DamagedFramesError(
+                    self._refold.head.context_id, one.version, "its bytes are not those of its chain"
+                )
+        self._chain = chain
+
+    async def _settle(self, piece: Piece) -> None:
+        """Give those frames another outcome that this release folds otherwise, or knows by now."""
+        changed = [
+            Settled(one.version, outcome, reason)
+            for one, (_, _, outcome, reason, _, _) in zip(piece.frames, piece.derived, strict=True)
+            if (outcome, reason) != (one.outcome, one.reason)
+        ]
+        if changed:
+            await parked.settle(self._connection, self._refold.head.context_id, changed, self._why)
+            self.settled += len(changed)
+
+    async def _write_head(self) -> None:
+        held, head = self._held, self._refold.head
+        if held.parked_version is not None:
+            # What is parked is stored, and in none of the rows.
+            head.version, head.chain = held.version, held.chain
+            head.started_at, head.last_at = head.started_at or held.started_at, held.last_at
+        head.counters.duplicates = held.duplicate_count
+        head.rebuilt, head.stored, head.saved_version = held.rebuilt, True, None
+        await write(self._connection, Rows(), [head], by_copy=False)
+
+
+async def _honour_erasure(connection: Connection, context_id: ContextId) -> bool:
+    """Honour the newest erasure that an older release stored as a frame of an unknown type, if there is one. Returns
+    whether nothing of the conversation is left. What was open is stopped by its worker's next heartbeat."""
+    found = await erasures.not_honoured(connection, context_id)
+    if found is None:
+        return False
+    frame = decode(found.payload)
+    if not isinstance(frame, LLMContextEraseFrame):
+        return False
+    erasing = erasure_of(context_id, found.version, frame, found.partition, found.offset)
+    await erasures.erase(connection, [erasing])
+    return found.is_last
+
+
+async def _settle(
+    connection: Connection,
+    topic: str,
+    effects: Mapping[str, str],
+    context_id: str,
+    held: HeldHead,
+    begun: set[Work],
+) -> list[OutboxRow]:
+    """Returns the outbox rows of the work that is open now and was not before."""
+    partition = await parked.partition_of(connection, context_id)
+    if partition is None:
+        return []
+    rows: list[OutboxRow] = []
+    ordinals: Counter[Place] = Counter()
+    for old in (True, False):
+        work = await held_effects.open_work_of(connection, topic, context_id, held.now - MAX_AGE, old=old)
+        for one in _only(begun, work):
+            place = Place(topic, partition, one.offset, one.generation)
+            ordinal, effect = ordinals[place], one.effect
+            ordinals[place] += 1
+            if old:
+                row = closing_row(
+                    effect, place, ordinal, source=SOURCE, code=TOO_LATE_CODE, message=TOO_LATE_MESSAGE
+                )
+            else:
+                row = effect_row(effect, place, ordinal, effects[effect.effect])
+            rows.append(row)
+    return rows
+
+
+def _only(begun: set[Work], work: Iterable[OpenRun | OpenCall]) -> Iterator[OpenRun | OpenCall]:
+    for one in work:
+        effect = one.effect
+        kind, id_ = (
+            ("run", effect.run_id) if isinstance(effect, RunInference) else ("call", effect.tool_call_id)
+        )
+        if Work(kind, id_, one.version) in begun and not one.is_sent:
+            yield one

@@ -1,0 +1,140 @@
+"""A conversation folded again from its frames, from the first on, in pieces of bounded size.
+
+    refold = Refold(await stored_heads.beginning(connection, context_id))
+    async for page in stored_rows.frames(connection, context_id, after=0, upto=version):
+        piece = refold.fold(page)
+
+A piece has the rows that a projector would write for these frames as one batch: by the same code, and so by the same
+rules (`projector.step_rows`). `projector.writer.write(connection, piece.rows, ())` writes them. What a piece changes of
+rows that an earlier piece wrote stands in `rows.ended`, `rows.run_patches` and `rows.call_patches`. `refold.head` is
+the head after the last piece: its state, counters, version and chain. No effect is made.
+
+Memory is that of one piece and of the head, however long the conversation is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from frameledger.decoding import decode
+from frameledger.errors import RefusedError
+from frameledger.evolve import evolve
+from frameledger.evolve.state import State
+from frameledger.frames import LLMContextFrame, LLMMessagesAppendFrame, LLMMessagesUpdateFrame
+from frameledger_services.projector.batch_fold import named
+from frameledger_services.projector.head import Head
+from frameledger_services.projector.rows import Rows, clean, time_of
+from frameledger_services.projector.step_rows import write_step
+from frameledger_services.store.stored_rows import StoredFrame
+
+Derived = tuple[datetime | None, str, str, str | None, str | None, str | None]
+"""What follows from a frame and those before it, as `StoredFrame` has it at its end: produced_at, type, outcome,
+reason, run_id, tool_call_id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some frames in a row, as they are stored; what follows from each of them; and the rows that they write."""
+
+    frames: Sequence[StoredFrame]
+    derived: Sequence[Derived]
+    own_ids: Sequence[str | None]
+    """The ids that the payloads name; None for a frame whose id is that of its record."""
+
+    rows: Rows
+    brought: frozenset[int]
+    """The versions at which a client said what messages there are."""
+
+
+class UnfoldableFrameError(RefusedError):
+    """A stored frame cannot be folded: its payload is no frame any more, it makes the fold raise, or the frame before
+    it is missing. `version` is that of the frame, and `piece` has the frames of its page that come before it.
+
+    Remedy: `frameledger verify` says what else is wrong with its conversation.
+    """
+
+    def __init__(self, version: int, problem: str, piece: Piece) -> None:
+        super().__init__(f"version {version} cannot be folded: {problem}")
+        self.version = version
+        self.problem = problem
+        self.piece = piece
+
+
+class Refold:
+    """Folds the frames of one conversation, in order, each once."""
+
+    def __init__(self, head: Head, *, unknown_again: bool = False, watched: Container[int] = ()) -> None:
+        """`head` is that of `stored_heads.beginning`, or one to go on from, and is advanced in place.
+
+        A frame that is stored as `unknown` changed nothing when it was folded first, and changes nothing here, even if
+        this release knows its type; with `unknown_again` it is folded as what it is by now. Frames that are stored as
+        `parked` are folded: whoever does not want that leaves them out. The states at the versions `watched` are kept
+        in `states`.
+        """
+        self.head = head
+        self.states: dict[int, State] = {}
+        self._unknown_again = unknown_again
+        self._watched = watched
+        self._brought: set[int] = set()
+
+    def fold(self, frames: Sequence[StoredFrame]) -> Piece:
+        """Fold some frames. Raises `UnfoldableFrameError`; the head is then that of the frames before.
+
+        The head's chain becomes the stored one: `chain_check` is what checks it.
+        """
+        rows, derived, own_ids = Rows(), list[Derived](), list[str | None]()
+        self._brought.clear()
+        problem = None
+        for one in frames:
+            if one.version != self.head.version + 1:
+                problem = f"version {self.head.version + 1} is missing"
+                break
+            try:
+                self._step(one, rows, derived, own_ids)
+            except Exception as error:
+                problem = f"{type(error).__name__}: {error}"
+                break
+        folded = frames if problem is None else frames[: len(derived)]
+        if folded:
+            self.head.started_at = self.head.started_at or folded[0].logged_at
+            self.head.last_at = folded[-1].logged_at
+            self.head.chain = folded[-1].chain
+        piece = Piece(folded, derived, own_ids, rows, frozenset(self._brought))
+        if problem is not None:
+            raise UnfoldableFrameError(frames[len(derived)].version, problem, piece)
+        return piece
+
+    def _step(self, one: StoredFrame, rows: Rows, derived: list[Derived], own_ids: list[str | None]) -> None:
+        head = self.head
+        before = head.state
+        frame = decode(one.payload)
+        folded = _UNKNOWN if one.outcome == "unknown" and not self._unknown_again else frame
+        step = evolve(before, folded)
+        write_step(rows, head, folded, step, before, one.logged_at)
+        outcome, reason = step.outcome, step.reason
+        derived.append(
+            (
+                time_of(frame.produced_at),
+                clean(frame.type),
+                outcome,
+                reason,
+                named(frame, "run_id"),
+                named(frame, "tool_call_id"),
+            )
+        )
+        own_ids.append(frame.id)
+        if isinstance(folded, _BRINGS):
+            self._brought.add(one.version)
+        head.state = step.state
+        head.version = one.version
+        if outcome == "unknown":
+            head.counters.unknown += 1
+        if one.version in self._watched:
+            self.states[one.version] = step.state
+
+
+_BRINGS = (LLMMessagesAppendFrame, LLMMessagesUpdateFrame, LLMContextFrame)
+
+_UNKNOWN = decode(b'{"type":"unknown"}')

@@ -1,0 +1,80 @@
+"""What a fork needs to know of an old moment beside its context: the link of the chain, and which calls ran."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCall:
+    """A call that was running at a version.
+
+    `place` is the index of its tool message among the messages of the context at that version; None for an
+    asynchronous call, and for one whose history was replaced.
+    """
+
+    tool_call_id: str
+    synchronous: bool
+    place: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a conversation comes from."""
+
+    version: int
+    """How many frames of it are stored."""
+
+    origin: dict[str, Any] | None
+
+
+async def chain_at(connection: Connection, context_id: str, version: int) -> bytes | None:
+    """Returns the link of the hash chain at a version; None if there is no such frame."""
+    cursor = await connection.execute(
+        "SELECT chain FROM frames WHERE context_id = %s AND version = %s", (context_id, version)
+    )
+    row = await cursor.fetchone()
+    return None if row is None else bytes(row[0])
+
+
+async def running_calls(connection: Connection, context_id: str, version: int) -> list[RunningCall]:
+    """Returns the calls that were running after so many frames of a conversation, in the order in which they
+    started."""
+    async with connection.cursor(row_factory=class_row(RunningCall)) as cursor:
+        await cursor.execute(
+            """
+            SELECT call.tool_call_id, call.synchronous, CASE WHEN call.synchronous THEN said.place END AS place
+            FROM tool_calls AS call
+            -- A call's messages are written by its start.
+            LEFT JOIN LATERAL (
+                SELECT (
+                    SELECT count(*) FROM messages AS earlier
+                    WHERE earlier.context_id = tool.context_id AND earlier.era = tool.era
+                        AND earlier.position < tool.position
+                        AND earlier.valid_from <= %(version)s AND earlier.valid_to > %(version)s
+                ) AS place
+                FROM messages AS tool
+                WHERE tool.context_id = call.context_id AND tool.era = era_at(%(id)s, %(version)s)
+                    AND tool.valid_from = call.started_version AND tool.valid_to > %(version)s
+                    AND tool.role = 'tool'
+            ) AS said ON true
+            WHERE call.context_id = %(id)s AND call.started_version <= %(version)s
+                AND (call.settled_version IS NULL OR call.settled_version > %(version)s)
+            ORDER BY call.started_version
+            """,
+            {"id": context_id, "version": version},
+        )
+        return await cursor.fetchall()
+
+
+async def origin_of(connection: Connection, context_id: str) -> Origin | None:
+    """Returns where a conversation comes from; None if it does not exist."""
+    async with connection.cursor(row_factory=class_row(Origin)) as cursor:
+        await cursor.execute("SELECT version, origin FROM contexts WHERE context_id = %s", (context_id,))
+        return await cursor.fetchone()

@@ -1,0 +1,169 @@
+"""What a person asks of a conversation's past: what happened, what differs between two versions, and why a message
+is there.
+
+Each function runs one statement on the caller's connection and changes nothing. The statements are calls of documented
+SQL functions, so whoever has psql reads the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncConnection, capabilities
+from psycopg.rows import class_row
+
+from frameledger_services.store.contexts import loads
+
+Connection = AsyncConnection[Any]
+
+AT_ONCE = 500
+"""Rows that are fetched together."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineFrame:
+    """A frame of a timeline: `did` is what it changed, `said` the beginning of its words; None for nothing."""
+
+    version: int
+    logged_at: datetime
+    type: str
+    did: str | None
+    said: str | None
+    outcome: str
+    reason: str | None
+    run_id: str | None
+    tool_call_id: str | None
+    source: str | None
+    frame_id: UUID
+    causation_id: UUID | None
+
+
+async def timeline(
+    connection: Connection, context_id: str, first: int | None = None, last: int | None = None
+) -> AsyncGenerator[TimelineFrame, None]:
+    """Yields the frames of a conversation from one version to another, in order, as the database sends them.
+
+    Close it (`aclosing`) if not all are taken: the connection is busy until then.
+    """
+    async with connection.cursor(row_factory=class_row(TimelineFrame)) as cursor:
+        async for frame in cursor.stream(
+            """
+            SELECT version, logged_at, type, did, said, outcome, reason, run_id, tool_call_id, source, frame_id,
+                causation_id
+            FROM timeline_of(%s, %s, %s)
+            """,
+            (context_id, first, last),
+            size=_at_once(),
+        ):
+            yield frame
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """A run: its row of `runs`, without what only workers ask for; and `words`, the beginning of what it said, or else
+    of its error."""
+
+    requested_version: int
+    opened_version: int | None
+    closed_version: int | None
+    run_id: str
+    trigger: str
+    status: str
+    finish_reason: str | None
+    attempt: int
+    provider: str | None
+    model: str | None
+    worker: str | None
+    requested_at: datetime
+    opened_at: datetime | None
+    started_at: datetime | None
+    first_text_at: datetime | None
+    closed_at: datetime | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_tokens: int | None
+    cache_write_tokens: int | None
+    reasoning_tokens: int | None
+    usage_partial: bool
+    request_sha256: str | None
+    error: str | None
+    error_code: str | None
+    words: str | None
+
+
+async def runs(connection: Connection, context_id: str) -> list[RunLine]:
+    """Returns the runs of a conversation, in the order in which they were asked for."""
+    async with connection.cursor(row_factory=class_row(RunLine)) as cursor:
+        await cursor.execute(
+            """
+            SELECT run.requested_version, run.opened_version, run.closed_version, run.run_id, run.trigger, run.status,
+                run.finish_reason, run.attempt, run.provider, run.model, run.worker, run.requested_at, run.opened_at,
+                run.started_at, run.first_text_at, run.closed_at, run.input_tokens, run.output_tokens,
+                run.cache_read_tokens, run.cache_write_tokens, run.reasoning_tokens, run.usage_partial,
+                run.request_sha256, run.error, run.error_code, history.said AS words
+            FROM runs AS run
+            LEFT JOIN run_history AS history
+                ON history.context_id = run.context_id AND history.version = run.requested_version
+            WHERE run.context_id = %(id)s
+            ORDER BY run.requested_version
+            """,
+            {"id": context_id},
+        )
+        return await cursor.fetchall()
+
+
+async def runs_named(connection: Connection, context_id: str, beginning: str) -> list[str]:
+    """Returns the ids of runs of a conversation that begin so, two at most."""
+    cursor = await connection.execute(
+        "SELECT run_id FROM runs WHERE context_id = %s AND starts_with(run_id, %s) ORDER BY run_id LIMIT 2",
+        (context_id, beginning),
+    )
+    return [run_id for (run_id,) in await cursor.fetchall()]
+
+
+async def difference(connection: Connection, context_id: str, a: int, b: int) -> dict[str, Any] | None:
+    """Returns what `context_diff` says of two versions, and `eras`, those of a and b; None if one is not there."""
+    cursor = await connection.execute(
+        """
+        SELECT context_diff(%(id)s, %(a)s, %(b)s)::text, era_at(%(id)s, %(a)s), era_at(%(id)s, %(b)s)
+        """,
+        {"id": context_id, "a": a, "b": b},
+    )
+    [(found, *eras)] = await cursor.fetchall()
+    return None if found is None else loads(found) | {"eras": eras}
+
+
+async def explanation(
+    connection: Connection, context_id: str, position: int, version: int
+) -> dict[str, Any] | None:
+    """Returns what `explain_message` says of the message at a position; None if there is none."""
+    cursor = await connection.execute(
+        "SELECT explain_message(%s, %s, %s)::text", (context_id, position, version)
+    )
+    [(found,)] = await cursor.fetchall()
+    return None if found is None else loads(found)
+
+
+async def last_of_era(connection: Connection, context_id: str, era: int) -> int | None:
+    """Returns the last version of an era, the newest of all for the present one; None if there is no such era."""
+    cursor = await connection.execute(
+        """
+        SELECT coalesce(
+            (SELECT min(valid_from) - 1 FROM eras WHERE context_id = %(id)s AND eras.era > %(era)s), head.version
+        )
+        FROM contexts AS head
+        WHERE context_id = %(id)s AND %(era)s BETWEEN 1 AND head.era
+        """,
+        {"id": context_id, "era": era},
+    )
+    row = await cursor.fetchone()
+    return None if row is None else int(row[0])
+
+
+def _at_once() -> int:
+    """Rows that libpq hands over together; one by one before its version 17."""
+    return AT_ONCE if capabilities.has_stream_chunked() else 1

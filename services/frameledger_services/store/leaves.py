@@ -1,0 +1,83 @@
+"""The statements of roots and proofs: each function runs one, in the caller's transaction, and none commits.
+
+What is compared or proved together is read in one transaction of isolation level REPEATABLE READ, so that all of it is
+of one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from datetime import datetime
+from typing import Any
+
+from psycopg import AsyncConnection
+
+Connection = AsyncConnection[Any]
+
+FETCH_ROWS = 5_000
+"""Heads that are fetched at once."""
+
+ROOT_LOCK = 0x726F6F74
+"""The key of the advisory lock under which roots are published at intervals."""
+
+
+async def moment(connection: Connection) -> datetime:
+    """Returns when the transaction began, by the database's clock. What was committed before is in its snapshot."""
+    cursor = await connection.execute("SELECT transaction_timestamp()")
+    [(at,)] = await cursor.fetchall()
+    assert isinstance(at, datetime)
+    return at
+
+
+async def try_to_hold_roots(connection: Connection) -> bool:
+    """Returns whether this transaction is now the only one that publishes a root at its interval."""
+    cursor = await connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (ROOT_LOCK,))
+    [(held,)] = await cursor.fetchall()
+    return bool(held)
+
+
+async def heads(connection: Connection) -> AsyncGenerator[tuple[str, int, bytes], None]:
+    """Yields context id, version and chain of every conversation, in the byte order of the ids."""
+    async with connection.cursor(name="heads") as cursor:
+        cursor.itersize = FETCH_ROWS
+        await cursor.execute(
+            "SELECT context_id, version, chain FROM contexts ORDER BY context_id", binary=True
+        )
+        async for row in cursor:
+            yield row
+
+
+async def receipts(connection: Connection) -> AsyncGenerator[tuple[str, int, bytes], None]:
+    """Yields context id, version and chain of every receipt, in the byte order of the ids, of one id the oldest
+    first."""
+    async with connection.cursor(name="receipts") as cursor:
+        cursor.itersize = FETCH_ROWS
+        await cursor.execute(
+            "SELECT context_id, version, chain FROM erasures ORDER BY context_id, erased_at, version",
+            binary=True,
+        )
+        async for row in cursor:
+            yield row
+
+
+async def links(connection: Connection, places: Sequence[tuple[str, int]]) -> dict[str, bytes]:
+    """Returns the stored link of each of these conversations at the version given for it, if that frame is there."""
+    cursor = await connection.execute(
+        """
+        SELECT frames.context_id, frames.chain
+        FROM unnest(%s::text[], %s::bigint[]) AS asked (context_id, version)
+        INNER JOIN frames ON frames.context_id = asked.context_id AND frames.version = asked.version
+        """,
+        ([context_id for context_id, _ in places], [version for _, version in places]),
+    )
+    return {context_id: bytes(chain) for context_id, chain in await cursor.fetchall()}
+
+
+async def link_of_receipt(connection: Connection, context_id: str, version: int) -> bytes | None:
+    """Returns the chain of a conversation's receipt of this version; None if there is none."""
+    cursor = await connection.execute(
+        "SELECT chain FROM erasures WHERE context_id = %s AND version = %s ORDER BY erased_at DESC LIMIT 1",
+        (context_id, version),
+    )
+    row = await cursor.fetchone()
+    return None if row is None else bytes(row[0])

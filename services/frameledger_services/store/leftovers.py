@@ -1,0 +1,88 @@
+"""What is left of conversations that have no head: receipts of their erasure, and rows that nobody should find."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+Connection = AsyncConnection[Any]
+
+_TABLES = {
+    "frames": "version",
+    "messages": "valid_from",
+    "eras": "valid_from",
+    "context_settings": "valid_from",
+    "runs": "requested_version",
+    "tool_calls": "requested_version",
+    "outcome_changes": "version",
+}
+"""Tables of which a conversation without a head has no rows, each with the column of its versions."""
+
+MOST = 100
+"""Rows without a head that are listed of each table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A conversation that has rows in a table, and no head: the lowest version of them, and how many they are."""
+
+    context_id: str
+    name: str
+    version: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The newest receipt of a conversation that was erased."""
+
+    context_id: str
+    version: int
+    frame_count: int
+    erased_at: datetime
+    lives_again: bool
+    """It has a head: frames came later."""
+
+
+async def without_head(connection: Connection, context_ids: Sequence[str] | None) -> list[Leftover]:
+    """Returns what there is of conversations without a head, `MOST` at most of each table; of all conversations if
+    `context_ids` is None, which reads an index of each table once."""
+    async with connection.cursor(row_factory=class_row(Leftover)) as cursor:
+        await cursor.execute(_WITHOUT_HEAD, {"ids": None if context_ids is None else list(context_ids)})
+        return await cursor.fetchall()
+
+
+async def receipts(connection: Connection, context_ids: Sequence[str] | None) -> list[Receipt]:
+    """Returns the newest receipt of each of these conversations that was erased; of all if `context_ids` is None."""
+    async with connection.cursor(row_factory=class_row(Receipt)) as cursor:
+        await cursor.execute(
+            """
+            SELECT DISTINCT ON (context_id) context_id, version, frame_count, erased_at, EXISTS (
+                SELECT FROM contexts WHERE contexts.context_id = erasures.context_id
+            ) AS lives_again
+            FROM erasures
+            WHERE %(ids)s::text[] IS NULL OR context_id = ANY (%(ids)s::text[])
+            ORDER BY context_id, erased_at DESC, version DESC
+            """,
+            {"ids": None if context_ids is None else list(context_ids)},
+        )
+        return await cursor.fetchall()
+
+
+_WITHOUT_HEAD = " UNION ALL ".join(
+    f"""
+    (SELECT context_id, '{table}' AS name, min({version}) AS version, count(*) AS count
+    FROM {table}
+    WHERE (%(ids)s::text[] IS NULL OR context_id = ANY (%(ids)s::text[]))
+        AND NOT EXISTS (SELECT FROM contexts WHERE contexts.context_id = {table}.context_id)
+    GROUP BY context_id
+    ORDER BY context_id
+    LIMIT {MOST})
+    """
+    for table, version in _TABLES.items()
+)

@@ -1,0 +1,142 @@
+"""Stored frames next to the log: by partition and offset, with what the record that each came from has to say."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+from frameledger_services.store.recovery import FETCH_ROWS, Span
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameOnLog:
+    """A stored frame, as far as a record can be compared with it."""
+
+    context_id: str
+    version: int
+    partition: int
+    generation: int
+    offset: int
+    offset_before: int | None
+    """Where the frame before it in its conversation lies, if that is of the same generation."""
+
+    logged_at: datetime
+    logged_before: datetime | None
+    """The time of the frame before it in its conversation."""
+
+    frame_id: UUID
+    source: str | None
+    trace_id: str | None
+    causation_id: UUID | None
+    sha256: bytes
+    """Of the payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unstored:
+    """A record of which no frame is stored at its place, and what else the tables have of it."""
+
+    is_stored: bool
+    """Its frame is stored, from another record: this one repeats it."""
+
+    is_rejected: bool
+    """It is a dead letter."""
+
+    erased_at_offset: int | None
+    """The newest erasure of its conversation, in its partition and generation."""
+
+    is_erased: bool
+    """Its conversation was ever erased."""
+
+    version_before: int
+    """The newest version of its conversation that lies before it on the log; 0 for none."""
+
+
+async def frames(
+    connection: Connection, spans: Sequence[Span], context_ids: Sequence[str] | None
+) -> AsyncGenerator[FrameOnLog, None]:
+    """Yields the stored frames whose records lay in these spans, by partition and in the order of their offsets; only
+    those of some conversations, unless that is None. In the caller's transaction. Reads those frames once, or all."""
+    async with connection.cursor(name="on_log", row_factory=class_row(FrameOnLog), binary=True) as cursor:
+        cursor.itersize = FETCH_ROWS
+        await cursor.execute(
+            """
+            SELECT
+                stored.context_id, stored.version, stored.partition, stored.generation, stored."offset",
+                stored.offset_before, stored.logged_at, stored.logged_before, stored.frame_id, stored.source,
+                stored.trace_id, stored.causation_id, stored.sha256
+            FROM (
+                SELECT
+                    context_id, version, partition, generation, "offset", logged_at, frame_id, source, trace_id,
+                    causation_id, sha256(convert_to(payload::text, 'UTF8')) AS sha256,
+                    lag(logged_at) OVER by_version AS logged_before,
+                    CASE WHEN lag(generation) OVER by_version = generation THEN lag("offset") OVER by_version END
+                        AS offset_before
+                FROM frames
+                WHERE %(ids)s::text[] IS NULL OR context_id = ANY (%(ids)s::text[])
+                WINDOW by_version AS (PARTITION BY context_id ORDER BY version)
+            ) AS stored
+            INNER JOIN unnest(%(partitions)s::int[], %(generations)s::int[], %(firsts)s::bigint[], %(ends)s::bigint[])
+                AS span (partition, generation, first, below)
+                ON stored.partition = span.partition AND stored.generation = span.generation
+                    AND stored."offset" >= span.first AND stored."offset" < span.below
+            ORDER BY stored.partition, stored."offset"
+            """,
+            {
+                "ids": None if context_ids is None else list(context_ids),
+                "partitions": [one.partition for one in spans],
+                "generations": [one.generation for one in spans],
+                "firsts": [one.first for one in spans],
+                "ends": [one.end for one in spans],
+            },
+        )
+        async for row in cursor:
+            yield row
+
+
+async def unstored(
+    connection: Connection, topic: str, place: Span, context_id: str | None, frame_id: UUID | None
+) -> Unstored:
+    """Returns what the tables have of a record whose place, `place.first`, no frame is stored of."""
+    async with connection.cursor(row_factory=class_row(Unstored)) as cursor:
+        await cursor.execute(
+            """
+            SELECT
+                EXISTS (
+                    SELECT FROM frames WHERE context_id = %(id)s AND frame_id = %(frame_id)s
+                ) AS is_stored,
+                EXISTS (
+                    SELECT FROM rejected_frames
+                    WHERE topic = %(topic)s AND partition = %(partition)s AND "offset" = %(offset)s
+                        AND generation = %(generation)s
+                ) AS is_rejected,
+                (
+                    SELECT max("offset") FROM erasures
+                    WHERE context_id = %(id)s AND partition = %(partition)s AND generation = %(generation)s
+                ) AS erased_at_offset,
+                EXISTS (SELECT FROM erasures WHERE context_id = %(id)s) AS is_erased,
+                (
+                    SELECT coalesce(max(version), 0) FROM frames
+                    WHERE context_id = %(id)s AND partition = %(partition)s
+                        AND (generation < %(generation)s OR generation = %(generation)s AND "offset" < %(offset)s)
+                ) AS version_before
+            """,
+            {
+                "topic": topic,
+                "partition": place.partition,
+                "generation": place.generation,
+                "offset": place.first,
+                "id": context_id,
+                "frame_id": frame_id,
+            },
+        )
+        [found] = await cursor.fetchall()
+        return found

@@ -1,0 +1,98 @@
+"""The statements of a rebuild: each function runs one, in the caller's transaction, and none commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldHead:
+    """What of a row of `contexts` does not follow from the conversation's frames, and what they have to lead to."""
+
+    version: int
+    parked_version: int | None
+    started_at: datetime
+    last_at: datetime
+    chain: bytes
+    duplicate_count: int
+    fold_version: int
+    rebuilt: int
+    now: datetime
+    """The database's time."""
+
+
+class Work(NamedTuple):
+    """A run that is open, or a call that was dispatched and is not settled. Its version is that of the frame that asked
+    for it."""
+
+    kind: str
+    id: str
+    version: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id} (version {self.version})"
+
+
+async def hold(connection: Connection, context_id: str) -> HeldHead | None:
+    """Lock a conversation: a batch with a frame of it waits. Returns None for one that is not there."""
+    async with connection.cursor(row_factory=class_row(HeldHead)) as cursor:
+        await cursor.execute(
+            """
+            SELECT
+                version, parked_version, started_at, last_at, chain, duplicate_count, fold_version, rebuilt,
+                clock_timestamp() AS now
+            FROM contexts
+            WHERE context_id = %s
+            FOR NO KEY UPDATE
+            """,
+            (context_id,),
+        )
+        return await cursor.fetchone()
+
+
+async def delete_rows(connection: Connection, context_id: str) -> None:
+    """Delete what was projected from the frames of a conversation, but its head."""
+    await connection.execute(
+        """
+        WITH
+            of_messages AS (DELETE FROM messages WHERE context_id = %(id)s),
+            of_eras AS (DELETE FROM eras WHERE context_id = %(id)s),
+            of_settings AS (DELETE FROM context_settings WHERE context_id = %(id)s),
+            of_runs AS (DELETE FROM runs WHERE context_id = %(id)s)
+        DELETE FROM tool_calls WHERE context_id = %(id)s
+        """,
+        {"id": context_id},
+    )
+
+
+async def end(connection: Connection, context_id: str, *, on_disk: bool) -> None:
+    """Note that a conversation was rebuilt, all of it by the fold that its head names. Unless `on_disk`, a crash of the
+    database in the moments after the commit may undo it, and all that is committed later."""
+    await connection.execute(
+        """
+        UPDATE contexts SET rebuilt = rebuilt + 1, folded_by = NULL
+        WHERE context_id = %s AND (%s OR set_config('synchronous_commit', 'off', true) = 'off')
+        """,
+        (context_id, on_disk),
+    )
+
+
+async def open_work(connection: Connection, context_id: str) -> set[Work]:
+    """Returns the work of a conversation that is asked for and not over."""
+    cursor = await connection.execute(
+        """
+        SELECT 'run', run_id, opened_version FROM runs WHERE context_id = %(id)s AND status = 'open'
+        UNION ALL
+        SELECT 'call', tool_call_id, dispatched_version FROM tool_calls
+        WHERE context_id = %(id)s AND status IN ('dispatched', 'running', 'waiting') AND dispatched_version IS NOT NULL
+        """,
+        {"id": context_id},
+    )
+    return set(map(Work._make, await cursor.fetchall()))

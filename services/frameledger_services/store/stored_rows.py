@@ -1,0 +1,345 @@
+"""Everything that the tables hold of conversations, read in the order of versions: for whoever folds them again.
+
+A short conversation is read whole, many of them with one statement for each table; a long one is read as far as
+somebody asks, and the server keeps it sorted meanwhile. All functions read in the caller's transaction, which has to be
+REPEATABLE READ for the rows to be of one moment. None returns what a conversation had up to the version `after`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+from psycopg import AsyncConnection, AsyncServerCursor
+from sqlalchemy import Table
+
+from frameledger_services.store import tables
+from frameledger_services.store.binary_copy import type_name
+
+Connection = AsyncConnection[Any]
+Row = tuple[Any, ...]
+
+PAGE_FRAMES = 500
+PAGE_BYTES = 4 * 1024 * 1024
+"""Limits of a page of frames, which is read with one statement and kept in memory."""
+
+FETCH_ROWS = 500
+"""Rows that are fetched at once where there may be millions."""
+
+
+class StoredFrame(NamedTuple):
+    """A row of `frames`, without its place on the log. What stands behind `frame_id` follows from the payload, and from
+    the frames before it."""
+
+    version: int
+    logged_at: datetime
+    source: str | None
+    payload: bytes
+    chain: bytes
+    frame_id: str
+    """Its uuid, as text."""
+
+    produced_at: datetime | None
+    type: str
+    outcome: str
+    reason: str | None
+    run_id: str | None
+    tool_call_id: str | None
+
+
+class RowsByVersion(Protocol):
+    """Rows of one conversation, in the order of a version that each of them names in its first column."""
+
+    async def upto(self, version: int) -> list[Row]:
+        """Returns the rows up to this version that were not returned before."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """What is folded from the frames of one conversation. Behind its first column a row has the columns of its
+    table."""
+
+    begun: RowsByVersion
+    """Of `messages`, by `valid_from`."""
+
+    ended: RowsByVersion
+    """Those of `messages` that have an end, by `valid_to`: `Ended`."""
+
+    eras: RowsByVersion
+    """By `valid_from`."""
+
+    settings: RowsByVersion
+    """Of `context_settings`, by `valid_from`."""
+
+    runs: RowsByVersion
+    """By `requested_version`."""
+
+    calls: RowsByVersion
+    """Of `tool_calls`, by `requested_version`."""
+
+    async def close(self) -> None:
+        """End what is still being read."""
+        for rows in (self.begun, self.ended, self.eras, self.settings, self.runs, self.calls):
+            await rows.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """A conversation that was read whole: its frames and its rows."""
+
+    frames: Sequence[StoredFrame]
+    rows: StoredRows
+
+
+async def heads(connection: Connection, context_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Returns the rows of `contexts` of those that are there: values by column, the state as text."""
+    columns = names(tables.contexts)
+    cursor = await connection.execute(
+        f"SELECT {_listed(tables.contexts)} FROM contexts WHERE context_id = ANY (%s)", (list(context_ids),)
+    )
+    return {row[0]: dict(zip(columns, row, strict=True)) for row in await cursor.fetchall()}
+
+
+async def frames(
+    connection: Connection, context_id: str, *, after: int = 0, upto: int = tables.FOR_EVER
+) -> AsyncGenerator[list[StoredFrame], None]:
+    """Yields the frames of a conversation, in order, in pages of bounded size."""
+    while after < upto:
+        async with connection.cursor(binary=True) as cursor:
+            await cursor.execute(_FRAMES, (context_id, after, upto, PAGE_FRAMES, PAGE_BYTES))
+            page = list(map(StoredFrame._make, await cursor.fetchall()))
+        if not page:
+            return
+        yield page
+        after = page[-1].version
+
+
+_COLUMNS = (
+    "version, logged_at, source, payload, chain, frame_id, produced_at, type, outcome, reason, run_id, tool_call_id"
+)  # fmt: skip
+_READ = _COLUMNS.replace("payload", "convert_to(payload, 'UTF8')").replace("frame_id", "frame_id::text")
+_READ_IF_IT_FITS = _READ.replace("convert_to(", "CASE WHEN bytes <= %(most)s THEN convert_to(").replace(
+    "'UTF8')", "'UTF8') END"
+)
+_AS_TEXT = ", ".join(f"frames.{name}" for name in _COLUMNS.split(", ")).replace(
+    "frames.payload", "frames.payload::text AS payload"
+)
+
+_FRAMES = f"""
+    SELECT {_READ}
+    FROM (
+        SELECT *, sum(octet_length(payload)) OVER (ORDER BY version) - octet_length(payload) AS bytes_before
+        FROM (
+            SELECT {_AS_TEXT}
+            FROM frames
+            WHERE context_id = %s AND version > %s AND version <= %s
+            ORDER BY version
+            LIMIT %s
+        ) AS next
+    ) AS counted
+    WHERE bytes_before <= %s
+    ORDER BY version
+"""
+
+
+async def short(connection: Connection, after: Mapping[str, int]) -> dict[str, Short]:
+    """Returns conversations with all of their frames and rows behind the version given for each, from one statement for
+    each table. The caller knows from their heads that they are short.
+
+    One whose payloads do not fit into `PAGE_BYTES` with those before it is left out: read it by `frames` and `rows`.
+    """
+    asked = {"ids": list(after), "after": list(after.values())}
+    found: dict[str, list[StoredFrame]] = {context_id: [] for context_id in after}
+    async with connection.cursor(binary=True) as cursor:
+        await cursor.execute(_SHORT_FRAMES, {**asked, "most": PAGE_BYTES})
+        for context_id, is_cut, *values in await cursor.fetchall():
+            if is_cut:
+                found.pop(context_id, None)
+            elif (kept := found.get(context_id)) is not None:
+                kept.append(StoredFrame._make(values))
+    parts: list[dict[str, list[Row]]] = []
+    for statement in _SHORT_ROWS:
+        of_table: dict[str, list[Row]] = {context_id: [] for context_id in after}
+        rows = await (await connection.execute(statement, asked)).fetchall()
+        for context_id, *values in rows:
+            of_table[context_id].append(tuple(values))
+        parts.append(of_table)
+    return {
+        context_id: Short(frames, StoredRows(*(_Read(part[context_id]) for part in parts)))
+        for context_id, frames in found.items()
+    }
+
+
+_SHORT_FRAMES = f"""
+    SELECT context_id, bytes > %(most)s, {_READ_IF_IT_FITS}
+    FROM (
+        SELECT *, sum(octet_length(payload)) OVER (ORDER BY context_id, version) AS bytes
+        FROM (
+            SELECT frames.context_id, {_AS_TEXT}
+            FROM unnest(%(ids)s::text[], %(after)s::bigint[]) AS asked (context_id, after)
+            INNER JOIN frames ON frames.context_id = asked.context_id AND frames.version > asked.after
+        ) AS next
+    ) AS counted
+    ORDER BY context_id, version
+"""
+
+
+def rows(connection: Connection, context_id: str, *, after: int = 0) -> StoredRows:
+    """Returns the rows of a conversation of any length, to be read as far as it is asked for."""
+    return StoredRows(
+        *(
+            _Reading(connection, f"by_version_{number}", statement, {"id": context_id, "after": after})
+            for number, statement in enumerate(_ROWS)
+        )
+    )
+
+
+class _Read:
+    """Rows that are in memory."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._rows = rows
+        self._next = 0
+
+    async def upto(self, version: int) -> list[Row]:
+        first, rows = self._next, self._rows
+        while self._next < len(rows) and rows[self._next][0] <= version:
+            self._next += 1
+        return rows[first : self._next]
+
+    async def close(self) -> None:
+        self._rows = []
+
+
+class _Reading:
+    """Rows that the server keeps sorted, and gives `FETCH_ROWS` at a time."""
+
+    def __init__(
+        self, connection: Connection, name: str, statement: str, parameters: Mapping[str, Any]
+    ) -> None:
+        self._connection = connection
+        self._name = name
+        self._statement = statement
+        self._parameters = parameters
+        self._cursor: AsyncServerCursor[Any] | None = None
+        self._is_over = False
+        self._read: list[Row] = []
+        self._next = 0
+
+    async def upto(self, version: int) -> list[Row]:
+        found: list[Row] = []
+        while True:
+            while self._next < len(self._read):
+                row = self._read[self._next]
+                if row[0] > version:
+                    return found
+                found.append(row)
+                self._next += 1
+            if not await self._fetch():
+                return found
+
+    async def close(self) -> None:
+        if self._cursor is not None:
+            await self._cursor.close()
+
+    async def _fetch(self) -> bool:
+        if self._is_over:
+            return False
+        if self._cursor is None:
+            self._cursor = self._connection.cursor(name=self._name)
+            await self._cursor.execute(self._statement, self._parameters)
+        self._read, self._next = await self._cursor.fetchmany(FETCH_ROWS), 0
+        self._is_over = len(self._read) < FETCH_ROWS
+        return bool(self._read)
+
+
+def names(table: Table) -> tuple[str, ...]:
+    """Returns the columns of a table, in its order."""
+    return tuple(str(column.name) for column in table.columns)
+
+
+def json_columns(table: Table) -> frozenset[str]:
+    """Returns the columns whose values are read as the text of JSON."""
+    return frozenset(name for name in names(table) if type_name(table, name) == "json")
+
+
+def _listed(table: Table) -> str:
+    as_text = json_columns(table)
+    return ", ".join(
+        f'{table.name}."{name}"::text' if name in as_text else f'{table.name}."{name}"'
+        for name in names(table)
+    )
+
+
+class Ended(NamedTuple):
+    """A message that has an end."""
+
+    valid_to: int
+    era: int
+    position: int
+    valid_from: int
+    run_id: str | None
+    role: str | None
+    calls: bool | None
+    """Whether it calls functions; None if that is not the assistant's."""
+
+
+_ENDED = (
+    "era, position, valid_from, run_id, role, "
+    "CASE WHEN role = 'assistant' THEN message -> 'tool_calls' IS NOT NULL END"
+)
+
+_RUN_CHANGED = (
+    "runs.closed_version IS NULL OR greatest(runs.opened_version, runs.started_version, runs.closed_version)"
+)
+_CALL_CHANGED = (
+    "tool_calls.settled_version IS NULL OR greatest(tool_calls.dispatched_version, tool_calls.started_version, "
+    "tool_calls.interrupted_version, tool_calls.settled_version, tool_calls.resolved_version)"
+)
+"""Runs and calls that began before, and may have changed since."""
+
+# In the order of the fields of `StoredRows`: the table, its version, its columns, and what decides between rows of one
+# version.
+_PARTS: tuple[tuple[Table, str, str, str], ...] = (
+    (tables.messages, "valid_from", _listed(tables.messages), "era, position"),
+    (tables.messages, "valid_to", _ENDED, "era, position"),
+    (tables.eras, "valid_from", _listed(tables.eras), "era"),
+    (tables.context_settings, "valid_from", _listed(tables.context_settings), "name"),
+    (tables.runs, "requested_version", _listed(tables.runs), "run_id"),
+    (tables.tool_calls, "requested_version", _listed(tables.tool_calls), "ordinal"),
+)
+
+
+def _statements(*, many: bool) -> Iterable[str]:
+    changed = {"runs": _RUN_CHANGED, "tool_calls": _CALL_CHANGED}
+    after = "asked.after" if many else "%(after)s"
+    for table, version, columns, order in _PARTS:
+        name = str(table.name)
+        behind = f"{name}.{version} > {after}"
+        if name in changed:
+            behind = f"({behind} OR {changed[name]} > {after})"
+        if version == "valid_to":
+            behind += f" AND {name}.valid_to < {tables.FOR_EVER}"
+        if many:
+            yield f"""
+                SELECT {name}.context_id, {name}.{version}, {columns}
+                FROM unnest(%(ids)s::text[], %(after)s::bigint[]) AS asked (context_id, after)
+                INNER JOIN {name} ON {name}.context_id = asked.context_id AND {behind}
+                ORDER BY {name}.context_id, {name}.{version}, {order}
+            """
+        else:
+            yield f"""
+                SELECT {name}.{version}, {columns}
+                FROM {name}
+                WHERE {name}.context_id = %(id)s AND {behind}
+                ORDER BY {name}.{version}, {order}
+            """
+
+
+_ROWS = tuple(_statements(many=False))
+_SHORT_ROWS = tuple(_statements(many=True))

@@ -1,0 +1,199 @@
+"""Conversations that leave a database and come into another one: what an export reads, what an import asks first.
+
+All functions read in the caller's transaction, which has to be REPEATABLE READ for a conversation to be of one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+from sqlalchemy import Table
+
+from frameledger_services.store import stored_rows
+from frameledger_services.store.binary_copy import type_name
+from frameledger_services.store.stored_rows import PAGE_BYTES, PAGE_FRAMES
+
+Connection = AsyncConnection[Any]
+
+NO_LOG_GENERATION = 0
+NO_LOG_PARTITION = -1
+"""The place of a frame that was imported, with its version for an offset: no log of this database has it. Generations
+of topics begin at 1, so `recover` neither looks for it nor misses it, and no projection has such a partition, so the
+timekeeper judges nothing by it."""
+
+IDS_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The head of a conversation to be exported."""
+
+    context_id: str
+    version: int
+    chain: bytes
+
+
+class ExportedFrame(NamedTuple):
+    """A row of `frames`."""
+
+    version: int
+    frame_id: UUID
+    type: str
+    source: str | None
+    logged_at: datetime
+    produced_at: datetime | None
+    causation_id: UUID | None
+    trace_id: str | None
+    run_id: str | None
+    tool_call_id: str | None
+    generation: int
+    partition: int
+    offset: int
+    chain: bytes
+    outcome: str
+    reason: str | None
+    payload: bytes
+    """The value of the record, byte for byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """What a database has under the id of a conversation that is to be imported."""
+
+    context_id: str
+    version: int | None
+    """The version of the conversation; None if there is none."""
+
+    chain: bytes | None
+    """The link of its chain at the version that was asked for; None if it does not go so far."""
+
+    erased_at: datetime | None
+    """When a conversation of that id was erased last; None if none ever was."""
+
+
+async def conversations(connection: Connection, since: datetime | None) -> AsyncGenerator[str, None]:
+    """Yields the ids of all conversations, or of those with a frame at `since` or later, in their order."""
+    after = ""
+    while True:
+        cursor = await connection.execute(
+            """
+            SELECT context_id FROM contexts
+            WHERE context_id > %s AND (%s::timestamptz IS NULL OR last_at >= %s)
+            ORDER BY context_id LIMIT %s
+            """,
+            (after, since, since, IDS_AT_ONCE),
+        )
+        found = [context_id for (context_id,) in await cursor.fetchall()]
+        for context_id in found:
+            yield context_id
+        if len(found) < IDS_AT_ONCE:
+            return
+        after = found[-1]
+
+
+async def count(connection: Connection, since: datetime | None) -> int:
+    """Returns how many ids `conversations` yields."""
+    cursor = await connection.execute(
+        "SELECT count(*) FROM contexts WHERE %s::timestamptz IS NULL OR last_at >= %s", (since, since)
+    )
+    [(number,)] = await cursor.fetchall()
+    return int(number)
+
+
+async def exported(connection: Connection, context_id: str) -> Exported | None:
+    """Returns the head of a conversation; None if it is not there."""
+    async with connection.cursor(row_factory=class_row(Exported)) as cursor:
+        await cursor.execute(
+            "SELECT context_id, version, chain FROM contexts WHERE context_id = %s", (context_id,)
+        )
+        return await cursor.fetchone()
+
+
+async def exported_frames(
+    connection: Connection, context_id: str
+) -> AsyncGenerator[list[ExportedFrame], None]:
+    """Yields the frames of a conversation in order, in pages of bounded size."""
+    after = 0
+    while True:
+        async with connection.cursor(binary=True) as cursor:
+            await cursor.execute(_FRAMES, (context_id, after, PAGE_FRAMES, PAGE_BYTES))
+            page = list(map(ExportedFrame._make, await cursor.fetchall()))
+        if not page:
+            return
+        yield page
+        after = page[-1].version
+
+
+_FRAMES = """
+    SELECT
+        version, frame_id, type, source, logged_at, produced_at, causation_id, trace_id, run_id, tool_call_id,
+        generation, partition, "offset", chain, outcome, reason, convert_to(payload, 'UTF8')
+    FROM (
+        SELECT
+            next.*, sum(octet_length(payload)) OVER (ORDER BY version) - octet_length(payload) AS bytes_before
+        FROM (
+            SELECT
+                version, frame_id, type, source, logged_at, produced_at, causation_id, trace_id, run_id, tool_call_id,
+                generation, partition, "offset", chain, outcome, reason, payload::text AS payload
+            FROM frames
+            WHERE context_id = %s AND version > %s
+            ORDER BY version
+            LIMIT %s
+        ) AS next
+    ) AS counted
+    WHERE bytes_before <= %s
+    ORDER BY version
+"""
+
+
+async def presence(connection: Connection, asked: Sequence[tuple[str, int]]) -> list[Presence]:
+    """Returns what there is of these conversations, each with a version, in their order."""
+    async with connection.cursor(row_factory=class_row(Presence)) as cursor:
+        await cursor.execute(
+            """
+            SELECT
+                asked.context_id, contexts.version,
+                (
+                    SELECT frames.chain FROM frames
+                    WHERE frames.context_id = asked.context_id AND frames.version = asked.version
+                ) AS chain,
+                (SELECT max(erased_at) FROM erasures WHERE erasures.context_id = asked.context_id) AS erased_at
+            FROM unnest(%s::text[], %s::int8[]) WITH ORDINALITY AS asked (context_id, version, number)
+            LEFT JOIN contexts ON contexts.context_id = asked.context_id
+            ORDER BY asked.number
+            """,
+            ([context_id for context_id, _ in asked], [version for _, version in asked]),
+        )
+        return await cursor.fetchall()
+
+
+async def stored_ids(connection: Connection, context_id: str, asked: Collection[UUID]) -> set[UUID]:
+    """Returns those of these ids that frames of the conversation have."""
+    cursor = await connection.execute(
+        "SELECT frame_id FROM frames WHERE context_id = %s AND frame_id = ANY (%s)", (context_id, list(asked))
+    )
+    return {frame_id for (frame_id,) in await cursor.fetchall()}
+
+
+async def table_rows(
+    connection: Connection, table: Table, context_id: str
+) -> AsyncGenerator[list[tuple[Any, ...]], None]:
+    """Yields the rows of a conversation in one of the tables that have a `context_id`, in the order of their key and by
+    the columns of `stored_rows.names`, some hundred at a time. JSON and uuids are text."""
+    columns = ", ".join(
+        f'"{name}"::text' if type_name(table, name) in ("json", "uuid") else f'"{name}"'
+        for name in stored_rows.names(table)
+    )
+    key = ", ".join(f'"{column.name}"' for column in table.primary_key.columns)
+    async with connection.cursor(name=f"export_{table.name}") as cursor:
+        await cursor.execute(
+            f"SELECT {columns} FROM {table.name} WHERE context_id = %s ORDER BY {key}", (context_id,)
+        )
+        while rows := await cursor.fetchmany(PAGE_FRAMES):
+            yield rows

@@ -1,0 +1,97 @@
+"""What was verified before: up to which version of each conversation, and what the fold goes on from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedUpTo:
+    """A row of `verified`."""
+
+    context_id: str
+    version: int
+    chain: bytes
+    fold_version: int
+    head: str
+    """JSON: what a head has beside its state."""
+
+    state: str
+    """The state at that version, in its stored form."""
+
+
+async def load(connection: Connection, context_ids: Sequence[str]) -> dict[str, VerifiedUpTo]:
+    """Returns what was verified of these conversations, of those of which anything was."""
+    async with connection.cursor(row_factory=class_row(VerifiedUpTo)) as cursor:
+        await cursor.execute(
+            """
+            SELECT context_id, version, chain, fold_version, head::text, state::text
+            FROM verified
+            WHERE context_id = ANY (%s)
+            """,
+            (list(context_ids),),
+        )
+        return {one.context_id: one for one in await cursor.fetchall()}
+
+
+async def store(connection: Connection, verified: Sequence[VerifiedUpTo]) -> None:
+    """Remember what was verified, in one statement. A conversation that was erased meanwhile is left out."""
+    await connection.execute(
+        """
+        INSERT INTO verified AS before (context_id, version, chain, fold_version, head, state)
+        SELECT given.context_id, given.version, given.chain, given.fold_version, given.head::json, given.state::json
+        FROM unnest(%s::text[], %s::bigint[], %s::bytea[], %s::int[], %s::text[], %s::text[])
+            AS given (context_id, version, chain, fold_version, head, state)
+        INNER JOIN contexts USING (context_id)
+        ORDER BY given.context_id
+        ON CONFLICT (context_id) DO UPDATE SET
+            version = excluded.version,
+            chain = excluded.chain,
+            fold_version = excluded.fold_version,
+            head = excluded.head,
+            state = excluded.state,
+            verified_at = clock_timestamp(),
+            verified_by = SESSION_USER
+        """,
+        tuple(
+            [getattr(one, name) for one in verified]
+            for name in ("context_id", "version", "chain", "fold_version", "head", "state")
+        ),
+    )
+
+
+async def may_store(connection: Connection) -> bool:
+    """Returns whether what was verified can be remembered: the user may, and the server is no standby."""
+    cursor = await connection.execute(
+        """
+        SELECT has_table_privilege('verified', 'INSERT') AND has_table_privilege('verified', 'UPDATE')
+            AND NOT pg_is_in_recovery()
+        """
+    )
+    [(may,)] = await cursor.fetchall()
+    return bool(may)
+
+
+async def left(connection: Connection, behind: str, limit: int, *, again: bool) -> list[tuple[str, int]]:
+    """Returns conversations behind this id, in order, each with the number of frames that were not verified before;
+    with `again` with that of all its frames."""
+    cursor = await connection.execute(
+        """
+        SELECT contexts.context_id,
+            greatest(contexts.version - CASE WHEN %s THEN 0 ELSE coalesce(verified.version, 0) END, 0)
+        FROM contexts
+        LEFT JOIN verified USING (context_id)
+        WHERE contexts.context_id > %s
+        ORDER BY contexts.context_id
+        LIMIT %s
+        """,
+        (again, behind, limit),
+    )
+    return await cursor.fetchall()

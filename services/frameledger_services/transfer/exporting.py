@@ -1,0 +1,91 @@
+"""Export: conversations read from the rows, a page of frames at a time, each in one snapshot of its own.
+
+So each conversation is whole and of one moment, whatever is published meanwhile; two conversations of one export may be
+of two moments. Memory is that of one page, however long a conversation is and however many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger.errors import RefusedError
+from frameledger_services.store import transfer
+from frameledger_services.store.contexts import NoSuchContextError
+from frameledger_services.store.transfer import Exported, ExportedFrame
+from frameledger_services.transfer.lines import Writer
+
+Connection = AsyncConnection[Any]
+Write = Callable[[bytes], object]
+Pages = AsyncGenerator[list[ExportedFrame], None]
+Export = Callable[[Exported, Pages], Awaitable[None]]
+"""Exports one conversation, given its head and its frames."""
+
+
+class EarlierLifeError(RefusedError):
+    """A conversation goes on after an erasure, from a version and a link of the chain whose frames are gone. A file
+    could not show that it is whole.
+
+    Remedy: Export it in another format, or fork it and export the fork.
+    """
+
+    def __init__(self, context_id: str, first: int) -> None:
+        super().__init__(
+            f"{context_id!r} begins at version {first}: what it was before is erased. A file that can be imported "
+            "holds a conversation from version 1."
+        )
+        self.context_id = context_id
+
+
+async def chosen(
+    connection: Connection, context_ids: Sequence[str], since: datetime | None
+) -> AsyncIterator[str]:
+    """Yields these ids; without any, those of all conversations, or of those that had a frame `since`."""
+    for context_id in context_ids:
+        yield context_id
+    if not context_ids:
+        async for context_id in transfer.conversations(connection, since):
+            yield context_id
+
+
+async def each(connection: Connection, context_ids: AsyncIterable[str], export: Export) -> int:
+    """Export conversations one by one, each in one snapshot. Returns how many. One that was erased since its id was
+    listed is passed over; `check_there` is for ids that somebody named."""
+    count = 0
+    async for context_id in context_ids:
+        async with connection.transaction():
+            head = await transfer.exported(connection, context_id)
+            if head is not None:
+                await export(head, transfer.exported_frames(connection, context_id))
+                count += 1
+    return count
+
+
+async def check_there(connection: Connection, context_ids: Sequence[str]) -> None:
+    """Raise `NoSuchContextError` for the first of these conversations that is not there."""
+    for found in await transfer.presence(connection, [(context_id, 0) for context_id in context_ids]):
+        if found.version is None:
+            raise NoSuchContextError(found.context_id)
+
+
+class Lines:
+    """Exports conversations in the form that loses nothing (`lines`)."""
+
+    def __init__(self, release: str, write: Write) -> None:
+        self._writer = Writer(release)
+        self._write = write
+
+    async def export(self, head: Exported, pages: Pages) -> None:
+        """Write one conversation. Raises `EarlierLifeError` before anything of it is written."""
+        begun = False
+        async for page in pages:
+            if not begun:
+                if page[0].version != 1:
+                    raise EarlierLifeError(head.context_id, page[0].version)
+                self._write(self._writer.header(head))
+                begun = True
+            for frame in page:
+                self._write(self._writer.frame(frame))

@@ -1,0 +1,263 @@
+"""The lines of a file of conversations: sealed when they are written, checked when they are read.
+
+A file has one or several conversations, each a header and then its frames in their order, one JSON object a line:
+
+    {"frameledger":"conversation","format":1,"release":"0.1.0","context_id":"ctx-1","version":2,"chain":"…",
+     "sha256":"…"}
+    {"version":1,"frame_id":"…","type":"LLMRunFrame",…,"chain":"…","payload":"{\\"type\\":…}","sha256":"…"}
+
+`payload` is the value of the record as a JSON string: decoded, it is the text that was received, byte for byte, with
+its spaces, its order of keys and its escapes. `chain` is the link of the conversation's hash chain, which fixes
+payloads, sources and order. `sha256` seals the rest: it is the hash of the seal of the line before (of nothing, for a
+header) and of this line up to its `,"sha256"`. So a changed byte is found in its line, and `cat` may put files
+together.
+
+A seal says that a file is as it was written, and not who wrote it: whoever changes a line can seal it again. What
+cannot be made again is the head of the chain, where somebody else has noted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from frameledger.chain import first_link, next_link
+from frameledger.errors import RefusedError
+from frameledger.record import MAX_KEY_BYTES, MAX_VALUE_BYTES
+from frameledger.values import value
+from frameledger_services.store.transfer import Exported, ExportedFrame
+
+FORMAT = 1
+KIND = "conversation"
+
+LONGEST_LINE = 6 * MAX_VALUE_BYTES + 64 * 1024
+"""Each byte of a payload can take six as a JSON string; the other members take little."""
+
+_SEAL = b',"sha256":"'
+_SEAL_BYTES = len(_SEAL) + 64 + len(b'"}')
+
+
+class BadFileError(RefusedError):
+    """A file of conversations is not as it was written, or does not fit this release. The message names the line.
+
+    Remedy: Export the conversation again, or copy the file again. What comes before the line is as it was.
+    """
+
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(f"line {line}: {problem}")
+        self.line = line
+        self.problem = problem
+
+
+@value
+class Header:
+    """The first line of a conversation."""
+
+    line: int
+    release: str
+    context_id: str
+    version: int
+    chain: bytes
+
+
+@value
+class FrameLine:
+    """A line of a frame. What is not here follows from the payload, and is in the file for its readers."""
+
+    line: int
+    version: int
+    frame_id: UUID
+    source: str | None
+    logged_at: datetime
+    causation_id: UUID | None
+    trace_id: str | None
+    chain: bytes
+    outcome: str
+    reason: str | None
+    payload: bytes
+
+
+class Writer:
+    """Makes the lines of conversations, one after the other."""
+
+    def __init__(self, release: str) -> None:
+        self._release = release
+        self._seal = b""
+
+    def header(self, head: Exported) -> bytes:
+        """Returns the header of a conversation."""
+        self._seal = b""
+        return self._sealed(
+            {
+                "frameledger": KIND,
+                "format": FORMAT,
+                "release": self._release,
+                "context_id": head.context_id,
+                "version": head.version,
+                "chain": head.chain.hex(),
+            }
+        )
+
+    def frame(self, frame: ExportedFrame) -> bytes:
+        """Returns the line of the next frame."""
+        return self._sealed(
+            {
+                "version": frame.version,
+                "frame_id": str(frame.frame_id),
+                "type": frame.type,
+                "source": frame.source,
+                "logged_at": _time(frame.logged_at),
+                "produced_at": None if frame.produced_at is None else _time(frame.produced_at),
+                "causation_id": None if frame.causation_id is None else str(frame.causation_id),
+                "trace_id": frame.trace_id,
+                "run_id": frame.run_id,
+                "tool_call_id": frame.tool_call_id,
+                "place": {
+                    "generation": frame.generation,
+                    "partition": frame.partition,
+                    "offset": frame.offset,
+                },
+                "outcome": frame.outcome,
+                "reason": frame.reason,
+                "chain": frame.chain.hex(),
+                "payload": frame.payload.decode(),
+            }
+        )
+
+    def _sealed(self, values: dict[str, Any]) -> bytes:
+        body = orjson.dumps(values)[:-1]
+        self._seal = sha256(self._seal + body).digest()
+        return body + _SEAL + self._seal.hex().encode() + b'"}\n'
+
+
+def read(lines: Iterable[bytes]) -> Iterator[Header | FrameLine]:
+    """Yields the lines of a file, each checked: its seal, its version, its link of the chain, and that a conversation
+    has as many frames as its header says. Raises `BadFileError`."""
+    header: Header | None = None
+    seal, version, chain, number = b"", 0, b"", 0
+    for number, line in enumerate(lines, start=1):
+        is_header = line.startswith(b'{"frameledger":')
+        values, seal = _unsealed(number, line, b"" if is_header else seal)
+        try:
+            if is_header:
+                _check_whole(header, version, chain, number)
+                header = _header(number, values)
+                version, chain = 0, first_link(header.context_id)
+                yield header
+                continue
+            if header is None:
+                raise BadFileError(number, "it is a frame of no conversation; a header comes first")
+            frame = _frame(number, values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadFileError(number, f"it is no line of an export: {error!r}") from error
+        if frame.version != version + 1:
+            raise BadFileError(number, f"it is version {frame.version}, after version {version}")
+        chain = next_link(chain, frame.version, frame.source, frame.payload)
+        if chain != frame.chain:
+            raise BadFileError(
+                number, f"version {frame.version} does not continue the chain of {header.context_id!r}"
+            )
+        version = frame.version
+        if version > header.version:
+            raise BadFileError(number, f"{header.context_id!r} has {header.version} versions by its header")
+        yield frame
+    if header is None:
+        raise BadFileError(max(number, 1), "there is no conversation in this file")
+    _check_whole(header, version, chain, number + 1)
+
+
+def _check_whole(header: Header | None, version: int, chain: bytes, line: int) -> None:
+    if header is None:
+        return
+    if version != header.version:
+        raise BadFileError(
+            line,
+            f"{header.context_id!r} ends after version {version}, and has {header.version} by its header",
+        )
+    if chain != header.chain:
+        raise BadFileError(header.line, f"the header's chain is not that of version {version}")
+
+
+def _unsealed(number: int, line: bytes, seal: bytes) -> tuple[dict[str, Any], bytes]:
+    whole = line[:-1] if line.endswith(b"\n") else line
+    if len(whole) > LONGEST_LINE:
+        raise BadFileError(number, "it is longer than any line of an export")
+    body, tail = whole[:-_SEAL_BYTES], whole[-_SEAL_BYTES:]
+    now = sha256(seal + body).digest()
+    if tail != _SEAL + now.hex().encode() + b'"}':
+        raise BadFileError(number, "it is not as it was written, or does not follow the line before it")
+    try:
+        values = orjson.loads(body + b"}")
+    except orjson.JSONDecodeError as error:
+        raise BadFileError(number, f"it is no JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise BadFileError(number, "it is no JSON object")
+    return values, now
+
+
+def _header(number: int, values: dict[str, Any]) -> Header:
+    if values["format"] != FORMAT or values["frameledger"] != KIND:
+        raise BadFileError(
+            number,
+            f"its format is {values['frameledger']!r} {values['format']!r}, and this release reads {KIND!r} {FORMAT}",
+        )
+    context_id = _text(values["context_id"])
+    if not 0 < len(context_id.encode()) <= MAX_KEY_BYTES or "\x00" in context_id:
+        raise ValueError("context_id")
+    version = _whole_number(values["version"])
+    if version < 1:
+        raise ValueError("version")
+    return Header(number, _text(values["release"]), context_id, version, _link(values["chain"]))
+
+
+def _frame(number: int, values: dict[str, Any]) -> FrameLine:
+    cause, reason = values["causation_id"], values["reason"]
+    source, trace_id = values["source"], values["trace_id"]
+    return FrameLine(
+        number,
+        _whole_number(values["version"]),
+        UUID(_text(values["frame_id"])),
+        None if source is None else _text(source),
+        _moment(values["logged_at"]),
+        None if cause is None else UUID(_text(cause)),
+        None if trace_id is None else _text(trace_id),
+        _link(values["chain"]),
+        _text(values["outcome"]),
+        None if reason is None else _text(reason),
+        _text(values["payload"]).encode(),
+    )
+
+
+def _text(found: object) -> str:
+    if not isinstance(found, str):
+        raise TypeError(f"{found!r} is no text")
+    return found
+
+
+def _whole_number(found: object) -> int:
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise TypeError(f"{found!r} is no version")
+    return found
+
+
+def _link(found: object) -> bytes:
+    link = bytes.fromhex(_text(found))
+    if len(link) != 32:
+        raise ValueError("chain")
+    return link
+
+
+def _moment(found: object) -> datetime:
+    moment = datetime.fromisoformat(_text(found))
+    if moment.tzinfo is None:
+        raise ValueError("logged_at")
+    return moment
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()

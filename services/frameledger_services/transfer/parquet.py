@@ -1,0 +1,127 @@
+"""Conversations as Parquet: four files in a folder, one for each table, which DuckDB and pandas open.
+
+`frames`, `messages`, `runs` and `calls` have the columns of the tables of the same name (`calls`: `tool_calls`), with
+times as timestamps in UTC, JSON and uuids as text, and links of the chain as bytes. Rows are written as they are read,
+some thousand to a row group, so memory does not grow with what is exported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from psycopg import AsyncConnection
+from sqlalchemy import Table
+
+from frameledger_services.extras import needed
+from frameledger_services.store import stored_rows, tables, transfer
+from frameledger_services.store.binary_copy import type_name
+from frameledger_services.store.transfer import Exported
+from frameledger_services.transfer.exporting import Pages
+
+with needed("parquet"):
+    import pyarrow
+    from pyarrow import parquet
+
+Connection = AsyncConnection[Any]
+
+ROWS_OF_A_GROUP = 5_000
+BYTES_OF_A_GROUP = 64 * 1024 * 1024
+"""A row group is written when it has so many rows, or about so many bytes of text and JSON."""
+
+FILES = {
+    "frames": tables.frames,
+    "messages": tables.messages,
+    "runs": tables.runs,
+    "calls": tables.tool_calls,
+}
+
+_TYPES = {
+    "text": pyarrow.string(),
+    "json": pyarrow.string(),
+    "uuid": pyarrow.string(),
+    "int4": pyarrow.int32(),
+    "int8": pyarrow.int64(),
+    "bool": pyarrow.bool_(),
+    "float8": pyarrow.float64(),
+    "bytea": pyarrow.binary(),
+    "timestamptz": pyarrow.timestamp("us", tz="UTC"),
+}
+
+
+class Parquet:
+    """Writes the four files into a folder. They get their names when all is written; after an error there are none."""
+
+    def __init__(self, connection: Connection, folder: Path) -> None:
+        self._connection = connection
+        self._folder = folder
+        self._files: list[_File] = []
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._files = [_File(self._folder, name, table) for name, table in FILES.items()]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._files:
+            file.close(keep=error is None)
+        if error is None:
+            for file in self._files:
+                file.finish()
+
+    async def export(self, head: Exported, pages: Pages) -> None:
+        """Write the rows of one conversation; `pages` are not used."""
+        for file in self._files:
+            async for rows in transfer.table_rows(self._connection, file.table, head.context_id):
+                file.add(rows)
+
+    @property
+    def bytes(self) -> int:
+        """The size of the finished files."""
+        return sum(file.path.stat().st_size for file in self._files)
+
+
+class _File:
+    def __init__(self, folder: Path, name: str, table: Table) -> None:
+        self.table = table
+        self.path = folder / f"{name}.parquet"
+        self._unfinished = folder / f"{name}.parquet.part"
+        self._schema = _schema(table)
+        self._writer = parquet.ParquetWriter(self._unfinished, self._schema, compression="zstd")
+        self._rows: list[tuple[Any, ...]] = []
+        self._bytes = 0
+
+    def add(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        self._rows += rows
+        self._bytes += sum(len(value) for row in rows for value in row if isinstance(value, str))
+        if len(self._rows) >= ROWS_OF_A_GROUP or self._bytes >= BYTES_OF_A_GROUP:
+            self._write()
+
+    def close(self, *, keep: bool) -> None:
+        if keep and self._rows:
+            self._write()
+        self._writer.close()
+        if not keep:
+            self._unfinished.unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        self._unfinished.replace(self.path)
+
+    def _write(self) -> None:
+        columns = zip(*self._rows, strict=True)
+        arrays = [
+            pyarrow.array(values, field.type) for values, field in zip(columns, self._schema, strict=True)
+        ]
+        self._writer.write_table(pyarrow.Table.from_arrays(arrays, schema=self._schema))
+        self._rows, self._bytes = [], 0
+
+
+def _schema(table: Table) -> Any:
+    return pyarrow.schema(
+        [(name, _TYPES[type_name(table, name)]) for name in stored_rows.names(table)],
+        metadata={"frameledger": table.name},
+    )

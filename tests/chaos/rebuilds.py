@@ -1,0 +1,91 @@
+"""A hundred thousand frames rebuilt while a thousand a second come in; the rebuild is killed and called again.
+
+Run by `make chaos`, not by `make test`. REBUILD_FRAMES=... and REBUILD_RATE=... set how many there are, CHAOS_SEED=...
+where the rebuild is killed.
+"""
+
+import asyncio
+import os
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+import psycopg
+from tests.support.batches import value_of
+from tests.support.killable import Plan, projector
+from tests.support.rebuilding import killed_at, rebuild_in
+from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
+
+from frameledger_services.bench.road.stream import interleaved, record_of
+from frameledger_services.event_log.producer import Producer
+
+FRAMES = int(os.environ.get("REBUILD_FRAMES", "100_000"))
+RATE = int(os.environ.get("REBUILD_RATE", "1_000"))
+SEED = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(1_000_000))
+CONTEXTS = 500
+FRAME_BYTES = 355
+TICK = 0.1
+KILLS = 6
+
+TAMPER = """
+    DELETE FROM messages WHERE position % 3 = 1;
+    UPDATE runs SET model = 'another';
+    UPDATE contexts SET message_count = message_count + 1
+"""
+
+
+def test_a_rebuild_while_frames_come_in_ends_equal_and_publishing_is_never_refused(road):
+    print(f"\nCHAOS_SEED={SEED}, {FRAMES:,} frames, {RATE:,} a second meanwhile")
+    chance = random.Random(SEED)
+    talks = interleaved(CONTEXTS, 10 * FRAMES // CONTEXTS, FRAME_BYTES)
+    with projector(road.settings, Plan(member="it")) as running:
+        asyncio.run(publish(road, islice(talks, FRAMES)))
+        road.until_idle(running)
+        with psycopg.connect(road.address, autocommit=True) as connection:
+            connection.execute(TAMPER)
+        over = threading.Event()
+        with ThreadPoolExecutor(1) as beside:
+            publishing = beside.submit(lambda: asyncio.run(publish_until(road, talks, over)))
+            try:
+                began = time.monotonic()
+                for _ in range(KILLS):
+                    killed_at(road.address, chance.randrange(200, 4_000), road.names)
+                done = rebuild_in(road.address, names=road.names)
+                took = time.monotonic() - began
+            finally:
+                over.set()
+            published = publishing.result()
+        road.until_idle(running)
+        assert done.progress.failed_count == 0
+        assert rebuild_in(road.address, names=road.names, apply=False).progress.differ_count == 0
+    with psycopg.connect(road.address) as connection:
+        assert value_of(connection, "SELECT count(*) FROM frames") == FRAMES + published
+        assert value_of(connection, "SELECT count(*) FROM contexts WHERE rebuilt > 0") == CONTEXTS
+    print(f"rebuilt in {took:.0f} s with {KILLS} kills; {published:,} frames came meanwhile")
+    road.check(every=997)
+
+
+async def publish(road, frames):
+    async with Producer(road.settings) as producer:
+        for some in chunks(frames, 2_000):
+            await producer.publish(road.names.frames, [record_of(*one) for one in some])
+
+
+async def publish_until(road, frames, over):
+    """Publish `RATE` frames a second until it is over. Returns how many; raises if one is refused."""
+    published, each = 0, int(RATE * TICK)
+    async with Producer(road.settings) as producer:
+        while not over.is_set():
+            due = time.monotonic() + TICK
+            some = list(islice(frames, each))
+            await producer.publish(road.names.frames, [record_of(*one) for one in some])
+            published += len(some)
+            over.wait(max(0.0, due - time.monotonic()))
+    return published
+
+
+def chunks(frames, size):
+    while some := list(islice(frames, size)):
+        yield some

@@ -1,0 +1,138 @@
+"""Exports for other programs, by the command: CloudEvents, the chat completions API, Parquet."""
+
+import json
+
+import psycopg
+import pytest
+from openai.types.chat import CompletionCreateParams
+from pydantic import TypeAdapter
+from tests.support.batches import Log, histories_interleaved, project, value_of
+from typer.testing import CliRunner
+
+from frameledger_services.cli import application
+
+
+@pytest.fixture(name="run")
+def commands(database, monkeypatch):
+    """Runs the command line on a database that has the recorded histories."""
+    log = Log()
+    for one in histories_interleaved():
+        log.add(one.key, one.value, headers=one.headers)
+    project(database, log.records)
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", database)
+    return lambda *arguments: CliRunner().invoke(application(), arguments)
+
+
+def test_all_conversations_come_along_and_are_here_already(run, tmp_path, database):
+    path = tmp_path / "all.jsonl"
+    told = run("export", "--all", "-o", str(path), "--json")
+    assert told.exit_code == 0, told.output
+    with psycopg.connect(database) as connection:
+        count = value_of(connection, "SELECT count(*) FROM contexts")
+        frames = value_of(connection, "SELECT sum(version)::int8 FROM contexts")
+    assert json.loads(told.stdout) == {
+        "format": "jsonl",
+        "conversations": count,
+        "frames": frames,
+        "bytes": path.stat().st_size,
+        "file": str(path),
+    }
+    again = run("import", str(path), "--json")
+    assert json.loads(again.stdout)["there_already"] == count
+    assert "were here already" in run("import", str(path)).stdout
+    assert run("export", "--all", "--since", "2100-01-01").stdout == ""
+    path.write_bytes(path.read_bytes().replace(b"LLMRunFrame", b"LLMRumFrame", 1))
+    refused = run("import", str(path))
+    assert refused.exit_code == 1
+    assert "not as it was written" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ([], "name conversations, or say --all"),
+        (["a", "--all"], "name conversations, or say --all"),
+        (["a", "--since", "2026-01-01"], "goes with --all"),
+        (["a", "--json"], "it needs -o FILE"),
+        (["a", "--at", "3"], "goes with --format openai"),
+        (["a", "b", "--format", "openai"], "openai is the form of one context"),
+        (["a", "--format", "parquet"], "parquet needs a folder"),
+    ],
+)
+def test_what_is_asked_wrongly_is_said(arguments, problem):
+    told = CliRunner().invoke(application(), ["export", *arguments])
+    assert told.exit_code == 2
+    assert problem in told.stderr.replace("\n", " ")
+
+
+def test_a_conversation_that_is_not_there_leaves_no_file(run, tmp_path):
+    told = run("export", "nobody", "-o", str(tmp_path / "x"))
+    assert told.exit_code == 1
+    assert "There is no context 'nobody'" in told.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_events_of_a_conversation_are_its_frames(run, database):
+    events = json.loads(run("export", "barge-in", "--format", "cloudevents").stdout)
+    with psycopg.connect(database) as connection:
+        rows = connection.execute(
+            "SELECT frame_id::text, type, payload FROM frames WHERE context_id = 'barge-in' ORDER BY version"
+        ).fetchall()
+    assert [(one["id"], one["type"], one["data"]) for one in events] == rows
+    assert {(one["specversion"], one["subject"]) for one in events} == {("1.0", "barge-in")}
+
+
+def test_the_openai_form_is_what_the_chat_api_takes(run, database):
+    parameters = TypeAdapter(CompletionCreateParams)
+    with psycopg.connect(database) as connection:
+        names = [name for (name,) in connection.execute("SELECT context_id FROM contexts").fetchall()]
+    taken = 0
+    for name in names:
+        told = run("export", name, "--format", "openai")
+        if told.exit_code:
+            # What another provider alone understands, or a client brought that no API takes.
+            assert "openai" in told.stderr, told.stderr
+            continue
+        made = json.loads(told.stdout)
+        assert made.keys() <= {"messages", "tools", "tool_choice"}
+        parameters.validate_python({"model": "m", **made})
+        taken += 1
+    assert taken > len(names) / 2
+    first = json.loads(run("export", "barge-in", "--format", "openai", "--at", "1").stdout)
+    assert first["messages"][0]["role"] == "system"
+
+
+def test_parquet_files_have_the_rows_and_duckdb_opens_them(run, database, tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path / "parquet"
+    told = run("export", "--all", "--format", "parquet", "-o", str(folder))
+    assert told.exit_code == 0, told.output
+    tables = {"frames": "frames", "messages": "messages", "runs": "runs", "calls": "tool_calls"}
+    assert {path.name for path in folder.iterdir()} == {f"{name}.parquet" for name in tables}
+    with psycopg.connect(database) as connection:
+        for name, table in tables.items():
+            read = parquet.read_table(folder / f"{name}.parquet")
+            assert read.num_rows == value_of(connection, f"SELECT count(*) FROM {table}")
+        texts = connection.execute(
+            "SELECT context_id, version, payload::text, (extract(epoch FROM logged_at) * 1000000)::int8 "
+            "FROM frames ORDER BY 1, 2"
+        ).fetchall()
+    asked = duckdb.sql(
+        f"SELECT context_id, version, payload, epoch_us(logged_at) FROM '{folder}/frames.parquet' ORDER BY 1, 2"
+    )
+    assert asked.fetchall() == texts
+    [(text,)] = duckdb.sql(f"SELECT max(length(text)) FROM '{folder}/messages.parquet'").fetchall()
+    assert text > 10
+
+
+def test_rows_are_written_in_groups_of_some_thousand(run, tmp_path, monkeypatch):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    from frameledger_services.transfer import parquet as ours
+
+    monkeypatch.setattr(ours, "ROWS_OF_A_GROUP", 300)
+    assert run("export", "--all", "--format", "parquet", "-o", str(tmp_path)).exit_code == 0
+    file = parquet.ParquetFile(tmp_path / "frames.parquet")
+    sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+    assert len(sizes) > 2
+    assert min(sizes[:-1]) >= 300

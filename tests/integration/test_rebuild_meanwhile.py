@@ -1,0 +1,144 @@
+"""Rebuilding and upgrading on the whole road: frames come in, projectors go on, and each frame counts once."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+from tests.support.batches import value_of
+from tests.support.killable import Plan, projector
+from tests.support.rebuilding import killed_at, rebuild_in
+from tests.support.releases import NEWER, SHOUTED, newer_release
+from tests.support.road import FEW, PARTITIONS, Raw, mixed, road_of_its_own  # noqa: F401  # a fixture
+from typer.testing import CliRunner
+
+from frameledger.frames import LLMMessagesAppendFrame, encode_frame
+from frameledger.partition import partition_for
+from frameledger_services.cli import application
+
+TAMPER = """
+    UPDATE messages SET text = 'x' WHERE position % 2 = 0;
+    DELETE FROM messages WHERE position % 3 = 1;
+    UPDATE runs SET model = 'another';
+    UPDATE contexts SET message_count = 0
+"""
+
+
+def test_frames_that_come_while_conversations_are_rebuilt_count_once(road):
+    """The rebuild is killed and called again; the projector never loses its partitions."""
+    records = mixed("all", FEW)
+    half, step = len(records) // 2, 10
+    with projector(road.settings, Plan(member="it")) as running:
+        road.publish(records[:half])
+        road.until_idle(running)
+        with psycopg.connect(road.address, autocommit=True) as connection:
+            connection.execute(TAMPER)
+            epochs = connection.execute("SELECT partition, epoch FROM projections ORDER BY 1").fetchall()
+
+        def publish():
+            for start in range(half, len(records), step):
+                road.publish(records[start : start + step])
+
+        with ThreadPoolExecutor(1) as beside:
+            publishing = beside.submit(publish)
+            assert killed_at(road.address, 60, road.names)
+            done = rebuild_in(road.address, names=road.names)
+            publishing.result()
+        road.until_idle(running)
+        assert done.progress.rebuilt_count > 0
+        assert rebuild_in(road.address, names=road.names).progress.differ_count == 0
+        with psycopg.connect(road.address, autocommit=True) as connection:
+            assert (
+                epochs == connection.execute("SELECT partition, epoch FROM projections ORDER BY 1").fetchall()
+            )
+    road.check()
+
+
+def test_an_old_and_a_new_release_run_side_by_side_and_no_conversation_is_folded_by_both_in_turn(
+    road, monkeypatch
+):
+    """The new release comes, goes once more, and comes again: what it touched waits for it, and the rest goes on."""
+    contexts = [f"ctx-{number}" for number in range(12)]
+    old_plan = Plan(member="old", logging="projector.newer_fold")
+    new_plan = Plan(member="new", is_newer=True)
+    with projector(road.settings, old_plan) as old:
+        road.publish(quiet(contexts))
+        road.until_idle(old)
+        with projector(road.settings, new_plan) as new:
+            road.until("SELECT count(DISTINCT owner) = 2 FROM projections")
+            road.publish(quiet(contexts))
+            road.until_idle(old, new)
+            assert new.stop() == 0
+        touched = folded_by(road, NEWER)
+        untouched = set(contexts) - touched
+        assert touched
+        assert untouched
+        # The old one owns everything again, and leaves alone what a newer one folded.
+        road.until("SELECT count(DISTINCT owner) = 1 FROM projections WHERE owner LIKE 'old %%'")
+        road.publish(quiet(sorted(untouched)))
+        waiting = {partition_for(one.encode(), PARTITIONS) for one in touched}
+        free = {one for one in untouched if partition_for(one.encode(), PARTITIONS) not in waiting}
+        road.until(
+            "SELECT coalesce(bool_and(version = 3), true) FROM contexts WHERE context_id = ANY (%s)",
+            sorted(free),
+        )
+        road.publish(quiet(sorted(touched)))
+        assert old.reached() == "projector.newer_fold"
+        assert old.is_alive()
+        with projector(road.settings, new_plan) as new:
+            road.until("SELECT count(DISTINCT owner) = 2 FROM projections")
+            assert old.stop() == 0
+            road.until_idle(new)
+    with psycopg.connect(road.address) as connection:
+        assert connection.execute("SELECT DISTINCT version FROM contexts").fetchall() == [(3,)]
+        for context_id in contexts:
+            assert value_of(connection, "SELECT intact FROM verify_chain(%s)", context_id) is True
+    with newer_release(monkeypatch):
+        # Whatever only the old one folded, and nothing else, is what a rebuild finds.
+        only_old = set(contexts) - folded_by(road, NEWER)
+        assert rebuild_in(road.address, names=road.names).differing.keys() == only_old
+    texts = {SHOUTED.upper()}
+    with psycopg.connect(road.address) as connection:
+        assert {row[0] for row in connection.execute("SELECT DISTINCT text FROM messages")} == texts
+
+
+def quiet(contexts):
+    frame = LLMMessagesAppendFrame(messages=[{"role": "user", "content": SHOUTED}])
+    return [Raw(one.encode(), encode_frame(frame)) for one in contexts]
+
+
+def folded_by(road, version):
+    with psycopg.connect(road.address) as connection:
+        found = connection.execute("SELECT context_id FROM contexts WHERE fold_version = %s", (version,))
+        return {row[0] for row in found}
+
+
+def test_frames_whose_rows_are_lost_come_back_from_the_log(road, monkeypatch, tmp_path):
+    """In the middle, at the beginning and at the end: with their versions, chain and outcomes."""
+    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", road.settings.kafka_bootstrap_servers)
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", road.address)
+    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", road.settings.topic_prefix)
+    monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
+
+    def rebuild():
+        return CliRunner().invoke(application(), ["rebuild", "--from", "kafka", "--apply", "--json"])
+
+    with projector(road.settings, Plan(member="it")) as running:
+        road.publish(mixed("lost", FEW))
+        road.until_idle(running)
+        with psycopg.connect(road.address) as connection:
+            connection.execute("SET session_replication_role = replica")
+            lost = connection.execute(
+                """
+                DELETE FROM frames USING contexts
+                WHERE contexts.context_id = frames.context_id
+                    AND (frames.version <= 2 OR frames.version % 7 = 3 OR frames.version = contexts.version)
+                """
+            ).rowcount
+        done = rebuild()
+        assert done.exit_code == 0, done.output
+        told = [json.loads(line) for line in done.stdout.splitlines()]
+        assert sum(one["frames_restored"] for one in told[:-1]) == lost > 20
+        assert told[-1]["summary"]["failed_count"] == 0
+        again = rebuild()
+        assert json.loads(again.stdout)["summary"]["rebuilt_count"] == 0
+    road.check()

@@ -1,0 +1,235 @@
+"""Replays: what a terminal shows of a recorded history, and copies on the real road that nothing acts on."""
+
+import asyncio
+import json
+
+import psycopg
+import pytest
+from tests.bounds import ON_SERVERS
+from tests.support.batches import HISTORIES, Log, project
+from tests.support.projecting import make_topics, projecting, settings_of_its_own  # noqa: F401  # a fixture
+from typer.testing import CliRunner
+
+from frameledger.frames import LLMContextFrame, LLMMessagesAppendFrame
+from frameledger_services.cli import application
+from frameledger_services.client import Client, ForkRefusedError
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.topics import TopicNames
+from frameledger_services.forks.copies import Copies
+from frameledger_services.forks.pace import Pace
+from frameledger_services.forks.replay import Replayer, ReplayRefusedError
+from frameledger_services.store.connections import Connections
+
+BARGE_IN = """\
+  the context is opened with 1 message
+system: You are the information desk of a small harbour town. Answer in a sentence or two.
+user: What's on at the harbour tonight?
+assistant: There are two concerts: a brass band at seven, and a jazz trio at nine in the old boathouse.
+  interrupted, heard: There are two concerts: a brass band at seven,
+user: Only the jazz, please.
+assistant: The jazz trio plays at nine in the old boathouse.
+"""
+BY_NAME = {path.stem: path for path in HISTORIES}
+
+
+@pytest.fixture
+def command(database, monkeypatch):
+    """Run a command against a database."""
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", database)
+
+    def run(*words, code=0):
+        result = CliRunner().invoke(application(), ["replay", *words])
+        assert result.exit_code == code, result.output
+        return result.stdout if code == 0 else result.stderr
+
+    return run
+
+
+def store(database, name):
+    log = Log()
+    for value in BY_NAME[name].read_bytes().splitlines():
+        log.add(name, value)
+    project(database, log.records, sizes=(500,))
+
+
+def test_a_history_is_heard_again_word_by_word(database, command):
+    store(database, "barge-in")
+    assert command("barge-in", "--speed", "0") == BARGE_IN
+    # A part of it, and frames for programs.
+    lines = [
+        json.loads(line)
+        for line in command("barge-in", "--speed", "0", "--until", "3", "--json").splitlines()
+    ]
+    assert [one["version"] for one in lines] == [1, 2, 3]
+    assert lines[0]["frame"]["type"] == "LLMContextFrame"
+    assert "There is no context" in command("nobody", code=1)
+    assert "these go with --to" in command("barge-in", "--live", code=2)
+
+
+class Watch:
+    """A clock that a replay moves when it waits."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    async def wait(self, seconds):
+        self.now += seconds
+
+
+async def published(settings, client, copies, *, watch=None, speed=1.0, topic=None, first=1, last=None):
+    watch = watch or Watch()
+    connections = Connections(settings)
+    names = TopicNames(settings.topic_prefix)
+    try:
+        async with Producer(settings, name="replay") as producer:
+            replayer = Replayer(client, connections, producer, names)
+            last = last or await client.newest_version(copies.context_id)
+            pace = Pace(speed, lambda: watch.now, watch.wait)
+            return await replayer.publish(
+                copies, topic or names.frames, first, last, pace, lambda version: None
+            )
+    finally:
+        await connections.close()
+
+
+def on_the_road(settings, history, work):
+    async def run():
+        await make_topics(settings)
+        async with asyncio.timeout(2 * ON_SERVERS), projecting(settings), Client(settings) as client:
+            await client.publish(
+                history, *(line.decode() for line in BY_NAME[history].read_bytes().splitlines()), wait=True
+            )
+            await work(client)
+
+    asyncio.run(run())
+
+
+def query(settings, statement, *parameters):
+    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
+        return connection.execute(statement, parameters).fetchall()
+
+
+async def until_stored(settings, client, context_id, frames):
+    async for frame in client.follow(context_id):
+        if frame.version == frames:
+            return
+
+
+EFFECTS = "SELECT count(*) FROM outbox"
+
+
+def test_copies_are_a_recording_with_the_same_messages_and_no_effect(settings):
+    history = "parallel-tools"
+
+    async def work(client):
+        runs = query(settings, "SELECT count(*) FROM runs WHERE status <> 'noted'")
+        done, left_out = await published(settings, client, Copies(history, "copy"), speed=0)
+        assert done + left_out == await client.newest_version(history)
+        await until_stored(settings, client, "copy", done + 1)
+        copy, original = await client.context("copy"), await client.context(history)
+        assert copy.context == original.context
+        assert query(
+            settings, "SELECT recording, open_call_count FROM contexts WHERE context_id = 'copy'"
+        ) == [(True, 0)]
+        assert query(settings, "SELECT count(*) FROM runs WHERE status <> 'noted'") == runs
+        [(dispatched,)] = query(
+            settings,
+            "SELECT count(*) FROM tool_calls WHERE context_id = 'copy' AND dispatched_version IS NOT NULL",
+        )
+        assert dispatched == 0
+        assert query(
+            settings, "SELECT count(*) FROM frames WHERE context_id = 'copy' AND outcome <> 'applied'"
+        ) == [(0,)]
+        # Said again it says nothing.
+        assert await published(settings, client, Copies(history, "copy"), speed=0) == (done, left_out)
+        marker = LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Behind it."}])
+        [behind] = await client.publish("copy", marker, wait=True)
+        assert behind.version == done + 2
+        # Into the id of another conversation it is refused, and nothing is published.
+        with pytest.raises(ForkRefusedError):
+            await published(settings, client, Copies("copy", history))
+        assert await client.newest_version(history) == done + left_out
+
+    on_the_road(settings, history, work)
+
+
+def test_copies_are_published_with_their_timing(settings):
+    history = "barge-in"
+    moves = []
+
+    class Noting(Watch):
+        async def wait(self, seconds):
+            moves.append(seconds)
+            await super().wait(seconds)
+
+    async def work(client):
+        times = query(
+            settings,
+            "SELECT produced_at FROM frames WHERE context_id = %s ORDER BY version",
+            history,
+        )
+        watch = Noting()
+        # As if they had been logged when they were produced, which was long ago.
+        query_spread(settings, history)
+        await published(settings, client, Copies(history, "copy"), watch=watch, speed=4)
+        assert watch.now == pytest.approx((len(times) - 1) * 2.0 / 4)
+        assert all(move == pytest.approx(0.5) for move in moves)
+
+    on_the_road(settings, history, work)
+
+
+def query_spread(settings, context_id):
+    """Let frames of a conversation be two seconds apart."""
+    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
+        connection.execute("SET session_replication_role = replica")
+        connection.execute(
+            "UPDATE frames SET logged_at = timestamptz '2026-03-04' + version * interval '2 s', produced_at = NULL "
+            "WHERE context_id = %s",
+            (context_id,),
+        )
+
+
+def test_a_live_replay_says_what_the_person_said_and_asks_anew(settings):
+    async def work(client):
+        await published(settings, client, Copies("barge-in", "again", live=True), speed=0)
+        copies = {
+            kind
+            for (kind,) in query(settings, "SELECT DISTINCT type FROM frames WHERE context_id = 'barge-in'")
+        }
+        assert any(kind.startswith("LLMText") for kind in copies)
+
+        async for _ in client.follow("again"):
+            if query(settings, "SELECT status FROM runs WHERE context_id = 'again' AND status = 'open'"):
+                break
+        said = {
+            kind for (kind,) in query(settings, "SELECT DISTINCT type FROM frames WHERE context_id = 'again'")
+        }
+        assert not any(kind.startswith(("LLMFull", "LLMText", "FunctionCall", "Bot")) for kind in said)
+
+    on_the_road(settings, "barge-in", work)
+
+
+def test_copies_do_not_go_where_workers_look_for_work(settings):
+    async def work(client):
+        with pytest.raises(ReplayRefusedError, match="topic of effects"):
+            await published(
+                settings,
+                client,
+                Copies("barge-in", "copy"),
+                topic=TopicNames(settings.topic_prefix).inference,
+            )
+
+    on_the_road(settings, "barge-in", work)
+
+
+def test_a_replay_into_a_conversation_that_somebody_made_live_again_is_refused(settings):
+    async def work(client):
+        copies = Copies("barge-in", "copy")
+        await published(settings, client, copies, speed=0, last=2)
+        await client.publish("copy", LLMContextFrame(context={}), wait=True)
+        before = await client.newest_version("copy")
+        with pytest.raises(ReplayRefusedError, match="not a recording"):
+            await published(settings, client, copies, speed=0)
+        assert await client.newest_version("copy") == before
+
+    on_the_road(settings, "barge-in", work)

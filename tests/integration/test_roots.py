@@ -1,0 +1,174 @@
+"""Roots on the log: published by a command, and at an interval by one of several timekeepers."""
+
+import asyncio
+import json
+import time
+from itertools import pairwise
+
+import psycopg
+import pytest
+from tests.bounds import ON_SERVERS, scaled
+from tests.support.batches import value_of
+from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.timekeeper_process import stopped, timekeeper
+from typer.testing import CliRunner
+
+from frameledger.record import Outgoing, Place
+from frameledger_services.audit import heads, roots
+from frameledger_services.cli import application
+from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.event_log.producer import Producer
+from frameledger_services.event_log.reader import records_from
+from frameledger_services.store import leaves
+from frameledger_services.timekeeper import roots as at_intervals
+
+HEAD = """
+    INSERT INTO contexts (context_id, version, state_version, started_at, last_at, fold_version, chain, state)
+    VALUES (%s, 1, 1, now(), now(), 1, sha256('x'), '{}')
+"""
+
+
+def published(road):
+    found = asyncio.run(records_from(road.settings, Place(road.names.roots, 0, 0)))
+    return [json.loads(record.value) for record in found]
+
+
+def until_published(road, count):
+    """Wait until so many roots are on the topic."""
+    until = time.monotonic() + ON_SERVERS
+    while len(found := published(road)) < count:
+        assert time.monotonic() < until, found
+    return found
+
+
+def turn(settings, every):
+    async def run():
+        async with Producer(settings) as producer:
+            return await roots.publish_if_due(settings, producer, every)
+
+    return asyncio.run(run())
+
+
+def root_of(settings):
+    async def run():
+        async with heads.snapshot(settings, "test") as connection:
+            return await heads.compute(connection)
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def command(road, monkeypatch, tmp_path):
+    def run(*words):
+        settings = road.settings
+        monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", road.address)
+        monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
+        monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
+        monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
+        return CliRunner().invoke(application(), words)
+
+    return run
+
+
+def test_the_command_publishes_the_root_that_it_prints(road, command):
+    with psycopg.connect(road.address) as connection:
+        connection.execute(HEAD, ("talk",))
+    said = json.loads(command("heads", "--publish", "--json").stdout)
+    again = command("heads", "--publish").stdout
+
+    first, second = published(road)
+    assert first == {name: said[name] for name in ("root", "leaves", "at", "release")}
+    assert (said["published"], first["leaves"]) == ({"topic": road.names.roots, "offset": 0}, 1)
+    assert first["root"] == second["root"] == root_of(road.settings).hash.hex()
+    assert f"published {road.names.roots}, offset 1" in again
+    newest = asyncio.run(roots.newest(road.settings))
+    assert newest is not None
+    assert newest.at.isoformat() == second["at"]
+
+
+def test_a_root_is_due_when_the_newest_one_is_older_than_the_interval(road):
+    first = turn(road.settings, 100.0)
+    assert first.published is not None
+    second = turn(road.settings, 100.0)
+    assert second.published is None
+    assert 0 < second.again_in <= 100.0
+    assert turn(road.settings, 0.0).published is not None
+    assert len(published(road)) == 2
+
+
+def test_something_else_on_the_topic_is_no_root_and_in_nobodys_way(road):
+    async def run():
+        async with Producer(road.settings) as producer:
+            await producer.publish(road.names.roots, [Outgoing(b"x", b"no root", ())])
+
+    asyncio.run(run())
+    assert asyncio.run(roots.newest(road.settings)) is None
+    assert turn(road.settings, 100.0).published is not None
+
+
+def test_who_does_not_get_the_lock_leaves_the_root_to_who_has_it(road):
+    with psycopg.connect(road.address) as other:
+        assert value_of(other, "SELECT pg_try_advisory_xact_lock(%s)", leaves.ROOT_LOCK) is True
+        assert turn(road.settings, 0.0).published is None
+    assert published(road) == []
+    assert turn(road.settings, 0.0).published is not None
+
+
+def test_without_its_topic_no_root_is_published_and_the_remedy_is_said(road, monkeypatch):
+    settings = road.settings.model_copy(
+        update={"topic_prefix": "nowhere.", "timekeeper_root_every_secs": 1.0}
+    )
+    with pytest.raises(
+        BrokerError, match=r"no topic nowhere\.roots: make it with `frameledger topics --create`"
+    ):
+        turn(settings, 0.0)
+
+    class Heard:
+        def __init__(self):
+            self.stopping = asyncio.Event()
+            self.events = []
+
+        def warning(self, event, **fields):
+            self.events.append((event, fields["reason"]))
+            self.stopping.set()
+
+    async def keep():
+        heard = Heard()
+        monkeypatch.setattr(at_intervals, "_log", heard)
+        async with asyncio.timeout(ON_SERVERS):
+            await at_intervals.keep_publishing(settings, heard.stopping)
+        return heard.events
+
+    [(event, reason)] = asyncio.run(keep())
+    assert event == "timekeeper.root_failed"
+    assert "nowhere.roots" in reason
+
+
+def test_of_two_timekeepers_one_publishes_in_each_interval_also_when_the_other_is_killed(road):
+    every = scaled(0.5)
+    settings = road.settings.model_copy(
+        update={"timekeeper_every_secs": 0.05, "timekeeper_root_every_secs": every}
+    )
+    with timekeeper(settings) as first:
+        with timekeeper(settings) as second:
+            count = len(until_published(road, 4))
+            second.kill()
+        count = len(until_published(road, count + 3))
+        with psycopg.connect(road.address) as connection:
+            connection.execute(HEAD, ("talk",))
+        found = until_published(road, count + 3)
+        assert stopped(first) == 0
+
+    assert found[-1]["root"] == root_of(settings).hash.hex()
+    assert [one["leaves"] for one in (found[0], found[-1])] == [0, 1]
+    times = [roots.PublishedRoot.model_validate(one).at for one in found]
+    between = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
+    assert min(between) >= every, between
+
+
+def test_no_root_is_published_unless_the_settings_say_so(road):
+    with timekeeper(road.settings.model_copy(update={"timekeeper_every_secs": 0.05})) as process:
+        road.publish([Raw(b"talk", b'{"type":"LLMRunFrame"}')])
+        road.until("SELECT count(*) > 0 FROM workers WHERE pid = %s", process.pid)
+        assert stopped(process) == 0
+    assert published(road) == []

@@ -1,0 +1,291 @@
+"""Export and import: an imported conversation is the same conversation, in a database whose log never had it."""
+
+import asyncio
+import json
+import signal
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection, IsolationLevel
+from tests.support.batches import Log, histories_interleaved, project, rows_of, value_of
+from tests.support.transferring import exported, imported, killed_while_importing, random_log
+
+from frameledger import record
+from frameledger_services.audit.verify import verify
+from frameledger_services.store import transfer
+from frameledger_services.store.frame_ids import frame_uuid
+from frameledger_services.transfer import importing
+from frameledger_services.transfer.importing import ImportRefusedError
+
+TABLES = ("frames", "messages", "eras", "context_settings", "contexts", "runs", "tool_calls")
+PLACE = {"partition": -1, "generation": 0}
+
+
+def rows_without_places(address):
+    """Every row of the folded tables, but for what an import does not take along: places on the log, and how often a
+    frame was repeated there."""
+    with psycopg.connect(address) as connection:
+        tables = {table: [json.loads(row) for row in rows_of(connection, table)] for table in TABLES}
+    for row in tables["frames"]:
+        for name in ("partition", "generation", "offset"):
+            row.pop(name)
+        if not isinstance(row["payload"].get("id"), str):  # old clients number their frames
+            row.pop("frame_id")
+    for row in tables["contexts"]:
+        row.pop("duplicate_count")
+    return {table: sorted(map(json.dumps, rows)) for table, rows in tables.items()}
+
+
+def contexts_at(address, context_id, upto):
+    with psycopg.connect(address) as connection:
+        return [
+            value_of(connection, "SELECT context_at(%s, %s)::text", context_id, version)
+            for version in range(upto + 1)
+        ]
+
+
+def heads(address):
+    with psycopg.connect(address) as connection:
+        return {
+            context_id: (version, bytes(chain))
+            for context_id, version, chain in connection.execute(
+                "SELECT context_id, version, chain FROM contexts"
+            )
+        }
+
+
+def differences(address):
+    """What verifying finds in any conversation."""
+
+    async def run():
+        async with await AsyncConnection.connect(address, autocommit=True) as connection:
+            await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
+            done = await verify(connection, list(heads(address)))
+            return {one.context_id: one.found.in_order() for one in done if one.found.count}
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(name="other")
+def another_database(make_database, migrated_template):
+    return make_database(template=migrated_template)
+
+
+@pytest.mark.parametrize(("page", "seeds"), [(1, 3), (7, 8), (500, 8)])
+def test_what_is_imported_is_the_same_conversation_at_every_version(
+    database, other, monkeypatch, page, seeds
+):
+    monkeypatch.setattr(transfer, "PAGE_FRAMES", page)
+    monkeypatch.setattr(importing, "PAGE_FRAMES", page)
+    log, _ = random_log(range(seeds))
+    project(database, log.records)
+    before = heads(database)
+    content = exported(database)
+    done = imported(other, content)
+
+    assert (done.conversations, done.frames) == (len(before), sum(version for version, _ in before.values()))
+    assert differences(other) == {}
+    after = heads(other)
+    assert after.keys() == before.keys()
+    longer = {context_id for context_id in after if after[context_id] != before[context_id]}
+    assert len(longer) == done.ended
+    assert longer
+    with psycopg.connect(other) as connection:
+        assert value_of(connection, "SELECT count(*) FROM outbox") == 0
+        assert value_of(connection, "SELECT bool_and(intact) FROM contexts, verify_chain(context_id)") is True
+    for context_id, (version, chain) in before.items():
+        assert contexts_at(other, context_id, version) == contexts_at(database, context_id, version)
+        with psycopg.connect(other) as connection:
+            at = "SELECT chain FROM frames WHERE context_id = %s AND version = %s"
+            assert bytes(value_of(connection, at, context_id, version)) == chain
+        assert after[context_id][0] == version + (context_id in longer)
+
+
+def test_rows_are_those_of_the_projector_and_a_second_export_is_the_same_file(database, other):
+    log = Log()
+    for one in histories_interleaved():
+        if one.key is not None:
+            log.add(one.key, one.value)
+    for key in {one.key for one in log.records}:
+        log.add(key, b'{"type":"EndFrame"}')
+    project(database, log.records)
+    content = exported(database)
+    done = imported(other, content)
+    assert done.ended == 0
+    mine, theirs = rows_without_places(other), rows_without_places(database)
+    assert {
+        table: set(mine[table]) ^ set(theirs[table]) for table in TABLES if mine[table] != theirs[table]
+    } == {}
+    assert mine == theirs
+    again = [json.loads(line) for line in exported(other).splitlines()]
+    first = [json.loads(line) for line in content.splitlines()]
+    for one in (*again, *first):
+        one.pop("sha256")
+        one.pop("place", None)
+        if "payload" in one and not isinstance(json.loads(one["payload"]).get("id"), str):
+            one.pop("frame_id")
+    assert again == first
+
+
+def test_what_was_open_is_ended_and_nobody_works_on_it(database, other):
+    log = Log()
+    for value in (
+        {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": "hi"}], "run_llm": True},
+        {"type": "LLMRunFrame"},
+        {"type": "FunctionCallInProgressFrame", "function_name": "f", "tool_call_id": "c", "arguments": {}},
+        {"type": "UserStartedSpeakingFrame"},
+    ):
+        log.add("open", json.dumps(value).encode())
+    log.add("mirror", b'{"type":"LLMContextFrame","context":{},"react":false}')
+    log.add("mirror", b'{"type":"UserStartedSpeakingFrame"}')
+    project(database, log.records)
+    done = imported(other, exported(database))
+    assert (done.conversations, done.ended) == (2, 1)
+    with psycopg.connect(other) as connection:
+        assert value_of(connection, "SELECT count(*) FROM runs WHERE status IN ('open', 'requested')") == 0
+        assert value_of(connection, "SELECT status FROM tool_calls") == "cancelled"
+        assert (
+            value_of(connection, "SELECT turn_opened_version FROM contexts WHERE context_id = 'open'") is None
+        )
+        last = connection.execute(
+            "SELECT version, type, source, partition, generation FROM frames WHERE context_id = 'open' "
+            "ORDER BY version DESC LIMIT 1"
+        ).fetchone()
+        assert last == (5, "EndFrame", importing.SOURCE, -1, 0)
+        assert value_of(connection, "SELECT version FROM contexts WHERE context_id = 'mirror'") == 2
+
+
+def test_an_imported_conversation_goes_on_when_somebody_publishes(database, other):
+    log = Log()
+    for words in ("one", "two"):
+        log.add("ctx", json.dumps({"type": "TranscriptionFrame", "text": words}).encode())
+    project(database, log.records)
+    imported(other, exported(database))
+    later = Log()
+    later.add("ctx", b'{"type":"UserStartedSpeakingFrame"}')
+    later.add("ctx", b'{"type":"TranscriptionFrame","text":"three"}')
+    later.add("ctx", b'{"type":"UserStoppedSpeakingFrame"}')
+    outbox = project(other, later.records)
+    assert [one.kind for one in outbox] == ["effect"]
+    with psycopg.connect(other) as connection:
+        said = connection.execute(
+            "SELECT text FROM messages WHERE role = 'user' ORDER BY position"
+        ).fetchall()
+        assert [text for (text,) in said] == ["one", "two", "three"]
+        assert value_of(connection, "SELECT intact FROM verify_chain('ctx')") is True
+        assert value_of(connection, "SELECT partition >= 0 FROM frames ORDER BY version DESC LIMIT 1") is True
+    assert differences(other) == {}
+
+
+def small(database):
+    log = Log()
+    for context_id in ("a", "b"):
+        for value in (b'{"type": "TranscriptionFrame",  "text":"h\\u00e9 \\ud83d"}', b'{"type":"EndFrame"}'):
+            log.add(context_id, value, headers=[("ce_source", b"me")])
+    project(database, log.records)
+    return exported(database)
+
+
+@pytest.mark.parametrize("page", [1, 500])
+def test_a_frame_without_an_id_gets_one_that_no_place_of_this_log_has(database, other, monkeypatch, page):
+    monkeypatch.setattr(importing, "PAGE_FRAMES", page)
+    log = Log()
+    log.add("ctx", b'{"type":"LLMMessagesAppendFrame","messages":[],"run_llm":true}')
+    unnamed = record.derived_id(record.place_of(log.records[0]))
+    for number, cause in enumerate((unnamed, "named", "nobody")):
+        value = json.dumps(
+            {"type": "LLMTextFrame", "text": "so", "id": "named" if number == 0 else f"f{number}"}
+        )
+        log.add("ctx", value.encode(), headers=[("fl_causation_id", cause.encode())])
+    log.add("ctx", b'{"type":"EndFrame","id":"end"}')
+    project(database, log.records)
+    imported(other, exported(database))
+    with psycopg.connect(other) as connection:
+        rows = connection.execute("SELECT frame_id, causation_id FROM frames ORDER BY version").fetchall()
+    ids, causes = zip(*rows, strict=True)
+    assert str(ids[0]) != unnamed
+    assert causes == (None, ids[0], ids[1], frame_uuid("nobody"), None)
+    # Another record at that very place is another frame.
+    again = Log()
+    again.add("ctx", b'{"type":"TranscriptionFrame","text":"other"}')
+    project(other, again.records)
+    assert heads(other)["ctx"][0] == 6
+
+
+def test_files_that_were_put_together_are_a_file(database, other):
+    small(database)
+    done = imported(other, exported(database, "b") + exported(database, "a"))
+    assert (done.conversations, heads(other)) == (2, heads(database))
+
+
+def test_an_id_that_is_taken_or_was_erased_refuses_the_file_before_anything_is_written(database, other):
+    content = small(database)
+    log = Log()
+    log.add("b", b'{"type":"LLMRunFrame"}')
+    project(other, log.records)
+    with pytest.raises(ImportRefusedError, match="There is a conversation 'b' here already, of 1 versions"):
+        imported(other, content)
+    assert heads(other).keys() == {"b"}
+    with psycopg.connect(other) as operator:
+        operator.execute("SELECT erase('b', 'asked')")
+    with pytest.raises(ImportRefusedError, match="'b' was erased here on"):
+        imported(other, content)
+    assert heads(other) == {}
+
+
+def test_what_is_there_already_is_passed_over_also_when_it_went_on_since(database, other):
+    content = small(database)
+    assert imported(database, content).there_already == 2
+    assert imported(other, exported(database, "a")).conversations == 1
+    log = Log()
+    log.add("a", b'{"type":"TranscriptionFrame","text":"more"}')
+    project(other, log.records)
+    done = imported(other, content)
+    assert (done.conversations, done.there_already) == (1, 1)
+    assert heads(other)["a"][0] == 3
+
+
+@pytest.mark.parametrize("point", ["after page", "before commit", "after commit"])
+@pytest.mark.parametrize("times", [1, 2, 4])
+def test_a_process_that_is_killed_leaves_whole_conversations_and_the_next_goes_on(
+    database, other, point, times
+):
+    log, _ = random_log(range(20, 26))
+    project(database, log.records)
+    content = exported(database)
+    assert killed_while_importing(other, content, point, times) == -signal.SIGKILL
+    left = heads(other)
+    assert len(left) == times - (point != "after commit")
+    assert differences(other) == {}
+    done = imported(other, content)
+    assert (done.there_already, done.conversations) == (len(left), len(heads(database)) - len(left))
+    assert heads(other).keys() == heads(database).keys()
+    assert differences(other) == {}
+
+
+def test_a_projector_that_begins_the_conversation_meanwhile_is_right(database, other):
+    content = small(database)
+    log = Log()
+    log.add("b", b'{"type":"TranscriptionFrame","text":"mine"}')
+
+    async def run():
+        from psycopg import AsyncConnection as Connection
+        from tests.support.batches import Projecting
+
+        from frameledger_services.store import binary_copy
+
+        async def begin(point):
+            if point == "after commit":
+                async with Projecting(other) as projecting:
+                    await projecting.store(log.records)
+
+        async with await Connection.connect(other, autocommit=True) as connection:
+            binary_copy.prepare(connection)
+            found = content.splitlines(keepends=True)
+            with pytest.raises(ImportRefusedError, match="There is a conversation 'b' here already"):
+                await importing.write(connection, found, lambda _: None, begin)
+
+    asyncio.run(run())
+    with psycopg.connect(other) as connection:
+        assert value_of(connection, "SELECT text FROM messages WHERE context_id = 'b'") == "mine"
+    assert heads(other)["a"] == heads(database)["a"]

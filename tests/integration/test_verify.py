@@ -1,0 +1,257 @@
+"""Verifying from the rows: what the projector wrote differs in nothing, and whatever is changed by hand is found."""
+
+import asyncio
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection, IsolationLevel
+from tests.support.batches import HISTORIES, histories_interleaved, project
+from tests.support.databases import made
+from tests.support.tampering import changed, rechained
+
+from frameledger_services.audit.verify import verify
+from frameledger_services.store import stored_rows, tables
+
+
+def verified(address, *context_ids, again=False):
+    """What verifying finds, by conversation."""
+
+    async def run():
+        async with await AsyncConnection.connect(address, autocommit=True) as connection:
+            await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
+            return {one.context_id: one for one in await verify(connection, context_ids, again=again)}
+
+    return asyncio.run(run())
+
+
+def everything(address):
+    with psycopg.connect(address) as connection:
+        return [row[0] for row in connection.execute("SELECT context_id FROM contexts").fetchall()]
+
+
+@pytest.mark.parametrize(("page", "sizes"), [(3, (5_000,)), (500, (100,))])
+def test_nothing_differs_in_what_the_projector_wrote(database, monkeypatch, page, sizes):
+    monkeypatch.setattr(stored_rows, "PAGE_FRAMES", page)
+    project(database, histories_interleaved(), sizes=sizes)
+    done = verified(database, *everything(database))
+    assert done.keys() == {path.stem for path in HISTORIES}
+    assert {name: one.found.in_order() for name, one in done.items() if one.found.count} == {}
+
+
+DESK = "a-day-at-the-desk"
+
+
+@pytest.fixture(scope="module")
+def histories(database_server, migrated_template):
+    """A database with all histories, in which whatever is changed is taken back."""
+    with made(database_server, template=migrated_template) as (_, address):
+        project(address, histories_interleaved(), sizes=(2_000,))
+        yield address
+
+
+def tampered(address, *statements, context_ids=(DESK,)):
+    """What verifying finds after these statements, which the trigger would refuse, in a transaction that is rolled
+    back."""
+
+    async def run():
+        async with await AsyncConnection.connect(address, autocommit=True) as connection:
+            await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
+            async with connection.transaction(force_rollback=True):
+                await connection.execute("SET LOCAL session_replication_role = replica")
+                for statement in statements:
+                    cursor = await connection.execute(statement)
+                    assert cursor.rowcount, statement
+                return await verify(connection, context_ids)
+
+    return asyncio.run(run())
+
+
+def first(found):
+    """The first difference: version, table and field."""
+    assert found.first is not None, "nothing was found"
+    return found.first.version, found.first.table, found.first.field
+
+
+FRAMES = f"frames WHERE context_id = '{DESK}'"
+FRAME_3 = f"context_id = '{DESK}' AND version = 3"
+
+
+@pytest.mark.parametrize(
+    ("statements", "version", "field"),
+    [
+        pytest.param(
+            [
+                "UPDATE frames SET payload = replace(payload::text, 'a', 'b')::json "
+                f"WHERE context_id = '{DESK}' AND version = 7"
+            ],
+            7,
+            "chain",
+            id="a changed byte",
+        ),
+        pytest.param([f"DELETE FROM {FRAMES} AND version = 12"], 12, "row", id="a removed row"),
+        pytest.param([f"DELETE FROM {FRAMES} AND version = 1"], 1, "row", id="the first row removed"),
+        pytest.param(
+            [
+                f"UPDATE frames SET version = -version WHERE context_id = '{DESK}' AND version IN (9, 10)",
+                f"UPDATE frames SET version = 19 + version WHERE context_id = '{DESK}' AND version < 0",
+            ],
+            9,
+            "chain",
+            id="a swapped pair",
+        ),
+        pytest.param(
+            [
+                'INSERT INTO frames (context_id, version, frame_id, logged_at, "offset", partition, type, outcome, '
+                "chain, payload) SELECT context_id, version + 1, gen_random_uuid(), last_at, 999999, 0, 'LLMRunFrame', "
+                "'applied', chain, '{\"type\":\"LLMRunFrame\"}' FROM contexts "
+                f"WHERE context_id = '{DESK}'"
+            ],
+            None,
+            "chain",
+            id="an added frame",
+        ),
+        pytest.param(
+            [
+                "UPDATE frames SET outcome = 'ignored', reason = 'nothing_said' "
+                f"WHERE context_id = '{DESK}' AND version = 8"
+            ],
+            8,
+            "outcome",
+            id="an outcome",
+        ),
+        pytest.param(
+            [f"UPDATE frames SET source = 'somebody' WHERE context_id = '{DESK}' AND version = 5"],
+            5,
+            "chain",
+            id="a source",
+        ),
+        pytest.param(
+            [
+                "UPDATE frames SET logged_at = logged_at - interval '1 day' "
+                f"WHERE context_id = '{DESK}' AND version = 6"
+            ],
+            6,
+            "logged_at",
+            id="a time",
+        ),
+    ],
+)
+def test_a_changed_frame_is_found_at_its_version(histories, statements, version, field):
+    names = [path.stem for path in HISTORIES]
+    without_check = "ALTER TABLE frames DROP CONSTRAINT frames_version_check"
+    done = tampered(histories, without_check, *statements, context_ids=names)
+    [changed] = [one for one in done if one.found.count]
+    assert changed.context_id == DESK
+    assert first(changed.found) == (version or changed.version + 1, "frames", field)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("type", "'LLMRunFrame'"),
+        ("run_id", "'other'"),
+        ("tool_call_id", "'other'"),
+        ("produced_at", "now()"),
+        ("frame_id", "gen_random_uuid()"),
+    ],
+)
+def test_a_changed_column_of_a_frame_is_found(histories, column, value):
+    [done] = tampered(histories, f"UPDATE frames SET {column} = {value} WHERE {FRAME_3}")
+    assert first(done.found) == (3, "frames", column)
+
+
+def columns_of(table, *without):
+    return [
+        pytest.param(table, column.name, id=f"{table.name}.{column.name}")
+        for column in table.columns
+        if column.name not in without
+    ]
+
+
+OTHER = {
+    "Text": "coalesce({0}, '') || 'x'",
+    "JSON": "'{{\"changed\": true}}'",
+    "Boolean": "NOT coalesce({0}, false)",
+    "BigInteger": "coalesce({0}, 1) + 1",
+    "Integer": "coalesce({0}, 1) + 1",
+    "Double": "coalesce({0}, 1) + 1",
+    "DateTime": "coalesce({0}, now()) + interval '1 second'",
+    "UUID": "gen_random_uuid()",
+    "LargeBinary": "sha256({0})",
+}
+"""Another value of a column, by its type."""
+
+PARTICULAR = {
+    "messages.position": "position + 1000",
+    "tool_calls.ordinal": "ordinal + 1000",
+    "messages.valid_to": "valid_from + 1",
+    "runs.status": "CASE status WHEN 'ended' THEN 'failed' ELSE 'ended' END",
+    "tool_calls.status": "CASE status WHEN 'done' THEN 'failed' ELSE 'done' END",
+    "contexts.state_version": "state_version - 1",
+    "contexts.parked_version": "3, parked_at = now(), parked_error = 'by hand'",
+    "contexts.turn_opened_version": "1, turn_waits = true",
+    "contexts.turn_waits": "true, turn_opened_version = 1",
+}
+
+NOT_FROM_FRAMES = ("context_id", "duplicate_count", "parked_at", "parked_error", "rebuilt", "folded_by")
+"""Columns of `contexts` that frames do not say: how often one was repeated, why it is parked, what was rebuilt."""
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        *columns_of(tables.messages, "context_id"),
+        *columns_of(tables.eras, "context_id"),
+        *columns_of(tables.context_settings, "context_id"),
+        *columns_of(tables.runs, "context_id"),
+        *columns_of(tables.tool_calls, "context_id"),
+        *columns_of(tables.contexts, *NOT_FROM_FRAMES),
+    ],
+)
+def test_a_changed_column_of_every_table_is_found(histories, table, column):
+    other = OTHER[type(table.c[column].type).__name__].format(f'"{column}"')
+    value = PARTICULAR.get(f"{table.name}.{column}", other)
+    with psycopg.connect(histories) as connection:
+        row, context_id = connection.execute(
+            f"SELECT ctid::text, context_id FROM {table.name} ORDER BY ctid DESC LIMIT 1"
+        ).fetchone() or ("", "")
+    [done] = tampered(
+        histories,
+        f"UPDATE {table.name} SET \"{column}\" = {value} WHERE ctid = '{row}'",
+        context_ids=[context_id],
+    )
+    assert done.found.count
+    assert table.name in {one.table for one in done.found.kept} or column == "parked_version"
+    assert done.found.first is not None
+    assert 1 <= done.found.first.version <= done.version + 1
+
+
+@pytest.mark.parametrize("table", ["messages", "eras", "context_settings", "runs", "tool_calls"])
+def test_a_row_that_is_missing_or_too_many_is_found(histories, table):
+    with psycopg.connect(histories) as connection:
+        row, context_id = connection.execute(
+            f"SELECT ctid::text, context_id FROM {table} ORDER BY ctid DESC LIMIT 1"
+        ).fetchone() or ("", "")
+    key = {"runs": "run_id = run_id || 'x'", "tool_calls": "ordinal = ordinal + 7"}.get(
+        table, "valid_from = valid_from - 1"
+    )
+    for statement in (
+        f"DELETE FROM {table} WHERE ctid = '{row}'",
+        f"UPDATE {table} SET {key} WHERE ctid = '{row}'",
+    ):
+        [done] = tampered(histories, statement, context_ids=[context_id])
+        assert (table, "row") in {(one.table, one.field) for one in done.found.kept}
+
+
+def test_a_rewritten_chain_is_not_found_in_the_rows_but_what_was_folded_is(database):
+    """Who writes everything anew is found against an older root, or Kafka; who forgets the other tables is found."""
+    project(database, histories_interleaved(), sizes=(2_000,))
+    changed(
+        database,
+        "UPDATE frames SET payload = replace(payload::text, 'you', 'me')::json "
+        f"WHERE context_id = '{DESK}' AND payload::text LIKE '%you%'",
+    )
+    rechained(database, DESK)
+    found = verified(database, DESK)[DESK].found
+    assert {one.table for one in found.kept} >= {"messages"}
+    assert "chain" not in {one.field for one in found.kept}

@@ -1,0 +1,274 @@
+"""Verifying what goes on: while it is written, from where it was verified before, parked, and through the command."""
+
+import asyncio
+import json
+import resource
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection, IsolationLevel
+from psycopg.conninfo import make_conninfo
+from tests.laws.strategies import random_conversation
+from tests.support.batches import HISTORIES, Log, Projecting, histories_interleaved, project, value_of
+from tests.support.tampering import changed, rechained
+from typer.testing import CliRunner
+
+from frameledger.evolve import evolve
+from frameledger.frames import encode_frame
+from frameledger_services.audit.verify import Verified, verify
+from frameledger_services.audit.verify_many import verify_many
+from frameledger_services.cli import application
+from frameledger_services.projector import batch_fold
+from frameledger_services.settings import Settings
+from frameledger_services.store import stored_rows
+
+DESK = "a-day-at-the-desk"
+
+
+def run_many(address, context_ids=None, *, again=False, jobs=2):
+    """What `verify_many` reports, by conversation."""
+    found = {}
+
+    def report(one):
+        found[one.context_id] = one
+
+    settings = Settings(database_url=address)
+    asyncio.run(verify_many(settings, context_ids, report, jobs=jobs, again=again))
+    return found
+
+
+def differences(found):
+    return {name: one.found.in_order() for name, one in found.items() if one.found.count}
+
+
+@pytest.mark.parametrize("step", [1, 5])
+@pytest.mark.parametrize("page", [3, 500])
+def test_what_was_verified_is_not_read_again_and_what_came_since_is(database, monkeypatch, step, page):
+    monkeypatch.setattr(stored_rows, "PAGE_FRAMES", page)
+    records = histories_interleaved()
+    part = len(records) // step + 1 if step > 1 else len(records) // 2
+    seen: dict[str, int] = {}
+
+    async def run():
+        async with Projecting(database, cache_bytes=1) as projecting:
+            for first in range(0, len(records), part):
+                await projecting.store(records[first : first + part])
+                reported: list[Verified] = []
+                await verify_many(Settings(database_url=database), None, reported.append, jobs=2, again=False)
+                for one in reported:
+                    assert one.found.in_order() == [], (one.context_id, one.after)
+                    assert one.after == seen.get(one.context_id, 0)
+                    seen[one.context_id] = one.version
+
+    asyncio.run(run())
+    assert seen.keys() == {path.stem for path in HISTORIES}
+    assert {one.frames for one in run_many(database).values()} == {0}
+    assert min(one.frames for one in run_many(database, again=True).values()) > 0
+
+
+def test_going_on_finds_what_was_changed_since_and_again_finds_what_was_changed_before(database):
+    log = Log()
+    lines = next(path for path in HISTORIES if path.stem == DESK).read_bytes().splitlines()
+    for line in lines[:60]:
+        log.add(DESK, line)
+    project(database, log.records, sizes=(2_000,))
+    assert differences(run_many(database)) == {}
+    before = len(log.records)
+    for line in lines[60:]:
+        log.add(DESK, line)
+    project(database, log.records[before:], sizes=(2_000,))
+    changed(
+        database,
+        f"UPDATE messages SET text = 'x' WHERE context_id = '{DESK}' AND valid_from > 60 "
+        "AND valid_from = (SELECT max(valid_from) FROM messages)",
+    )
+    late = differences(run_many(database))[DESK]
+    assert [(one.table, one.field) for one in late] == [("messages", "text")]
+    assert late[0].version > 60
+    changed(database, f"UPDATE frames SET source = 'x' WHERE context_id = '{DESK}' AND version = 5")
+    assert [one.version for one in differences(run_many(database))[DESK]] == [late[0].version]
+    assert [one.version for one in differences(run_many(database, again=True))[DESK]] == [5, late[0].version]
+
+
+def test_a_head_that_fell_behind_what_was_verified_is_found(database):
+    project(database, histories_interleaved(), sizes=(2_000,))
+    assert differences(run_many(database)) == {}
+    changed(database, f"DELETE FROM frames WHERE context_id = '{DESK}' AND version > 50")
+    rechained(database, DESK)
+    assert ("contexts", "version") in {
+        (one.table, one.field) for one in differences(run_many(database))[DESK]
+    }
+
+
+def test_a_changed_row_of_a_conversation_that_did_not_go_on_is_found_in_its_head(database):
+    project(database, histories_interleaved(), sizes=(2_000,))
+    run_many(database)
+    changed(database, f"UPDATE contexts SET message_count = message_count + 1 WHERE context_id = '{DESK}'")
+    assert [one.field for one in differences(run_many(database))[DESK]] == ["message_count"]
+
+
+def test_a_conversation_that_moves_while_it_is_verified_is_no_difference(database, monkeypatch):
+    """Between two pages of one conversation the projector writes on."""
+    monkeypatch.setattr(stored_rows, "PAGE_FRAMES", 10)
+    records = histories_interleaved()
+    half = len(records) // 2
+    ours = stored_rows.frames
+
+    async def run():
+        async with (
+            Projecting(database) as projecting,
+            await AsyncConnection.connect(database, autocommit=True) as connection,
+        ):
+            await projecting.store(records[:half])
+            rest = iter(range(half, len(records), 50))
+
+            async def frames(*arguments, **options):
+                async for page in ours(*arguments, **options):
+                    yield page
+                    if (first := next(rest, None)) is not None:
+                        await projecting.store(records[first : first + 50])
+
+            monkeypatch.setattr(stored_rows, "frames", frames)
+            await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
+            found = await verify(connection, [path.stem for path in HISTORIES])
+            assert next(rest, None) is None, "nothing was written meanwhile"
+            return {one.context_id: one for one in found}
+
+    assert differences(asyncio.run(run())) == {}
+
+
+def test_a_parked_conversation_is_compared_up_to_where_it_was_parked(database, monkeypatch):
+    def failing(state, frame):
+        if (state.context_id, state.version) == (DESK, 29):
+            raise ValueError("cannot fold version 30")
+        return evolve(state, frame)
+
+    monkeypatch.setattr(batch_fold, "evolve", failing)
+    project(database, histories_interleaved(), sizes=(2_000,))
+    for again in (True, False, False):
+        found = run_many(database, again=again)
+        assert differences(found) == {}
+        assert found[DESK].parked_version == 30
+    changed(database, f"UPDATE frames SET outcome = 'applied' WHERE context_id = '{DESK}' AND version = 40")
+    assert differences(run_many(database, again=True))[DESK][0].version == 40
+    changed(
+        database,
+        f"UPDATE frames SET outcome = 'parked' WHERE context_id = '{DESK}' AND version = 40",
+        f"UPDATE frames SET source = 'x' WHERE context_id = '{DESK}' AND version = 45",
+    )
+    assert differences(run_many(database, again=True))[DESK][0].version == 45
+
+
+def test_what_an_older_fold_made_is_not_compared_but_its_chain_is(database):
+    project(database, histories_interleaved(), sizes=(2_000,))
+    changed(
+        database,
+        f"UPDATE contexts SET folded_by = '[[1, 1], [9, 4]]' WHERE context_id = '{DESK}'",
+        f"UPDATE messages SET text = 'otherwise' WHERE context_id = '{DESK}'",
+    )
+    found = run_many(database)
+    assert differences(found) == {}
+    assert [one.context_id for one in found.values() if one.is_older] == [DESK]
+    changed(database, f"UPDATE frames SET source = 'x' WHERE context_id = '{DESK}' AND version = 7")
+    assert [one.version for one in differences(run_many(database))[DESK]] == [7]
+
+
+def test_who_may_only_read_verifies_and_remembers_nothing(database):
+    project(database, histories_interleaved(), sizes=(2_000,))
+    address = make_conninfo(database, options="-c role=frameledger_reader")
+    assert differences(run_many(address)) == {}
+    with psycopg.connect(database) as connection:
+        assert value_of(connection, "SELECT count(*) FROM verified") == 0
+
+
+def test_a_long_conversation_is_verified_in_the_memory_of_a_short_one(database):
+    log = Log()
+    log.add("long", b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"Count."}]}')
+    for turn in range(2_000):
+        log.add("long", b'{"type":"LLMFullResponseStartFrame"}')
+        for word in range(18):
+            log.add("long", b'{"type":"LLMTextFrame","text":"%d "}' % (turn * word))
+        log.add("long", b'{"type":"LLMFullResponseEndFrame"}')
+    project(database, log.records, sizes=(5_000,))
+    frames = len(log.records)
+    del log
+    run_many(database, again=True)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = run_many(database, again=True)
+    assert differences(found) == {}
+    assert found["long"].version == frames > 40_000
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 20_000, f"{grown} KiB more"
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Run `frameledger verify` against a database."""
+
+    def run(address, *words):
+        monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", address)
+        monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
+        return CliRunner().invoke(application(), ["verify", *words])
+
+    return run
+
+
+def test_the_command_says_what_it_checked_and_what_differs(database, command):
+    project(database, histories_interleaved(), sizes=(2_000,))
+    fine = command(database, "--all")
+    assert (fine.exit_code, fine.stderr) == (0, "")
+    assert fine.stdout.splitlines()[-1] == "No difference."
+    changed(
+        database,
+        f"UPDATE messages SET role = 'nobody' WHERE context_id = '{DESK}' AND valid_from = "
+        f"(SELECT min(valid_from) FROM messages WHERE context_id = '{DESK}' AND role = 'user')",
+    )
+    told = command(database, DESK, "--again")
+    assert told.exit_code == 1
+    assert told.stdout.splitlines()[0].startswith(f"{DESK}  version ")
+    assert "messages.role" in told.stdout.splitlines()[0]
+    assert told.stdout.splitlines()[-1] == "1 differ."
+    assert max(map(len, told.stdout.splitlines())) <= 100
+    as_json = json.loads(command(database, "--all", "--again", "--json").stdout)
+    assert [one["context_id"] for one in as_json["different"]] == [DESK]
+    assert as_json["different"][0]["differences"][0]["stored"] == "nobody"
+
+
+def test_the_command_refuses_what_is_not_there_and_what_is_not_said(database, command):
+    assert command(database, "nobody").exit_code == 1
+    assert command(database).exit_code == 2
+    assert command(database, DESK, "--all").exit_code == 2
+
+
+def test_rows_without_a_head_are_found(database, command):
+    project(database, histories_interleaved(), sizes=(2_000,))
+    changed(database, f"DELETE FROM contexts WHERE context_id = '{DESK}'")
+    told = command(database, "--all")
+    assert told.exit_code == 1
+    assert told.stdout.startswith(f"{DESK}  version 1  frames: a row is one too many")
+    assert command(database, DESK).exit_code == 1
+
+
+def test_real_conversations_differ_in_nothing(database, shared):
+    log = Log()
+    for line in (shared / "data" / "real-conversations.jsonl").read_bytes().splitlines():
+        one = json.loads(line)
+        for frame in one["frames"]:
+            log.add(one["name"], json.dumps(frame).encode())
+    project(database, log.records, sizes=(1_000,))
+    found = run_many(database)
+    assert differences(found) == {}
+    assert sum(one.frames for one in found.values()) == len(log.records)
+
+
+@pytest.mark.parametrize("page", [11, 500])
+def test_random_conversations_differ_in_nothing(database, monkeypatch, page):
+    monkeypatch.setattr(stored_rows, "PAGE_FRAMES", page)
+    log = Log()
+    for seed in range(60):
+        for frame in random_conversation(seed, 120):
+            log.add(f"talk-{seed}", encode_frame(frame))
+    project(database, log.records, sizes=(2_000,))
+    found = run_many(database)
+    assert differences(found) == {}
+    assert len(found) == 60

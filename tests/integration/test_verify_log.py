@@ -1,0 +1,111 @@
+"""Verifying against Kafka: what somebody changed who wrote the whole database anew, and what is no difference."""
+
+import asyncio
+
+import psycopg
+import pytest
+from tests.support.batches import HISTORIES, value_of
+from tests.support.killable import projector
+from tests.support.road import PARTITIONS, Raw, road_of_its_own  # noqa: F401  # a fixture
+from tests.support.tampering import changed, rechained
+
+from frameledger.partition import partition_for
+from frameledger_services.audit.log_comparison import compare_with_log
+from frameledger_services.audit.verify_many import connected
+
+DESK = "a-day-at-the-desk"
+
+
+@pytest.fixture
+def filled(road):
+    """A road on which all histories are projected."""
+    publish_and_project(
+        road, [Raw(path.stem.encode(), line) for path in HISTORIES for line in path.read_bytes().splitlines()]
+    )
+    return road
+
+
+def publish_and_project(road, records):
+    with projector(road.settings) as running:
+        road.publish(records)
+        road.until_idle(running)
+        assert running.stop() == 0
+
+
+def compared(road, *context_ids):
+    async def run():
+        async with connected(road.settings) as connection, connection.transaction():
+            return await compare_with_log(road.settings, connection, context_ids or None)
+
+    return asyncio.run(run())
+
+
+def found(road, *context_ids):
+    """What differs: version, field, by conversation."""
+    differences = compared(road, *context_ids).found
+    return {name: [(one.version, one.field) for one in each.in_order()] for name, each in differences.items()}
+
+
+def test_what_was_projected_is_on_the_log(filled):
+    done = compared(filled)
+    with psycopg.connect(filled.address) as connection:
+        stored = value_of(connection, "SELECT count(*) FROM frames")
+    assert (done.found, done.frames) == ({}, stored)
+    assert compared(filled, DESK).found == {}
+
+
+@pytest.mark.parametrize(
+    ("statement", "version", "field"),
+    [
+        ("UPDATE frames SET payload = replace(payload::text, 'a', 'b')::json WHERE {}", 7, "payload"),
+        ("UPDATE frames SET trace_id = repeat('a', 32) WHERE {}", 7, "trace_id"),
+        ("UPDATE frames SET causation_id = gen_random_uuid() WHERE {}", 7, "causation_id"),
+        ("UPDATE frames SET source = 'somebody' WHERE {}", 7, "source"),
+        ("UPDATE frames SET frame_id = gen_random_uuid() WHERE {}", 7, "frame_id"),
+        ("UPDATE frames SET logged_at = logged_at + interval '1 ms' WHERE {}", 7, "logged_at"),
+        ('UPDATE frames SET "offset" = "offset" + 100000 WHERE {}', 7, "row"),
+        ("DELETE FROM frames WHERE {}", 7, "row"),
+    ],
+)
+def test_a_frame_that_is_not_its_record_is_found(filled, statement, version, field):
+    where = f"context_id = '{DESK}' AND version = {version}"
+    changed(filled.address, statement.format(where))
+    rechained(filled.address, DESK)
+    for asked in ((DESK,), ()):
+        assert (version, field) in found(filled, *asked)[DESK]
+
+
+def test_a_truncated_tail_is_found_on_the_log(filled):
+    with psycopg.connect(filled.address) as connection:
+        newest = value_of(connection, "SELECT version FROM contexts WHERE context_id = %s", DESK)
+    changed(filled.address, f"DELETE FROM frames WHERE context_id = '{DESK}' AND version > {newest - 3}")
+    rechained(filled.address, DESK)
+    assert [version for version, _ in found(filled)[DESK]] == [newest - 2] * 3
+
+
+def test_an_added_frame_is_found_on_the_log(filled):
+    changed(
+        filled.address,
+        'INSERT INTO frames (context_id, version, frame_id, logged_at, "offset", partition, type, outcome, chain, '
+        "payload) SELECT context_id, version + 1, gen_random_uuid(), logged_at, \"offset\", partition, 'LLMRunFrame', "
+        f"'applied', chain, '{{\"type\":\"LLMRunFrame\"}}' FROM frames WHERE context_id = '{DESK}' "
+        "ORDER BY version DESC LIMIT 1",
+    )
+    rechained(filled.address, DESK)
+    with psycopg.connect(filled.address) as connection:
+        newest = value_of(connection, "SELECT version FROM contexts WHERE context_id = %s", DESK)
+    assert newest in [version for version, _ in found(filled)[DESK]]
+
+
+def test_repetitions_foreign_partitions_and_what_is_no_frame_are_no_differences(filled):
+    repeated = Raw(HISTORIES[0].stem.encode(), HISTORIES[0].read_bytes().splitlines()[0])
+    elsewhere = (partition_for(b"stray", PARTITIONS) + 1) % PARTITIONS
+    stray = Raw(b"stray", b'{"type":"LLMRunFrame"}', partition=elsewhere)
+    publish_and_project(filled, [repeated, stray, Raw(b"bad", b"no frame"), Raw(None, b"{}")])
+    assert found(filled) == {}
+    assert compared(filled, "stray").frames == 1
+
+
+def test_what_is_not_stored_yet_is_no_difference(filled):
+    filled.publish([Raw(DESK.encode(), b'{"type":"LLMRunFrame"}')])
+    assert found(filled) == {}

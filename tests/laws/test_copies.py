@@ -1,0 +1,95 @@
+"""Copies of a conversation, as a replay publishes them: a recording with the same messages, without effects."""
+
+from datetime import UTC, datetime
+from uuid import UUID, uuid5
+
+import pytest
+from hypothesis import given
+from tests.laws.strategies import CONTEXT, conversations
+from tests.support.batches import HISTORIES
+
+from frameledger.evolve.changes import RunStarted
+from frameledger.fold import Conversation, Folding
+from frameledger.frames import LLMContextFrame, encode_frame
+from frameledger.react import react
+from frameledger.record import DecodeError, decode
+from frameledger_services.forks.copies import Copies
+from frameledger_services.store.replays import RecordedFrame
+
+IDS = UUID("6b3f1f0e-3f7d-5a5c-9a53-9b7a1b2c3d4e")
+AT = datetime(2026, 3, 4, tzinfo=UTC)
+
+
+def recorded(values, context_id=CONTEXT):
+    """The frames as a database has them, and the fold of the conversation."""
+    folding = Folding(Conversation.new(context_id))
+    steps, attempts = [], {}
+    for value in values:
+        try:
+            frame = decode(value)
+        except DecodeError:
+            continue
+        step = folding.step(frame)
+        if step is None:
+            continue
+        steps.append((value, frame, step))
+        for change in step.changes:
+            if isinstance(change, RunStarted):
+                attempts[change.run_id] = (change.attempt, change.claim)
+    frames = [
+        RecordedFrame(
+            int(step.state.version),
+            uuid5(IDS, str(step.state.version)),
+            frame.type,
+            step.outcome,
+            AT,
+            None,
+            None,
+            value,
+            *attempts.get(getattr(frame, "run_id", None), (None, None)),
+        )
+        for value, frame, step in steps
+    ]
+    return frames, folding.conversation()
+
+
+def copied(frames, context_id=CONTEXT):
+    """The copies that are published: what a topic has of them."""
+    copies = Copies(context_id, "copy")
+    opening = LLMContextFrame(context={}, react=False)
+    made = [copies.of(frame, decode(frame.payload)) for frame in frames]
+    return [decode(encode_frame(frame)) for frame in (opening, *made) if frame is not None]
+
+
+def folded_without_effects(frames):
+    folding = Folding(Conversation.new("copy"))
+    for frame in frames:
+        before = folding.state
+        step = folding.step(frame)
+        assert react(before, frame, step.state) == ()
+    return folding.conversation()
+
+
+PUT_ASIDE = pytest.mark.xfail(
+    strict=True, reason="an answer that a worker's put aside is in the copy (RA5.adopt)"
+)
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        pytest.param(path, id=path.stem, marks=[PUT_ASIDE] if path.stem == "plain-client" else [])
+        for path in HISTORIES
+    ],
+)
+def test_the_copy_of_a_history_has_its_messages(history):
+    frames, original = recorded(history.read_bytes().splitlines(), history.stem)
+    copy = folded_without_effects(copied(frames, history.stem))
+    assert copy.context.to_wire() == original.context.to_wire()
+    assert copy.state.terms.recording
+
+
+@given(conversations())
+def test_no_copy_of_any_conversation_has_an_effect(frames):
+    frames, _ = recorded([encode_frame(frame) for frame in frames])
+    folded_without_effects(copied(frames))

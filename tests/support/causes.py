@@ -1,0 +1,61 @@
+"""What has to hold for the causes of frames: nothing that a service of ours says comes of nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+APPLICATION = ("LLMSetToolsFrame", "FunctionCallsStartedFrame")
+"""What an application says by itself through a function service."""
+
+
+def without_origin(connection: psycopg.Connection) -> list[tuple[Any, ...]]:
+    """The frames of services whose causes do not lead to a frame that somebody else said by himself: each with its
+    type, source and outcome, and the type of the frame at which they end."""
+    return connection.execute(
+        """
+        SELECT frame.context_id, frame.version, frame.type, frame.source, frame.outcome, first.type
+        FROM frames AS frame
+        CROSS JOIN LATERAL (
+            SELECT * FROM causes(frame.context_id, frame.version) ORDER BY depth DESC LIMIT 1
+        ) AS origin
+        JOIN frames AS first ON first.context_id = frame.context_id AND first.version = origin.version
+        WHERE frame.source ~ %(ours)s
+            AND (
+                first.causation_id IS NOT NULL
+                OR first.source ~ %(ours)s AND first.type <> ALL (%(application)s)
+            )
+        ORDER BY frame.context_id, frame.version
+        """,
+        {"ours": _OURS, "application": list(APPLICATION)},
+    ).fetchall()
+
+
+_OURS = "^frameledger/(inference/|functions/|timekeeper|projector|unpark)"
+
+
+def not_as_promised(connection: psycopg.Connection) -> list[tuple[Any, ...]]:
+    """The frames of workers with another cause than theirs: of a run, the frame that opened it; of a call's start, the
+    one that dispatched it; of what follows, the start; and of a cancel, the start or an interruption."""
+    return connection.execute(
+        """
+        SELECT frame.context_id, frame.version, frame.type, frame.source, cause.version, cause.type
+        FROM frames AS frame
+        LEFT JOIN frames AS cause ON cause.context_id = frame.context_id AND cause.frame_id = frame.causation_id
+        LEFT JOIN runs AS run ON run.context_id = frame.context_id AND run.run_id = frame.run_id
+        LEFT JOIN tool_calls AS call
+            ON call.context_id = frame.context_id AND call.tool_call_id = frame.tool_call_id
+        WHERE CASE
+            WHEN frame.source LIKE 'frameledger/inference/%' THEN run.opened_version = cause.version
+            WHEN frame.source NOT LIKE 'frameledger/functions/%' THEN true
+            WHEN frame.payload ->> 'waiting' IS NULL AND frame.type = 'FunctionCallInProgressFrame'
+                THEN call.dispatched_version = cause.version
+            WHEN frame.type = 'FunctionCallCancelFrame'
+                THEN cause.type IN ('FunctionCallInProgressFrame', 'InterruptionFrame')
+            WHEN frame.type = 'ErrorFrame' THEN cause.type = 'FunctionCallInProgressFrame'
+            ELSE cause.type = 'FunctionCallInProgressFrame' AND cause.tool_call_id = frame.tool_call_id
+        END IS NOT TRUE
+        ORDER BY frame.context_id, frame.version
+        """
+    ).fetchall()

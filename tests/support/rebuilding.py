@@ -1,0 +1,130 @@
+"""Rebuilds in a test: of one conversation or of many, in this process or in one that kills itself at a statement."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from psycopg import AsyncConnection, AsyncCursor, IsolationLevel
+from tests.bounds import ON_SERVERS
+from tests.support.batches import TOPIC
+from tests.support.unparking import Sent
+
+from frameledger_services import failpoints
+from frameledger_services.audit.rebuild import Options, Pair, rebuild_many, rebuild_some
+from frameledger_services.event_log.topics import TopicNames
+
+_processes = multiprocessing.get_context("forkserver")
+
+NAMES = TopicNames(TOPIC.removesuffix("frames"))
+
+
+@asynccontextmanager
+async def pairs_of(address, jobs=2, connection_class=AsyncConnection):
+    """The connections of so many jobs."""
+    async with AsyncExitStack() as stack:
+        pairs = []
+        for _ in range(jobs):
+            reader = await stack.enter_async_context(await connection_class.connect(address, autocommit=True))
+            await reader.set_isolation_level(IsolationLevel.REPEATABLE_READ)
+            writer = await stack.enter_async_context(await connection_class.connect(address, autocommit=True))
+            pairs.append(Pair(reader, writer))
+        yield pairs
+
+
+class Done:
+    """What a rebuild reported and published, and its sums."""
+
+    def __init__(self):
+        self.outcomes = {}
+        self.sent = Sent()
+        self.began_behind = None
+        self.left = None
+        self.progress = None
+
+    @property
+    def differing(self):
+        """The conversations that differed, each with the first version that did."""
+        return {name: one.found.first.version for name, one in self.outcomes.items() if one.found.count}
+
+    def report(self, outcome):
+        self.outcomes[outcome.context_id] = outcome
+
+    def begun(self, progress, left):
+        self.began_behind, self.left = progress.reached, left
+
+
+def rebuild_in(
+    address,
+    *context_ids,
+    names=NAMES,
+    apply=True,
+    selection="all",
+    again=False,
+    jobs=2,
+    failpoint=failpoints.none,
+    **options,
+):
+    """Rebuild these conversations, or all of a selection."""
+    done = Done()
+    chosen = Options(names, apply=apply, why="a test", failpoint=failpoint, **options)
+
+    async def run():
+        async with pairs_of(address, jobs) as pairs:
+            if context_ids:
+                done.progress = await rebuild_some(pairs, chosen, context_ids, done.sent, done.report)
+            else:
+                done.progress = await rebuild_many(
+                    pairs, chosen, selection, done.sent, done.report, done.begun, again=again
+                )
+
+    asyncio.run(run())
+    return done
+
+
+def killed_at(address: str, statement: int, names: TopicNames = NAMES) -> bool:
+    """Rebuild everything, one at a time, in a process that kills itself before its statement of this number. Returns
+    whether it came to that."""
+    process = _processes.Process(target=_rebuild_and_die, args=(address, statement, names))
+    process.start()
+    process.join(ON_SERVERS)
+    assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
+    return process.exitcode != 0
+
+
+def _rebuild_and_die(address: str, statement: int, names: TopicNames) -> None:
+    counted = 0
+
+    def count() -> None:
+        nonlocal counted
+        counted += 1
+        if counted == statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    class Cursor(AsyncCursor[Any]):
+        async def execute(self, *args: Any, **kwargs: Any) -> Any:
+            count()
+            return await super().execute(*args, **kwargs)
+
+    class Connection(AsyncConnection[Any]):
+        @classmethod
+        async def connect(cls, *args: Any, **kwargs: Any) -> Any:
+            return await super().connect(*args, cursor_factory=Cursor, **kwargs)
+
+    async def die(point: str) -> None:
+        count()
+
+    async def send(rows: Any) -> Any:
+        count()
+        return []
+
+    async def run() -> None:
+        async with pairs_of(address, 1, Connection) as pairs:
+            chosen = Options(names, apply=True, why="a test", failpoint=die)
+            await rebuild_many(pairs, chosen, "all", send, lambda _: None, lambda *_: None)
+
+    asyncio.run(run())

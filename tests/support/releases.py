@@ -1,0 +1,47 @@
+"""A release with a newer fold: this one, with one rule changed and its number raised."""
+
+from contextlib import contextmanager
+
+from frameledger import stored
+from frameledger.evolve import evolve
+from frameledger.evolve.changes import MessageAppended
+from frameledger.values import replace
+from frameledger_services.projector import batch_fold, refold, stored_heads
+
+NEWER = stored.FOLD_VERSION + 1
+
+SHOUTED = "quiet"
+"""The text of a message that the newer release writes in capitals."""
+
+
+def shouting(state, frame):
+    """The changed rule: this message is appended in capitals."""
+    step = evolve(state, frame)
+    if not any(
+        isinstance(one, MessageAppended) and one.message.get("content") == SHOUTED for one in step.changes
+    ):
+        return step
+    changes = tuple(
+        replace(one, message={**one.message, "content": SHOUTED.upper()})
+        if isinstance(one, MessageAppended)
+        else one
+        for one in step.changes
+    )
+    return replace(step, changes=changes)
+
+
+def become_newer():
+    """Make this process one of the newer release, for as long as it lives."""
+    vars(stored)["FOLD_VERSION"] = NEWER
+    for module in (batch_fold, refold, stored_heads):
+        vars(module)["evolve"] = shouting
+
+
+@contextmanager
+def newer_release(monkeypatch):
+    """This process is one of the newer release within the block."""
+    with monkeypatch.context() as patched:
+        patched.setattr(stored, "FOLD_VERSION", NEWER)
+        for module in (batch_fold, refold, stored_heads):
+            patched.setattr(module, "evolve", shouting)
+        yield

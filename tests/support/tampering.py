@@ -1,0 +1,35 @@
+"""Somebody who changes the tables by hand, as the superuser may, and knows of the trigger that keeps frames."""
+
+import psycopg
+
+from frameledger.chain import first_link, next_link
+
+
+def changed(address, *statements):
+    """Run statements that the trigger would refuse; each has to change something."""
+    with psycopg.connect(address) as connection:
+        connection.execute("SET session_replication_role = replica")
+        for statement in statements:
+            assert connection.execute(statement).rowcount, statement
+
+
+def rechained(address, context_id):
+    """Write the versions and the chain of a conversation anew, with those of its head, as a careful forger would."""
+    with psycopg.connect(address) as connection:
+        connection.execute("SET session_replication_role = replica")
+        chain, newest = first_link(context_id), 0
+        frames = connection.execute(
+            "SELECT version, source, payload::text FROM frames WHERE context_id = %s ORDER BY version",
+            (context_id,),
+        ).fetchall()
+        for newest, (version, source, payload) in enumerate(frames, 1):
+            chain = next_link(chain, newest, source, payload.encode())
+            connection.execute(
+                "UPDATE frames SET version = %s, chain = %s WHERE context_id = %s AND version = %s",
+                (newest, chain, context_id, version),
+            )
+        connection.execute(
+            "UPDATE contexts SET chain = %s, version = %s, state_version = least(state_version, %s) "
+            "WHERE context_id = %s",
+            (chain, newest, newest, context_id),
+        )

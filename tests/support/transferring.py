@@ -1,0 +1,87 @@
+"""Export and import between two databases, as the commands do it, and in a process that kills itself."""
+
+import asyncio
+import io
+import multiprocessing
+import os
+import signal
+
+from psycopg import AsyncConnection
+from tests.laws.strategies import random_conversation
+from tests.support.batches import Log
+
+from frameledger.frames import LLMContextEraseFrame, encode_frame
+from frameledger_services import failpoints
+from frameledger_services.settings import Settings
+from frameledger_services.store import binary_copy
+from frameledger_services.store.connections import connect
+from frameledger_services.transfer import exporting, importing
+
+RELEASE = "0.1.0"
+
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload([__name__])
+
+
+def random_log(seeds):
+    """Random conversations on one log, a frame of each in turn, and their ids."""
+    log = Log()
+    conversations = {}
+    for seed in seeds:
+        frames = random_conversation(seed)
+        if not any(isinstance(frame, LLMContextEraseFrame) for frame in frames):
+            conversations[f"talk-{seed}"] = frames
+    for place in range(max(map(len, conversations.values()))):
+        for context_id, frames in conversations.items():
+            if place < len(frames):
+                source = [("ce_source", f"people/{place % 3}".encode())] if place % 4 else []
+                log.add(context_id, encode_frame(frames[place]), headers=source)
+    return log, tuple(conversations)
+
+
+def exported(address, *context_ids):
+    """What an export of these conversations writes; of all, without any."""
+
+    async def run():
+        out = io.BytesIO()
+        connection = await connect(Settings(database_url=address))
+        async with connection:
+            ids = exporting.chosen(connection, context_ids, None)
+            await exporting.each(connection, ids, exporting.Lines(RELEASE, out.write).export)
+        return out.getvalue()
+
+    return asyncio.run(run())
+
+
+async def import_file(address, content, failpoint=failpoints.none):
+    async with await AsyncConnection.connect(address, autocommit=True) as connection:
+        binary_copy.prepare(connection)
+        lines = content.splitlines(keepends=True)
+        await importing.check_free(connection, importing.check(lines, lambda _: None))
+        return await importing.write(connection, lines, lambda _: None, failpoint)
+
+
+def imported(address, content):
+    """Check a file and import it; what came of it."""
+    return asyncio.run(import_file(address, content))
+
+
+def killed_while_importing(address, content, point, times):
+    """Import in another process, which kills itself when it comes to this point for the `times`-th time; its exit
+    code."""
+    process = _processes.Process(target=_import_and_die, args=(address, content, point, times))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def _import_and_die(address, content, point, times):
+    passed = 0
+
+    async def die(name):
+        nonlocal passed
+        passed += name == point
+        if passed == times:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    asyncio.run(import_file(address, content, die))

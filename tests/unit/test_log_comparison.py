@@ -1,0 +1,137 @@
+"""Stored frames held against records: what counts as the same, and what has a reason to be missing."""
+
+import asyncio
+from datetime import timedelta
+from hashlib import sha256
+
+import pytest
+
+from frameledger.partition import partition_for
+from frameledger.record import LoggedFrame, Record, read
+from frameledger.values import replace
+from frameledger_services.audit import log_comparison
+from frameledger_services.audit.log_comparison import ComparedWithLog
+from frameledger_services.projector.rows import at
+from frameledger_services.store import logged_frames
+from frameledger_services.store.frame_ids import frame_uuid
+from frameledger_services.store.logged_frames import FrameOnLog, Unstored
+
+PARTITIONS = 4
+TOPIC = "llm.frames"
+HOME = partition_for(b"ctx", PARTITIONS)
+VALUE = b'{"type":"LLMRunFrame"}'
+NOTHING_KNOWN = Unstored(False, False, None, False, 0)
+
+
+def record(offset, **changes):
+    made = Record(TOPIC, HOME, offset, b"ctx", VALUE, (("ce_source", b"a"),), 1_770_000_000_000 + offset)
+    return replace(made, **changes)
+
+
+def stored(version, one, **changes):
+    logged = read(one)
+    assert isinstance(logged, LoggedFrame)
+    row = FrameOnLog(
+        context_id="ctx",
+        version=version,
+        partition=HOME,
+        generation=1,
+        offset=one.offset,
+        offset_before=None,
+        logged_at=at(one.timestamp_ms or 0),
+        logged_before=None,
+        frame_id=frame_uuid(logged.frame_id),
+        source="a",
+        trace_id=None,
+        causation_id=None,
+        sha256=sha256(VALUE).digest(),
+    )
+    return replace_row(row, changes)
+
+
+def replace_row(row, changes):
+    values = {name: getattr(row, name) for name in FrameOnLog.__dataclass_fields__}
+    return FrameOnLog(**{**values, **changes})
+
+
+async def each(things):
+    for thing in things:
+        yield thing
+
+
+def compared(monkeypatch, rows, records, known=NOTHING_KNOWN, context_ids=None):
+    async def unstored(*_):
+        return known
+
+    monkeypatch.setattr(logged_frames, "unstored", unstored)
+    part = log_comparison._Part(HOME, 0, 100, 1, ())
+    done = ComparedWithLog()
+    comparing = log_comparison._Partition(None, TOPIC, part, PARTITIONS, context_ids, done)
+    asyncio.run(comparing.run(each(rows), each(records), lambda: None))
+    found = [(one.version, one.field) for each_ in done.found.values() for one in each_.in_order()]
+    return done.frames, found
+
+
+def test_frames_that_are_their_records_differ_in_nothing(monkeypatch):
+    records = [record(3), record(4), record(9)]
+    rows = [stored(version, one) for version, one in enumerate(records, 1)]
+    assert compared(monkeypatch, rows, records) == (3, [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"sha256": b"x" * 32}, "payload"),
+        ({"context_id": "other"}, "context_id"),
+        ({"source": None}, "source"),
+        ({"trace_id": "a" * 32}, "trace_id"),
+        ({"causation_id": frame_uuid("x")}, "causation_id"),
+        ({"frame_id": frame_uuid("x")}, "frame_id"),
+        ({"logged_at": at(1_770_000_000_003) + timedelta(seconds=1)}, "logged_at"),
+        ({"offset_before": 7}, "offset"),
+    ],
+)
+def test_what_differs_from_its_record_is_named(monkeypatch, changes, field):
+    assert compared(monkeypatch, [stored(5, record(3), **changes)], [record(3)]) == (0, [(5, field)])
+
+
+def test_a_time_is_never_before_that_of_the_frame_before(monkeypatch):
+    later = at(1_770_000_000_900)
+    row = stored(5, record(3), logged_at=later, logged_before=later)
+    assert compared(monkeypatch, [row], [record(3)]) == (1, [])
+
+
+def test_a_frame_without_a_record_is_named_wherever_it_lies(monkeypatch):
+    first, middle, last = record(3), record(5), record(9)
+    rows = [stored(version, one) for version, one in enumerate((first, middle, last), 1)]
+    assert compared(monkeypatch, rows, [middle]) == (1, [(1, "row"), (3, "row")])
+
+
+def test_a_record_without_a_frame_is_named_by_the_version_that_it_would_have(monkeypatch):
+    known = Unstored(False, False, None, False, 6)
+    assert compared(monkeypatch, [], [record(3)], known) == (0, [(7, "row")])
+    assert compared(monkeypatch, [], [record(3)], known, {"other"}) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("known", "changes"),
+    [
+        (Unstored(True, False, None, False, 1), {}),
+        (Unstored(False, True, None, False, 1), {"value": b"no frame"}),
+        (Unstored(False, False, 3, True, 0), {}),
+        (
+            Unstored(False, False, None, True, 0),
+            {"value": b'{"type":"LLMTextFrame","text":"a","run_id":"r"}'},
+        ),
+        (NOTHING_KNOWN, {"key": b"from elsewhere"}),
+    ],
+)
+def test_a_record_that_has_a_reason_to_be_without_a_frame_is_no_difference(monkeypatch, known, changes):
+    if changes.get("key") is not None:
+        assert partition_for(changes["key"], PARTITIONS) != HOME
+    assert compared(monkeypatch, [], [record(3, **changes)], known) == (0, [])
+
+
+def test_a_frame_of_a_new_life_may_not_be_missing(monkeypatch):
+    known = Unstored(False, False, 2, True, 0)
+    assert compared(monkeypatch, [], [record(3)], known) == (0, [(1, "row")])
