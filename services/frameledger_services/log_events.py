@@ -185,4 +185,13 @@ EVENTS: Mapping[str, Event] = {
         "No root could be computed or published for now; it is tried again.",
         "The event names the reason. If the topic is not there: `frameledger topics --create`.",
     ),
+    # The gateway
+    "gateway.began": Event("info", "It listens at `address`."),
+    "gateway.draining": Event(
+        "info", "It stops: it takes nothing new and finishes the requests that have begun."
+    ),
+    "gateway.left": Event("info", "It stopped in order."),
+    "gateway.database_away": Event("warning", "A request was answered by `database-away`.", _WAIT),
+    "gateway.log_away": Event("warning", "A request was answered by `log-away`.", _WAIT),
+    "gateway.request_failed": Event("error", "A request was answered by `internal-error`.", "Report it."),
 }

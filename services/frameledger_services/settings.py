@@ -296,6 +296,14 @@ class Settings(BaseModel):
         "Retention of dead workers in days; `frameledger request` renders requests from them. 0: for ever.",
     )
 
+    gateway_host: str = _set(
+        "127.0.0.1", "Address at which the gateway listens. Beyond loopback it needs tokens."
+    )
+    gateway_port: Port | None = _set(None, "Port of the gateway. Not set: 18080.")
+    gateway_drain_secs: float = _set(
+        10.0, "Seconds for which a gateway that was told to stop lets requests finish.", ge=1, le=3_600
+    )
+
     def options_of(self, provider: str) -> dict[str, Any]:
         """Returns what `provider_options` has for a provider; empty if it has nothing."""
         found = self.provider_options

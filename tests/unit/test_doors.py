@@ -105,6 +105,8 @@ ROOMS = {
     # Of audit only what computes a root: it imports no projector.
     "timekeeper": {"audit", "claims", "event_log", "store"},
     "client": {"event_log", "providers", "store"},
+    # A process in which a client publishes and reads, like somebody else's.
+    "gateway": {"audit", "claims", "client", "event_log", "forks", "providers", "store"},
     # Its functions are an application's, and its proof reads the log itself.
     "demo": {"client", "embedded", "event_log", "functions"},
     "bench": {
@@ -129,6 +131,7 @@ ROOMS = {
         "event_log",
         "forks",
         "functions",
+        "gateway",
         "inference",
         "projector",
         "providers",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from frameledger_services import logs, process
+from frameledger_services import extras, logs, process
 from frameledger_services.cli.terminal import backend, output
 from frameledger_services.settings import Settings
 
@@ -151,6 +151,23 @@ def functions(
             slots=slots,
         )
         process.run_service(running.run)
+
+
+@commands.command()
+def gateway() -> None:
+    """Answer HTTP: conversations to read, and frames to append.
+
+    It listens at FRAMELEDGER_GATEWAY_HOST and FRAMELEDGER_GATEWAY_PORT, 127.0.0.1:18080 unless they are set. SIGTERM
+    lets it finish the requests that have begun. Run as many as there is work for.
+
+    Example: `frameledger run gateway`
+    """
+    with backend.exit_on_error():
+        extras.check("gateway")
+        from frameledger_services.gateway import service
+
+        settings = _begin()
+        process.run_service(lambda stopping: service.serve(settings, stopping))
 
 
 def _begin() -> Settings:

@@ -1,0 +1,115 @@
+"""The ASGI app: its routes, and how errors become answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from frameledger_services import logs
+from frameledger_services.client import NoSuchContextError, NoSuchVersionError
+from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.gateway import health, problems
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.raw_paths import RawPaths
+from frameledger_services.store.connections import DatabaseError
+from frameledger_services.store.schema import SchemaError
+
+_log = logs.get_logger("gateway")
+
+
+def create_app(
+    parts: Parts, *, routes: Sequence[BaseRoute] = (), middleware: Sequence[Middleware] = ()
+) -> FastAPI:
+    """Returns the app. `routes` are added to its own; `middleware` stands before them, the first one outermost."""
+    app = FastAPI(
+        title="Frameledger",
+        version=version("frameledger"),
+        # Its pages load scripts of others.
+        docs_url=None,
+        redoc_url=None,
+        middleware=[*middleware, Middleware(RawPaths)],
+        # A path that is nearly right is not: a redirect would lose what is encoded in it.
+        redirect_slashes=False,
+    )
+    app.state.parts = parts
+    for route in (*problems.ROUTES, *health.routes(parts), *routes):
+        app.router.routes.append(route)
+    for error, handler in _HANDLERS.items():
+        app.add_exception_handler(error, handler)
+    return app
+
+
+async def _problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ProblemError)
+    return problems.answer(request, error)
+
+
+async def _no_such_context(request: Request, error: Exception) -> Response:
+    assert isinstance(error, NoSuchContextError)
+    return problems.answer(request, ProblemError("no-such-context", str(error), context_id=error.context_id))
+
+
+async def _no_such_version(request: Request, error: Exception) -> Response:
+    assert isinstance(error, NoSuchVersionError)
+    return problems.answer(
+        request,
+        ProblemError("no-such-version", str(error), context_id=error.context_id, newest=error.newest),
+    )
+
+
+async def _database_away(request: Request, error: Exception) -> Response:
+    _log.warning("gateway.database_away", reason=str(error))
+    return problems.answer(request, ProblemError("database-away", "The database does not answer."))
+
+
+async def _wrong_schema(request: Request, error: Exception) -> Response:
+    return problems.answer(request, ProblemError("wrong-schema", str(error)))
+
+
+async def _log_away(request: Request, error: Exception) -> Response:
+    _log.warning("gateway.log_away", reason=str(error))
+    return problems.answer(
+        request, ProblemError("log-away", "The log does not answer.", published=[], unpublished=[])
+    )
+
+
+async def _bad_parameter(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    wrong = "; ".join(f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors())
+    return problems.answer(request, ProblemError("bad-parameter", wrong))
+
+
+async def _of_starlette(request: Request, error: Exception) -> Response:
+    """What the router says by itself."""
+    assert isinstance(error, HTTPException)
+    word = {405: "method-not-allowed", 413: "too-large"}.get(error.status_code, "not-found")
+    return problems.answer(
+        request, ProblemError(word, f"{request.method} {request.url.path}", headers=error.headers)
+    )
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    _log.error("gateway.request_failed", method=request.method, path=request.url.path, exc_info=error)
+    return problems.answer(request, ProblemError("internal-error", "The gateway failed."))
+
+
+_HANDLERS = {
+    ProblemError: _problem,
+    NoSuchContextError: _no_such_context,
+    NoSuchVersionError: _no_such_version,
+    DatabaseError: _database_away,
+    SchemaError: _wrong_schema,
+    BrokerError: _log_away,
+    RequestValidationError: _bad_parameter,
+    HTTPException: _of_starlette,
+    Exception: _bug,
+}

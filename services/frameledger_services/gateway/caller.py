@@ -1,0 +1,50 @@
+"""Who asks: what the security middleware finds out of a request, and what the routes go by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from frameledger.values import value
+
+Scope = Literal["read", "append", "admin"]
+
+_KEY = "frameledger.caller"
+
+
+@value
+class Caller:
+    """Whoever sent a request, and what it may do."""
+
+    name: str
+    """Its token's name, for logs."""
+
+    scopes: frozenset[Scope]
+
+    prefix: str = ""
+    """It may read and append to conversations whose id begins so; others are not there for it."""
+
+    redact: bool = False
+    """It is shown no words, arguments and results."""
+
+    token_id: str | None = None
+    """None on loopback without tokens."""
+
+    def may_see(self, context_id: str) -> bool:
+        """Returns whether the conversation is one of its own."""
+        return context_id.startswith(self.prefix)
+
+
+LOOPBACK = Caller("loopback", frozenset(("read", "append", "admin")))
+"""Anybody on this machine, where there are no tokens."""
+
+
+def of(scope: Mapping[str, Any]) -> Caller:
+    """Returns who sent the request of an ASGI scope; `LOOPBACK` if no middleware has said."""
+    found: Caller = scope.get(_KEY, LOOPBACK)
+    return found
+
+
+def set_caller(scope: dict[str, Any], caller: Caller) -> None:
+    """Note in an ASGI scope who sent it."""
+    scope[_KEY] = caller

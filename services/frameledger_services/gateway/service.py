@@ -1,0 +1,102 @@
+"""The gateway as a service: a server inside our own event loop, which drains when it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from frameledger.errors import ConfigurationError
+from frameledger_services import logs
+from frameledger_services.client import Client
+from frameledger_services.gateway.app import create_app
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.settings import Settings
+from frameledger_services.store.connections import Connections
+
+SOURCE = "frameledger/gateway"
+PORT = 18080
+"""Where it listens unless a setting says otherwise."""
+
+BACKLOG = 2_048
+
+_log = logs.get_logger("gateway")
+
+
+class AddressError(ConfigurationError):
+    """The gateway cannot listen at its address. The message says why.
+
+    Remedy: Set `FRAMELEDGER_GATEWAY_HOST` and `FRAMELEDGER_GATEWAY_PORT` to a free address of this machine.
+    """
+
+
+async def serve(settings: Settings, stopping: asyncio.Event) -> None:
+    """Answer requests until `stopping` is set, then those that have begun, for `gateway_drain_secs` at most.
+
+    An outage of broker or database ends nothing: requests that need them are answered by a problem. Raises
+    `AddressError`, and `SettingsError` if no database is set.
+    """
+    async with AsyncExitStack() as stack:
+        listening = stack.enter_context(_listen(settings))
+        database = Connections(settings, "frameledger-gateway")
+        stack.push_async_callback(database.close)
+        client = await stack.enter_async_context(Client(settings, source=SOURCE))
+        server = _Server(settings, create_app(Parts(settings, client, database, stopping)))
+        host, port = listening.getsockname()[:2]
+        _log.info("gateway.began", address=address(host, port))
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        stopped = asyncio.create_task(stopping.wait())
+        await asyncio.wait((serving, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not serving.done():
+            _log.info("gateway.draining")
+        server.should_exit = True
+        await serving
+    _log.info("gateway.left")
+
+
+def address(host: str, port: int) -> str:
+    """Returns the base of the gateway's addresses."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves the signals to `process`."""
+
+    def __init__(self, settings: Settings, app: ASGIApp) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=max(1, round(settings.gateway_drain_secs)),
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+@contextmanager
+def _listen(settings: Settings) -> Iterator[socket.socket]:
+    host = settings.gateway_host
+    port = PORT if settings.gateway_port is None else settings.gateway_port
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise AddressError(
+            f"The gateway cannot listen at {address(host, port)}: {error.strerror}."
+        ) from error
+    with listening:
+        yield listening

@@ -1,0 +1,103 @@
+"""The gateway's app without servers: problems, their pages, paths."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from frameledger_services.client import (
+    BrokerError,
+    Client,
+    DatabaseUnavailableError,
+    NoSuchContextError,
+    NoSuchVersionError,
+    SchemaError,
+)
+from frameledger_services.gateway.app import create_app
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import KINDS, ProblemError
+from frameledger_services.settings import Settings
+from frameledger_services.store.connections import Connections
+
+
+def ask(address: str, *routes: Route, method: str = "GET") -> httpx.Response:
+    async def asked() -> httpx.Response:
+        settings = Settings()
+        async with Client(settings) as client:
+            parts = Parts(settings, client, Connections(settings), asyncio.Event())
+            transport = httpx.ASGITransport(create_app(parts, routes=routes), raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as http:
+                return await http.request(method, address)
+
+    return asyncio.run(asked())
+
+
+@pytest.mark.parametrize("word", KINDS)
+def test_every_problem_has_a_page_to_which_its_type_leads(word: str) -> None:
+    async def fail(_: Request) -> Response:
+        raise ProblemError(word, "As told.", newest=7)
+
+    answer = ask("/fail", Route("/fail", fail))
+    assert answer.status_code == KINDS[word].status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert ("retry-after" in answer.headers) == (answer.status_code in (429, 503))
+    problem = answer.json()
+    assert problem == {
+        "type": f"/problems/{word}",
+        "title": KINDS[word].title,
+        "status": KINDS[word].status,
+        "detail": "As told.",
+        "instance": "/fail",
+        "newest": 7,
+    }
+    page = ask(problem["type"])
+    assert page.status_code == 200
+    assert KINDS[word].title in page.text
+
+
+@pytest.mark.parametrize(
+    ("error", "word"),
+    [
+        (NoSuchContextError("a"), "no-such-context"),
+        (NoSuchVersionError("a", 3, 2), "no-such-version"),
+        (DatabaseUnavailableError("away"), "database-away"),
+        (SchemaError(None, "of another release"), "wrong-schema"),
+        (BrokerError("away"), "log-away"),
+        (ValueError("a bug"), "internal-error"),
+    ],
+)
+def test_an_error_is_answered_by_its_problem(error: Exception, word: str) -> None:
+    async def fail(_: Request) -> Response:
+        raise error
+
+    answer = ask("/fail", Route("/fail", fail))
+    assert answer.json()["type"] == f"/problems/{word}"
+
+
+@pytest.mark.parametrize(
+    ("address", "method", "word"),
+    [
+        ("/elsewhere", "GET", "not-found"),
+        ("/problems/none", "GET", "not-found"),
+        ("/livez/", "GET", "not-found"),
+        ("/livez", "DELETE", "method-not-allowed"),
+    ],
+)
+def test_what_no_route_has_is_a_problem_too(address: str, method: str, word: str) -> None:
+    answer = ask(address, method=method)
+    assert answer.json()["type"] == f"/problems/{word}"
+    if answer.status_code == 405:
+        assert "GET" in answer.headers["allow"]
+
+
+def test_a_path_is_matched_as_it_was_sent() -> None:
+    async def echo(request: Request) -> Response:
+        return JSONResponse(request.path_params["id"])
+
+    route = Route("/v1/contexts/{id}", echo)
+    assert json.loads(ask("/v1/contexts/acme%2Fcall-1", route).text) == "acme%2Fcall-1"
+    assert ask("/v1/contexts/acme/call-1", route).status_code == 404
