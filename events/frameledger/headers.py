@@ -43,6 +43,24 @@ CAUSATION_ID = "fl_causation_id"
 """The id of the frame, of the same context, that made its publisher publish this one. Ours are uuids; any id of a frame
 may be said."""
 
+REJECTED_TOPIC = "fl_topic"
+"""On a dead letter, a record that is no frame: its topic. The letter has the headers of the record too."""
+
+REJECTED_GENERATION = "fl_generation"
+"""On a dead letter: the generation of that topic."""
+
+REJECTED_PARTITION = "fl_partition"
+"""On a dead letter: the record's partition."""
+
+REJECTED_OFFSET = "fl_offset"
+"""On a dead letter: the record's offset."""
+
+REJECTED_CODE = "fl_code"
+"""On a dead letter: the code of the `DecodeError`, or `context_erased`."""
+
+REJECTED_ERROR = "fl_error"
+"""On a dead letter: what is wrong with the record, in a sentence."""
+
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 # Version 00 ends after the flags, later ones may go on, and ff is none. Zeros mean that there is no trace.
 _TRACEPARENT = re.compile(

@@ -13,6 +13,7 @@ from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.timekeeper_process import stopped, timekeeper
 from typer.testing import CliRunner
 
+from frameledger.published_root import PublishedRoot
 from frameledger.record import Outgoing, Place
 from frameledger_services.audit import heads, roots
 from frameledger_services.cli import application
@@ -161,7 +162,7 @@ def test_of_two_timekeepers_one_publishes_in_each_interval_also_when_the_other_i
 
     assert found[-1]["root"] == root_of(settings).hash.hex()
     assert [one["leaves"] for one in (found[0], found[-1])] == [0, 1]
-    times = [roots.PublishedRoot.model_validate(one).at for one in found]
+    times = [PublishedRoot.model_validate(one).at for one in found]
     between = [(later - earlier).total_seconds() for earlier, later in pairwise(times)]
     assert min(between) >= every, between
 

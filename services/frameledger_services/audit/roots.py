@@ -1,7 +1,7 @@
 """Roots on the log: the topic `llm.roots` keeps them for ever, so that they lie elsewhere than the database.
 
-A record's value is the JSON object of `Root.to_json`. Who can write both to the database and to the topic can publish
-another root, but not take back one that somebody has read.
+A record's value is the JSON object of `Root.to_json`, a `PublishedRoot`. Who can write both to the database and to the
+topic can publish another root, but not take back one that somebody has read.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 
-from pydantic import AwareDatetime, BaseModel, ValidationError
+from pydantic import ValidationError
 
+from frameledger.published_root import PublishedRoot
 from frameledger.record import Outgoing, Place
 from frameledger_services.audit import heads
 from frameledger_services.audit.heads import Root
@@ -24,15 +25,6 @@ from frameledger_services.store import leaves
 
 KEY = b"root"
 """The key of every record, so that all are in one partition and in order, however many the topic has."""
-
-
-class PublishedRoot(BaseModel):
-    """The value of a record. Later releases may add to it."""
-
-    root: str
-    leaves: int
-    at: AwareDatetime
-    release: str
 
 
 @dataclass(frozen=True, slots=True)

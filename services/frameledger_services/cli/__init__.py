@@ -112,6 +112,9 @@ COMMANDS = {
     ),
     "sql": Lazily("sql", "Open psql on the database; what follows is psql's."),
     "topics": Lazily("topics", "List the topics, and say what is wrong with them."),
+    "asyncapi": Lazily(
+        "asyncapi", "Print the AsyncAPI 3.0 document of the topics: every frame, effect and header, as JSON."
+    ),
     "migrate": Lazily(
         "migrate",
         "Bring the database to the shape that this release needs; again changes nothing.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 
+from frameledger import headers
 from frameledger.effects import CallFunction, Cancel, Effect, RunInference, to_wire
 from frameledger.record import LoggedFrame, Place, Record, forward
 from frameledger_services.event_log.topics import TopicNames
@@ -32,7 +33,7 @@ def effect_row(effect: Effect, cause: Place, ordinal: int, to_topic: str) -> Out
         context_id=effect.context_id,
         key=effect.context_id.encode(),
         value=orjson.dumps(to_wire(effect)),
-        headers=(("ce_id", effect.id.encode()), ("ce_type", effect.effect.encode())),
+        headers=((headers.CE_ID, effect.id.encode()), (headers.CE_TYPE, effect.effect.encode())),
     )
 
 
@@ -58,10 +59,10 @@ def forward_row(record: Record, logged: LoggedFrame) -> OutboxRow:
 def dead_letter_row(record: Record, code: str, error: str, to_topic: str) -> OutboxRow:
     """A record as it was received, and in headers where it lies and what is wrong with it."""
     place = (
-        ("fl_topic", record.topic),
-        ("fl_generation", record.generation),
-        ("fl_partition", record.partition),
-        ("fl_offset", record.offset),
+        (headers.REJECTED_TOPIC, record.topic),
+        (headers.REJECTED_GENERATION, record.generation),
+        (headers.REJECTED_PARTITION, record.partition),
+        (headers.REJECTED_OFFSET, record.offset),
     )
     return OutboxRow(
         topic=record.topic,
@@ -77,15 +78,15 @@ def dead_letter_row(record: Record, code: str, error: str, to_topic: str) -> Out
         headers=(
             *record.headers,
             *((name, str(part).encode()) for name, part in place),
-            ("fl_code", code.encode()),
-            ("fl_error", error.encode("utf-8", "replace")),
+            (headers.REJECTED_CODE, code.encode()),
+            (headers.REJECTED_ERROR, error.encode("utf-8", "replace")),
         ),
     )
 
 
 def size_of(row: OutboxRow) -> int:
-    headers = sum(len(name.encode("utf-8", "replace")) + len(value or b"") for name, value in row.headers)
-    return len(row.key or b"") + len(row.value or b"") + headers
+    of_headers = sum(len(name.encode("utf-8", "replace")) + len(value or b"") for name, value in row.headers)
+    return len(row.key or b"") + len(row.value or b"") + of_headers
 
 
 def readable_key(record: Record) -> str | None:
