@@ -151,8 +151,10 @@ def outgoing(
     source: str,
     traceparent: str | None = None,
     causation_id: UUID | str | None = None,
+    encoded: bytes | None = None,
 ) -> Outgoing:
-    """The record with which this frame of this context is published.
+    """The record with which this frame of this context is published. `encoded` are the bytes that `decode` read the
+    frame from, if these are to be published as they are.
 
     Raises ValueError, saying what is wrong, for a context id or a `causation_id` that is not 1 to 255 bytes of UTF-8
     without NUL, and for a frame that nobody could read again: one that has no JSON form, or whose bytes `decode`
@@ -163,15 +165,20 @@ def outgoing(
         _context_id(key)
     except (UnicodeEncodeError, DecodeError) as error:
         raise ValueError(f"context_id: {error}") from error
+    value = _encoded(frame) if encoded is None else encoded
+    headers = headers_for(
+        frame, context_id, source=source, traceparent=traceparent, causation_id=causation_id
+    )
+    return Outgoing(key, value, headers)
+
+
+def _encoded(frame: AnyFrame) -> bytes:
     value = encode_frame(frame)
     try:
         decode(value)
     except DecodeError as error:
         raise ValueError(f"{frame.type}: {error}") from error
-    headers = headers_for(
-        frame, context_id, source=source, traceparent=traceparent, causation_id=causation_id
-    )
-    return Outgoing(key, value, headers)
+    return value
 
 
 def forward(record: Record) -> Outgoing:

@@ -303,6 +303,18 @@ class Settings(BaseModel):
     gateway_drain_secs: float = _set(
         10.0, "Seconds for which a gateway that was told to stop lets requests finish.", ge=1, le=3_600
     )
+    gateway_request_secs: float = _set(
+        30.0,
+        "Seconds that a request of the gateway may take for the log, and for the database.",
+        ge=1,
+        le=600,
+    )
+    gateway_database_connections: int = _set(
+        20,
+        "Connections of the gateway to the database that read, and as many that wait for appends.",
+        ge=1,
+        le=1_000,
+    )
 
     def options_of(self, provider: str) -> dict[str, Any]:
         """Returns what `provider_options` has for a provider; empty if it has nothing."""

@@ -33,6 +33,7 @@ from frameledger_services.client.errors import (
     NotVisibleError,
 )
 from frameledger_services.client.forking import Fork, ForkRefusedError
+from frameledger_services.client.frame_inputs import EncodedFrame
 from frameledger_services.client.outcomes import PublishedFrame
 from frameledger_services.client.reading import (
     NoSuchContextError,
@@ -60,6 +61,7 @@ __all__ = [
     "ContextChangedError",
     "DatabaseError",
     "DatabaseUnavailableError",
+    "EncodedFrame",
     "Fork",
     "ForkRefusedError",
     "FrameledgerError",

@@ -35,7 +35,7 @@ from frameledger_services.event_log.producer import Producer, PublishError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 from frameledger_services.store import erasures
-from frameledger_services.store.connections import Connections, DatabaseUnavailableError
+from frameledger_services.store.connections import MOST, Connections, DatabaseUnavailableError
 from frameledger_services.store.frame_ids import frame_uuid
 
 if TYPE_CHECKING:
@@ -61,17 +61,20 @@ class Client:
     `async with`.
     """
 
-    def __init__(self, settings: Settings | None = None, *, source: str = SOURCE) -> None:
+    def __init__(
+        self, settings: Settings | None = None, *, source: str = SOURCE, connections: int = MOST
+    ) -> None:
         """Without settings it uses `Settings.from_env()`: the environment, and a stack that `frameledger up` runs in
         this folder or one above it. Raises `SettingsError` for an environment that is wrong.
 
-        `source` names the publisher in the frames' headers, as a URI reference.
+        `source` names the publisher in the frames' headers, as a URI reference. `connections` is how many connections
+        to the database it makes at most, beside the one that listens.
         """
         self._settings = settings = Settings.from_env() if settings is None else settings
         self._source = source
         self._topic = TopicNames(settings.topic_prefix).frames
         self._producer = Producer(settings, name="frameledger-client")
-        self._connections = Connections(settings)
+        self._connections = Connections(settings, most=connections)
         self._notifications = Notifications(settings)
         self._out_of_band: OutOfBand | None = None
         self._preparation = FramePreparation()
@@ -156,6 +159,7 @@ class Client:
                 source=source or self._source,
                 traceparent=traceparent,
                 causation_id=causation_id,
+                encoded=one.encoded,
             )
             for one in prepared
         ]
@@ -179,6 +183,20 @@ class Client:
         if expected_version is not None and published[0].reason == "context_changed":
             raise ContextChangedError(context_id, expected_version, published[0])
         return published
+
+    async def until_stored(
+        self, context_id: str, published: Sequence[PublishedFrame], *, within: float = WITHIN
+    ) -> tuple[PublishedFrame, ...]:
+        """Wait for what `publish` returned without `wait`: returns the same frames once all are in the tables or
+        rejected, each with its `version`, `outcome` and `reason`. May be called again.
+
+        Raises `NotVisibleError` after `within` seconds, without the frames, and `SettingsError` if no database is set.
+        """
+        deadline = asyncio.get_running_loop().time() + within
+        await self._listen(within=min(within, LISTEN_SECONDS))
+        return await until_stored(
+            self._connections, self._notifications, context_id, published, (), deadline=deadline
+        )
 
     async def set_tools(
         self, context_id: str, tools: Tools | None, *, wait: bool = False, within: float = WITHIN

@@ -1,11 +1,11 @@
-"""What `publish` takes as frames: frame objects, mappings, JSON texts, and lists of these."""
+"""What `publish` takes as frames: frame objects, mappings, JSON texts, encoded frames, and lists of these."""
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from frameledger.frames import FRAME_TYPES, AnyFrame, Frame, OfContext
 from frameledger.frames.base import INT64_MAX, wire_form
@@ -13,8 +13,26 @@ from frameledger.record import DecodeError, decode
 from frameledger.values import value
 from frameledger_services.event_log.frame_defaults import with_defaults
 
-FrameLike = AnyFrame | Mapping[str, Any] | str | bytes
-"""One frame: a frame object, its JSON as a mapping, or as text."""
+
+@value
+class EncodedFrame:
+    """A frame with an id, as somebody else wrote it: it is published byte for byte. Made by `of`."""
+
+    frame: AnyFrame
+    encoded: bytes
+
+    @classmethod
+    def of(cls, encoded: bytes) -> Self:
+        """Returns the frame that these bytes are. Raises `DecodeError` for bytes that are no frame, and ValueError for
+        one without an id, since a second try to publish it would be another frame."""
+        frame = decode(encoded)
+        if frame.id is None:
+            raise ValueError("the frame has no id, by which it would be recognised when it is sent again")
+        return cls(frame, encoded)
+
+
+FrameLike = AnyFrame | EncodedFrame | Mapping[str, Any] | str | bytes
+"""One frame: a frame object, its JSON as a mapping, or as text, or an `EncodedFrame`."""
 
 FrameInput = FrameLike | Sequence[FrameLike]
 
@@ -28,6 +46,8 @@ class PreparedFrame:
     original: object
     frame: AnyFrame
     complete: AnyFrame
+    encoded: bytes | None = None
+    """The bytes to publish, if they are given."""
 
 
 class FramePreparation:
@@ -52,7 +72,7 @@ class FramePreparation:
         """These may not have been published. The newest `MOST_REMEMBERED` objects are remembered."""
         self.note_published(context_id, frames)
         for one in frames:
-            if not isinstance(one.original, Frame):
+            if not isinstance(one.original, Frame | EncodedFrame):
                 self._unconfirmed.setdefault((context_id, id(one.original)), []).append(one)
         while len(self._unconfirmed) > MOST_REMEMBERED:
             self._unconfirmed.popitem(last=False)
@@ -94,6 +114,8 @@ def _prepared(original: object, before: list[PreparedFrame]) -> PreparedFrame:
     if isinstance(original, Frame):
         frame: Any = original
         return PreparedFrame(original, frame, with_defaults(frame))
+    if isinstance(original, EncodedFrame):
+        return PreparedFrame(original, original.frame, original.frame, original.encoded)
     frame = _decoded(original)
     # A mapping may have been changed since.
     if before and before[0].frame == frame:

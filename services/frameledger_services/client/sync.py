@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
 from concurrent import futures
 from contextlib import suppress
 from typing import Any, Self, TypeVar
@@ -82,6 +82,12 @@ class SyncClient:
                 within=within,
             )
         )
+
+    def until_stored(
+        self, context_id: str, published: Sequence[PublishedFrame], *, within: float = WITHIN
+    ) -> tuple[PublishedFrame, ...]:
+        """See `Client.until_stored`."""
+        return self._do(self._client.until_stored(context_id, published, within=within))
 
     def set_tools(
         self, context_id: str, tools: Tools | None, *, wait: bool = False, within: float = WITHIN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from frameledger_services import database
 from frameledger_services.gateway.parts import Parts
@@ -12,7 +12,7 @@ from frameledger_services.store.connections import DatabaseError
 from frameledger_services.store.schema import SchemaError
 
 
-def routes(parts: Parts) -> list[Route]:
+def routes(parts: Parts) -> list[BaseRoute]:
     """Returns the two routes."""
 
     async def live(_: Request) -> Response:

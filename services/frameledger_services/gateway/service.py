@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from frameledger.errors import ConfigurationError
-from frameledger_services import logs
-from frameledger_services.client import Client
+from frameledger_services import access, logs
+from frameledger_services.client import Client, MisspelledWarning
 from frameledger_services.gateway.app import create_app
+from frameledger_services.gateway.append import SOURCE
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections
 
-SOURCE = "frameledger/gateway"
 PORT = 18080
 """Where it listens unless a setting says otherwise."""
 
@@ -38,14 +39,16 @@ async def serve(settings: Settings, stopping: asyncio.Event) -> None:
     """Answer requests until `stopping` is set, then those that have begun, for `gateway_drain_secs` at most.
 
     An outage of broker or database ends nothing: requests that need them are answered by a problem. Raises
-    `AddressError`, and `SettingsError` if no database is set.
+    `AddressError`, and `SettingsError` if no broker or no database is set.
     """
+    access.database_address(settings)
+    access.kafka_options(settings)
     async with AsyncExitStack() as stack:
         listening = stack.enter_context(_listen(settings))
-        database = Connections(settings, "frameledger-gateway")
-        stack.push_async_callback(database.close)
-        client = await stack.enter_async_context(Client(settings, source=SOURCE))
-        server = _Server(settings, create_app(Parts(settings, client, database, stopping)))
+        # Each is kept for ever once it was shown, and this process's words are those of others.
+        warnings.simplefilter("ignore", MisspelledWarning)
+        parts = await stack.enter_async_context(connected(settings, stopping))
+        server = _Server(settings, create_app(parts))
         host, port = listening.getsockname()[:2]
         _log.info("gateway.began", address=address(host, port))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
@@ -57,6 +60,19 @@ async def serve(settings: Settings, stopping: asyncio.Event) -> None:
         server.should_exit = True
         await serving
     _log.info("gateway.left")
+
+
+@asynccontextmanager
+async def connected(settings: Settings, stopping: asyncio.Event) -> AsyncIterator[Parts]:
+    """Yields what the routes work with. Nothing is connected before it is needed, and everything is closed in the
+    end."""
+    most = settings.gateway_database_connections
+    database = Connections(settings, "frameledger-gateway", most=most, within=settings.gateway_request_secs)
+    async with Client(settings, source=SOURCE, connections=most) as client:
+        try:
+            yield Parts(settings, client, database, stopping)
+        finally:
+            await database.close()
 
 
 def address(host: str, port: int) -> str:

@@ -55,13 +55,22 @@ def failure(what: str, error: psycopg.Error) -> DatabaseError:
 
 
 class Connections:
-    """At most `MOST` connections of one event loop. Nothing is opened before the first `read`."""
+    """A few connections of one event loop. Nothing is opened before the first `read`."""
 
-    def __init__(self, settings: Settings, name: str = "frameledger-client") -> None:
-        """`name` is the connections' `application_name`."""
+    def __init__(
+        self,
+        settings: Settings,
+        name: str = "frameledger-client",
+        *,
+        most: int = MOST,
+        within: float | None = None,
+    ) -> None:
+        """`name` is the connections' `application_name`, `most` how many there are at once, and `within` the seconds
+        that a read may take, the wait for a free connection included: `READ_SECONDS` if it is not given."""
         self._settings = settings
         self._connect = partial(connect, settings, name)
-        self._free = asyncio.Semaphore(MOST)
+        self._free = asyncio.Semaphore(most)
+        self._within = within
         self._idle: list[AsyncConnection[Any]] = []
 
     async def read(
@@ -72,11 +81,12 @@ class Connections:
     ) -> _T:
         """Returns what `function` reads with a connection. It is called again if a connection turns out to be dead.
 
-        Raises `DatabaseUnavailableError`, also after `READ_SECONDS`, `DatabaseRefusedError`, and `schema.SchemaError`
+        Raises `DatabaseUnavailableError`, also when it took too long, `DatabaseRefusedError`, and `schema.SchemaError`
         for a database of another release.
         """
+        within = READ_SECONDS if self._within is None else self._within
         try:
-            async with asyncio.timeout(READ_SECONDS), self._free:
+            async with asyncio.timeout(within), self._free:
                 while True:
                     was_idle = bool(self._idle)
                     try:
@@ -92,9 +102,7 @@ class Connections:
             raise failure(self._name(), error) from error
         except TimeoutError as error:
             await self.close()
-            raise DatabaseUnavailableError(
-                f"{self._name()} did not answer within {READ_SECONDS:.0f} s."
-            ) from error
+            raise DatabaseUnavailableError(f"{self._name()} did not answer within {within:.0f} s.") from error
 
     async def close(self) -> None:
         """Close the idle connections."""

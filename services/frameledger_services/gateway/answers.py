@@ -1,0 +1,84 @@
+"""What answers are made of: JSON, entity tags, and the links of pages."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from frameledger_services.gateway.problems import ProblemError
+
+JSON = "application/json"
+
+REVALIDATED = {"Cache-Control": "private, no-cache", "Vary": "Authorization, Cookie, Accept"}
+"""Kept by whoever read it, and never shown without asking: what is erased is gone from the next answer on."""
+
+
+def json_answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Returns a value as JSON. Halves of characters, which UTF-8 has no form for, stay escapes."""
+    return Response(
+        json_bytes(value), status_code=status, media_type=JSON, headers={**REVALIDATED, **(headers or {})}
+    )
+
+
+def json_bytes(value: Any) -> bytes:
+    """Returns a value, also of dataclasses, times and ids, as JSON in ASCII."""
+    return json.dumps(value, default=_plain, separators=(",", ":")).encode()
+
+
+def etag(version: int, rebuilt: int = 0, parked_version: int | None = None) -> str:
+    """Returns the entity tag of a conversation at a version. Rows that were made anew are another entity."""
+    state = "" if rebuilt == 0 else f".{rebuilt}"
+    parked = "" if parked_version is None else f".parked{parked_version}"
+    return f'"{version}{state}{parked}"'
+
+
+def is_known(request: Request, tag: str) -> bool:
+    """Returns whether the client has the entity of this tag (`If-None-Match`)."""
+    return any(one.strip().removeprefix("W/") in (tag, "*") for one in _tags(request))
+
+
+def cursor(*keys: Any) -> str:
+    """Returns where a page ends, as text that clients pass on and do not read."""
+    return base64.urlsafe_b64encode(json_bytes(keys)).decode().rstrip("=")
+
+
+def keys_of(written: str, count: int) -> list[Any]:
+    """Returns what `cursor` was given. Raises a problem for text that it did not make."""
+    try:
+        padded = written + "=" * (-len(written) % 4)
+        keys = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError):
+        keys = None
+    if not isinstance(keys, list) or len(keys) != count:
+        raise ProblemError("bad-parameter", "cursor: it is not one that a page ended with.")
+    return keys
+
+
+def next_page(request: Request, **parameters: Any) -> dict[str, str]:
+    """Returns the header that leads to the next page: this address with other parameters."""
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in parameters]
+    query = urlencode([*kept, *parameters.items()])
+    return {"Link": f'<{request.url.path}?{query}>; rel="next"'}
+
+
+def _tags(request: Request) -> list[str]:
+    return ",".join(request.headers.getlist("if-none-match")).split(",")
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value)

@@ -1,0 +1,237 @@
+"""`POST /v1/contexts/{id}/frames`: frames go to the log as they came, and the answer waits until they are stored.
+
+A request that is sent again changes nothing: a frame counts once by its id, and `Idempotency-Key` makes ids for frames
+without one. A batch is in order, and not all or nothing: it is several records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID, uuid5
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from frameledger.frames import AnyFrame
+from frameledger_services.client import (
+    BrokerError,
+    EncodedFrame,
+    FramesRefusedError,
+    FramesUnacknowledgedError,
+    NotVisibleError,
+    PublishedFrame,
+)
+from frameledger_services.event_log.frame_defaults import with_defaults
+from frameledger_services.event_log.producer import TooLargeError
+from frameledger_services.gateway import answers, body, caller, parameters, preferences
+from frameledger_services.gateway.answers import JSON
+from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.routes import DescribedRoute
+
+FRAMES = f"{PATH}/frames"
+
+SOURCE = "frameledger/gateway"
+
+KEYS = UUID("6e2c3a5e-6f41-5c3e-9b7d-0d3f3a1c9f52")
+"""The namespace of ids that follow from an `Idempotency-Key`. It never changes."""
+
+
+def routes(parts: Parts) -> list[BaseRoute]:
+    """Returns the route."""
+
+    async def append(request: Request) -> Response:
+        context_id = parameters.context_id(request)
+        expected = preferences.expected_version(request)
+        most = parts.settings.gateway_request_secs
+        wait = preferences.wait_seconds(request, most)
+        if expected is not None:
+            wait = wait or preferences.WAIT_SECONDS
+        key = preferences.idempotency_key(request)
+        frames = [
+            _frame(value, frame, context_id, key, number)
+            for number, (value, frame) in enumerate(await body.read(request))
+        ]
+        published = await _published(parts, request, context_id, frames, expected)
+        completed = expected is not None or not all(isinstance(one, EncodedFrame) for one in frames)
+        if wait == 0:
+            return _accepted(request, context_id, published, completed=completed)
+        try:
+            stored = await parts.client.until_stored(context_id, published, within=wait)
+        except NotVisibleError:
+            return _accepted(request, context_id, published, completed=completed)
+        return _created(request, context_id, stored, expected, completed=completed)
+
+    return [
+        DescribedRoute(
+            "POST",
+            FRAMES,
+            append,
+            scope="append",
+            summary="Append frames: one, a JSON array, or NDJSON.",
+            parameters=[parameters.CONTEXT, *HEADERS],
+            body={"required": True, "content": {JSON: {"schema": _BODY}, "application/x-ndjson": {}}},
+            answers={
+                201: {
+                    "description": "They are stored, each with its outcome.",
+                    "headers": {name: {"schema": {"type": "string"}} for name in ("ETag", "Location")},
+                    "content": {JSON: {"schema": {"$ref": "#/components/schemas/Appended"}}},
+                },
+                202: {
+                    "description": "They are on the log, and were not seen stored within the time.",
+                    "headers": {"Location": {"schema": {"type": "string"}}},
+                    "content": {JSON: {"schema": {"$ref": "#/components/schemas/Accepted"}}},
+                },
+            },
+            problems=(
+                "bad-frame",
+                "bad-parameter",
+                "no-such-context",
+                "context-changed",
+                "too-large",
+                "unsupported-media-type",
+                "key-reused",
+                "log-away",
+            ),
+        )
+    ]
+
+
+_BODY = {
+    "oneOf": [
+        {"$ref": "#/components/schemas/Frame"},
+        {
+            "type": "array",
+            "items": {"$ref": "#/components/schemas/Frame"},
+            "minItems": 1,
+            "maxItems": body.MOST_FRAMES,
+        },
+    ]
+}
+
+
+def _header(name: str, description: str) -> parameters.Parameter[str]:
+    return parameters.Parameter(name, {"type": "string"}, description, str, "header")
+
+
+HEADERS = (
+    _header(
+        "Prefer", "`wait=5`: answer when they are stored, or after so many seconds. `respond-async`: at once."
+    ),
+    _header("If-Match", 'For one frame, `"41"`: it counts only if nothing has changed since this version.'),
+    _header("Idempotency-Key", "Makes the ids of frames without one, so that the request can be sent again."),
+    _header("traceparent", "The trace that the frames belong to (W3C)."),
+)
+
+
+def _frame(
+    value: bytes, frame: AnyFrame, context_id: str, key: str | None, number: int
+) -> EncodedFrame | AnyFrame:
+    """The frame as it came if it has an id; otherwise with an id and a time."""
+    if frame.id is not None:
+        return EncodedFrame(frame, value)
+    if key is not None:
+        frame = frame.model_copy(update={"id": str(uuid5(KEYS, f"{context_id}\n{key}\n{number}"))})
+    return with_defaults(frame)
+
+
+async def _published(
+    parts: Parts,
+    request: Request,
+    context_id: str,
+    frames: Sequence[EncodedFrame | AnyFrame],
+    expected: int | None,
+) -> tuple[PublishedFrame, ...]:
+    ids = [(one.frame if isinstance(one, EncodedFrame) else one).id for one in frames]
+    try:
+        return await parts.client.publish(
+            context_id,
+            *frames,
+            source=_source(request),
+            traceparent=request.headers.get("traceparent"),
+            expected_version=expected,
+            within=parts.settings.gateway_request_secs,
+        )
+    except FramesUnacknowledgedError as error:
+        left = [one.id for one in error.frames]
+        raise _log_away(str(error), ids, left) from error
+    except FramesRefusedError as error:
+        left = [one.id for one in error.frames]
+        if isinstance(error.__cause__, TooLargeError):
+            published = [one for one in ids if one not in left]
+            raise ProblemError("too-large", str(error), published=published, unpublished=left) from error
+        raise _log_away(str(error), ids, left) from error
+    except BrokerError as error:
+        raise _log_away(str(error), ids, ids) from error
+    except ValueError as error:
+        # What the body or a header says cannot be published so.
+        raise ProblemError("bad-parameter", str(error)) from error
+
+
+def _log_away(sentence: str, ids: Sequence[str | None], left: Sequence[str | None]) -> ProblemError:
+    published = [one for one in ids if one not in left]
+    return ProblemError("log-away", sentence, published=published, unpublished=list(left))
+
+
+def _source(request: Request) -> str:
+    """The publisher: the gateway, and the token by which it was asked."""
+    who = caller.of(request.scope)
+    return SOURCE if who.token_id is None else f"{SOURCE}/{quote(who.name, safe='')}"
+
+
+def _accepted(
+    request: Request, context_id: str, published: Sequence[PublishedFrame], *, completed: bool
+) -> Response:
+    frames = [{"id": one.frame_id, "place": str(one)} for one in published]
+    again = "&".join(f"id={quote(one.frame_id, safe='')}" for one in published[:20])
+    answer = {"context_id": context_id, "completed": completed, "frames": frames}
+    return answers.json_answer(
+        answer,
+        status=202,
+        headers={"Location": f"{request.url.path}?{again}", "Preference-Applied": "respond-async"},
+    )
+
+
+def _created(
+    request: Request,
+    context_id: str,
+    stored: Sequence[PublishedFrame],
+    expected: int | None,
+    *,
+    completed: bool,
+) -> Response:
+    newest = max((one.version for one in stored if one.version is not None), default=None)
+    frames: list[dict[str, Any]] = [
+        {
+            "id": one.frame_id,
+            "version": one.version,
+            "outcome": one.outcome,
+            "reason": one.reason,
+            "duplicate": one.repeated,
+        }
+        for one in stored
+    ]
+    if any(one.outcome == "rejected" and one.reason == "id_reused" for one in stored):
+        raise ProblemError(
+            "key-reused",
+            "A frame of this id is stored with other content.",
+            context_id=context_id,
+            frames=frames,
+        )
+    if expected is not None and stored[0].reason == "context_changed":
+        raise ProblemError(
+            "context-changed",
+            f"The conversation has changed since version {expected}.",
+            context_id=context_id,
+            newest=newest,
+            frames=frames,
+        )
+    headers = {"Location": request.url.path.removesuffix("/frames"), "Preference-Applied": "wait"}
+    if newest is not None:
+        headers["ETag"] = answers.etag(newest)
+    answer = {"context_id": context_id, "version": newest, "completed": completed, "frames": frames}
+    return answers.json_answer(answer, status=201, headers=headers)

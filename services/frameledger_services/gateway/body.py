@@ -1,0 +1,80 @@
+"""The body of an append, cut into the exact bytes of its frames."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from frameledger.decode_error import DecodeError
+from frameledger.decoding import MAX_VALUE_BYTES
+from frameledger.frames import AnyFrame
+from frameledger.record import decode
+from frameledger_services.gateway.problems import ProblemError
+
+MOST_BYTES = MAX_VALUE_BYTES
+MOST_FRAMES = 500
+
+JSON_TYPES = ("application/json", "")
+LINES_TYPES = ("application/x-ndjson", "application/jsonl")
+
+_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+async def read(request: Request) -> list[tuple[bytes, AnyFrame]]:
+    """Returns the frames of a request, each with its bytes, in their order; at least one.
+
+    Raises the problems `unsupported-media-type`, `too-large` and `bad-frame`, for which nothing is kept.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in (*JSON_TYPES, *LINES_TYPES):
+        raise ProblemError(
+            "unsupported-media-type",
+            f"Frames are application/json or application/x-ndjson, not {kind[:100]}.",
+        )
+    body = await _bytes(request)
+    values = _lines(body) if kind in LINES_TYPES else _elements(body)
+    if not values:
+        raise ProblemError("bad-frame", "The body has no frame.", code="empty", frame=1)
+    if len(values) > MOST_FRAMES:
+        raise ProblemError("too-large", f"The body has {len(values)} frames; {MOST_FRAMES} are allowed.")
+    return [(one, _frame(one, number)) for number, one in enumerate(values, 1)]
+
+
+async def _bytes(request: Request) -> bytes:
+    pieces, size = [], 0
+    try:
+        async for piece in request.stream():
+            size += len(piece)
+            if size > MOST_BYTES:
+                raise ProblemError(
+                    "too-large",
+                    f"The body has more than {MOST_BYTES} bytes.",
+                    headers={"Connection": "close"},
+                )
+            pieces.append(piece)
+    except ClientDisconnect:
+        raise ProblemError("bad-frame", "The body broke off.", code="empty", frame=1) from None
+    return b"".join(pieces)
+
+
+def _lines(body: bytes) -> list[bytes]:
+    return [line for line in body.split(b"\n") if line.strip()]
+
+
+def _elements(body: bytes) -> list[bytes]:
+    """The elements of an array, or the whole body: a frame is an object."""
+    if not body.lstrip(b" \t\r\n").startswith(b"["):
+        return [body]
+    try:
+        return [bytes(one) for one in _ARRAY.decode(body)]
+    except msgspec.MsgspecError:
+        # Our own decoder says what is wrong, and says it of every array.
+        return [body]
+
+
+def _frame(value: bytes, number: int) -> AnyFrame:
+    try:
+        return decode(value)
+    except DecodeError as error:
+        word = "too-large" if error.reason == "too_large" else "bad-frame"
+        raise ProblemError(word, error.detail, code=error.reason, frame=number) from None

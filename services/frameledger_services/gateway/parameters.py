@@ -1,0 +1,146 @@
+"""Parameters of the routes on the way of bytes: each is declared once, for the document and for reading it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Generic, Literal, TypeVar
+from urllib.parse import unquote_to_bytes
+
+from starlette.requests import Request
+
+from frameledger.record import MAX_KEY_BYTES
+from frameledger_services.client import NoSuchContextError
+from frameledger_services.gateway import caller
+from frameledger_services.gateway.problems import ProblemError
+
+_T = TypeVar("_T")
+
+INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter(Generic[_T]):
+    """A parameter that may be missing."""
+
+    name: str
+    schema: dict[str, Any]
+    description: str
+    read: Callable[[str], _T]
+    """Raises ValueError, with what is wrong, for text that it is not."""
+
+    place: Literal["query", "header", "path"] = "query"
+
+    def of(self, request: Request) -> _T | None:
+        """Returns its value; None if it is not given. Raises `bad-parameter`."""
+        found = (request.headers if self.place == "header" else request.query_params).get(self.name)
+        if found is None:
+            return None
+        try:
+            return self.read(found)
+        except ValueError as error:
+            raise ProblemError("bad-parameter", f"{self.name}: {error}") from None
+
+    def described(self) -> dict[str, Any]:
+        """Returns it as OpenAPI has it."""
+        return {
+            "name": self.name,
+            "in": self.place,
+            "required": self.place == "path",
+            "description": self.description,
+            "schema": self.schema,
+        }
+
+
+def integer(name: str, description: str, *, least: int = 0, most: int = INT64_MAX) -> Parameter[int]:
+    """Returns a parameter that is an integer between two others."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
+            raise ValueError(f"an integer from {least} to {most} is wanted, not {text[:40]!r}.")
+        return int(text)
+
+    return Parameter(name, {"type": "integer", "minimum": least, "maximum": most}, description, read)
+
+
+def time(name: str, description: str) -> Parameter[datetime]:
+    """Returns a parameter that is a time; UTC if it names no offset."""
+    return Parameter(name, {"type": "string", "format": "date-time"}, description, read_time)
+
+
+def read_time(text: str) -> datetime:
+    """Returns the time that a text is. Raises ValueError for text that is none."""
+    try:
+        found = datetime.fromisoformat(text.upper())
+        # The years at both ends have no form in every zone.
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(f"a time is wanted, such as 2026-05-01T12:00:00Z, not {text[:40]!r}.") from None
+
+
+def word(name: str, description: str, *words: str) -> Parameter[str]:
+    """Returns a parameter that is one of these words."""
+
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"one of {', '.join(words)} is wanted, not {text[:40]!r}.")
+        return text
+
+    return Parameter(name, {"type": "string", "enum": list(words)}, description, read)
+
+
+def text(name: str, description: str, *, most: int = 255) -> Parameter[str]:
+    """Returns a parameter that is any text without NUL."""
+    return Parameter(
+        name,
+        {"type": "string", "minLength": 1, "maxLength": most},
+        description,
+        lambda found: read_text(found, most),
+    )
+
+
+def read_text(found: str, most: int = 255) -> str:
+    """Returns the text itself. Raises ValueError for an empty or too long one, and for what no database takes."""
+    if not 0 < len(found) <= most or "\x00" in found:
+        raise ValueError(f"text of 1 to {most} characters without NUL is wanted.")
+    return found
+
+
+def _read_id(segment: str) -> str:
+    try:
+        context_id = unquote_to_bytes(segment).decode()
+    except UnicodeDecodeError:
+        raise ValueError("a conversation's id is UTF-8.") from None
+    if not 0 < len(context_id.encode()) <= MAX_KEY_BYTES or "\x00" in context_id:
+        raise ValueError(f"a conversation's id has 1 to {MAX_KEY_BYTES} bytes without NUL.")
+    return context_id
+
+
+CONTEXT = Parameter(
+    "context_id",
+    {"type": "string", "minLength": 1, "maxLength": MAX_KEY_BYTES},
+    "The conversation. A slash in it is written %2F.",
+    _read_id,
+    "path",
+)
+
+
+def context_id(request: Request) -> str:
+    """Returns the conversation that the path names. Raises `bad-parameter` for what is no id, and `NoSuchContextError`
+    for one that the caller may not see: it is not there for it."""
+    try:
+        found = _read_id(request.path_params[CONTEXT.name])
+    except ValueError as error:
+        raise ProblemError("bad-parameter", f"{CONTEXT.name}: {error}") from None
+    if not caller.of(request.scope).may_see(found):
+        raise NoSuchContextError(found)
+    return found
+
+
+def segment(request: Request, name: str) -> str:
+    """Returns another segment of the path, decoded. Raises `bad-parameter`."""
+    try:
+        return read_text(unquote_to_bytes(request.path_params[name]).decode())
+    except ValueError:
+        raise ProblemError("bad-parameter", f"{name}: it is no id.") from None

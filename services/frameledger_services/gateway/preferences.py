@@ -1,0 +1,50 @@
+"""What a request to append says about itself in headers: how long to wait, which version it expects, its key."""
+
+from __future__ import annotations
+
+import re
+
+from starlette.requests import Request
+
+from frameledger_services.gateway.problems import ProblemError
+
+WAIT_SECONDS = 5.0
+"""How long an append waits to be stored unless it says otherwise."""
+
+_TAG = re.compile(r'(?:W/)?"(\d{1,18})(?:\.[\w.]*)?"', re.ASCII)
+
+
+def wait_seconds(request: Request, most: float) -> float:
+    """Returns the seconds to wait for what was published; 0 for `respond-async`. A preference that cannot be read is
+    none (RFC 7240)."""
+    for preference in ",".join(request.headers.getlist("prefer")).split(","):
+        name, _, value = (part.strip().lower() for part in preference.partition(";")[0].partition("="))
+        if name == "respond-async":
+            return 0.0
+        if name == "wait" and value.strip('"').isascii() and value.strip('"').isdigit():
+            return min(float(value.strip('"')), most)
+    return min(WAIT_SECONDS, most)
+
+
+def expected_version(request: Request) -> int | None:
+    """Returns the version that `If-Match` expects; None if there is no such header."""
+    written = request.headers.get("if-match")
+    if written is None:
+        return None
+    found = _TAG.fullmatch(written.strip())
+    if found is None:
+        raise ProblemError("bad-parameter", 'If-Match: one entity tag is wanted, such as "41".')
+    return int(found[1])
+
+
+def idempotency_key(request: Request) -> str | None:
+    """Returns the key under which the request may be sent again; None if it has none."""
+    written = request.headers.get("idempotency-key")
+    if written is None:
+        return None
+    key = written.strip()
+    if len(key) > 1 and key[0] == key[-1] == '"':
+        key = key[1:-1]
+    if not 0 < len(key) <= 255:
+        raise ProblemError("bad-parameter", "Idempotency-Key: text of 1 to 255 characters is wanted.")
+    return key

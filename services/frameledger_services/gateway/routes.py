@@ -1,0 +1,80 @@
+"""A route on the way of bytes: it is described by hand, and costs no more than Starlette's."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from frameledger_services.gateway import caller
+from frameledger_services.gateway.caller import Scope
+from frameledger_services.gateway.parameters import Parameter
+from frameledger_services.gateway.problems import KINDS, MEDIA_TYPE, ProblemError
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+ALWAYS = ("unauthorised", "forbidden", "too-many", "database-away", "wrong-schema", "draining")
+"""Problems that every route may answer."""
+
+
+class DescribedRoute(Route):
+    """A route with its scope, and with what the OpenAPI document says of it."""
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        endpoint: Endpoint,
+        *,
+        scope: Scope,
+        summary: str,
+        answers: dict[int, dict[str, Any]],
+        problems: Sequence[str] = (),
+        parameters: Sequence[Parameter[Any]] = (),
+        body: dict[str, Any] | None = None,
+    ) -> None:
+        """`answers` are OpenAPI's, by status; `problems` the words that it may answer beside `ALWAYS`."""
+
+        async def checked(request: Request) -> Response:
+            require(request, scope)
+            return await endpoint(request)
+
+        super().__init__(path, checked, methods=[method], name=f"{method} {path}")
+        # Starlette answers HEAD wherever it answers GET.
+        self.methods = {method}
+        self.operation: dict[str, Any] = {
+            "summary": summary,
+            "operationId": f"{method.lower()}_{endpoint.__name__}",
+            "security": [{"token": [scope]}],
+            "parameters": [one.described() for one in parameters],
+            "responses": {
+                **{str(status): answer for status, answer in answers.items()},
+                **problem_answers(*problems),
+            },
+        }
+        if body is not None:
+            self.operation["requestBody"] = body
+
+
+def require(request: Request, scope: Scope) -> None:
+    """Raise `forbidden` unless the caller has this scope."""
+    who = caller.of(request.scope)
+    if scope not in who.scopes:
+        raise ProblemError("forbidden", f"The token {who.name} lacks the scope {scope}.")
+
+
+def problem_answers(*words: str) -> dict[str, Any]:
+    """Returns the answers of these problems and of `ALWAYS`, as OpenAPI has them."""
+    by_status: dict[int, list[str]] = {}
+    for word in (*words, *ALWAYS):
+        by_status.setdefault(KINDS[word].status, []).append(word)
+    return {
+        str(status): {
+            "description": ", ".join(found),
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status, found in sorted(by_status.items())
+    }

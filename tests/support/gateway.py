@@ -1,0 +1,87 @@
+"""The gateway in tests: its app in this process, or the service in one of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import IO, Any, TypeVar
+
+import httpx
+from tests.bounds import ON_SERVERS
+
+from frameledger_services.gateway.app import create_app
+from frameledger_services.gateway.service import connected
+from frameledger_services.settings import PREFIX, Settings
+
+_T = TypeVar("_T")
+
+CLIENT = {"base_url": "http://localhost", "timeout": ON_SERVERS}
+
+
+@asynccontextmanager
+async def app_of(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    """Yields a client of the app itself, without a socket."""
+    async with connected(settings, asyncio.Event()) as parts:
+        transport = httpx.ASGITransport(create_app(parts), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, **CLIENT) as http:
+            yield http
+
+
+def with_app(settings: Settings, work: Callable[[httpx.AsyncClient], Awaitable[_T]]) -> _T:
+    """Returns what `work` returns, given a client of the app."""
+
+    async def run() -> _T:
+        async with asyncio.timeout(ON_SERVERS), app_of(settings) as http:
+            return await work(http)
+
+    return asyncio.run(run())
+
+
+@dataclass(slots=True)
+class Gateway:
+    """`frameledger run gateway` in a process."""
+
+    process: subprocess.Popen[bytes]
+    address: str
+    log: IO[bytes]
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Yields what it logs from here on, until it has ended."""
+        for line in self.log:
+            yield json.loads(line)
+
+
+@contextmanager
+def running(settings: Settings, **also: str) -> Iterator[Gateway]:
+    """Runs the service until the end of the block, and kills it then. `also` are settings for it alone."""
+    given = {
+        name: str(getattr(value, "get_secret_value", lambda value=value: value)())
+        for name in settings.model_fields_set
+        if (value := getattr(settings, name)) is not None
+    }
+    environment = {f"{PREFIX}{name.upper()}": value for name, value in {**given, **also}.items()}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "frameledger_services", "run", "gateway"],
+        env={**os.environ, **environment, f"{PREFIX}LOG_FORMAT": "json"},
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stderr is not None
+        gateway = Gateway(process, "", process.stderr)
+        for event in gateway.events():
+            if event["event"] == "gateway.began":
+                gateway.address = event["address"]
+                break
+        assert gateway.address, "it did not begin"
+        yield gateway
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
