@@ -191,6 +191,16 @@ EVENTS: Mapping[str, Event] = {
         "info", "It stops: it takes nothing new and finishes the requests that have begun."
     ),
     "gateway.left": Event("info", "It stopped in order."),
+    "gateway.read": Event(
+        "info",
+        "Somebody read of conversations: `token`, `context_id`, `path`, the `part` that was asked for, the `version` "
+        "that was answered, `trace_id`.",
+    ),
+    "gateway.tokens_unreadable": Event(
+        "warning",
+        "The file of the tokens cannot be read, so no token is good.",
+        "Mend the file that `reason` names; it is read again when it changes.",
+    ),
     "gateway.database_away": Event("warning", "A request was answered by `database-away`.", _WAIT),
     "gateway.log_away": Event("warning", "A request was answered by `log-away`.", _WAIT),
     "gateway.request_failed": Event("error", "A request was answered by `internal-error`.", "Report it."),

@@ -5,6 +5,7 @@ service file ...) is set in the database address or by libpq's own variables, `P
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -38,6 +39,19 @@ def _options_by_provider(secret: SecretStr) -> SecretStr:
     if not isinstance(options, dict) or not all(isinstance(of_one, dict) for of_one in options.values()):
         raise ValueError("it is no JSON object of objects")
     return secret
+
+
+def _origins(text: str) -> str:
+    """Only origins that are named: with a `*` any page could use the tokens that its visitors have."""
+    for origin in origins_in(text):
+        if not re.fullmatch(r"https?://[^/*\s,@]+", origin):
+            raise ValueError(f"{origin!r} is no origin, such as https://app.example")
+    return text
+
+
+def origins_in(text: str | None) -> list[str]:
+    """Returns the origins of `gateway_cors_origins`."""
+    return [one.strip() for one in (text or "").split(",") if one.strip()]
 
 
 JsonObject = Annotated[dict[str, Any], BeforeValidator(_json_object)]
@@ -300,6 +314,28 @@ class Settings(BaseModel):
         "127.0.0.1", "Address at which the gateway listens. Beyond loopback it needs tokens."
     )
     gateway_port: Port | None = _set(None, "Port of the gateway. Not set: 18080.")
+    gateway_tokens_file: Path | None = _set(
+        None,
+        "File with the gateway's tokens (`frameledger token`). Not set: gateway-tokens.json in the data directory, if "
+        "it is there.",
+    )
+    gateway_session_key: SecretStr | None = _set(
+        None,
+        "Key that signs the sessions of the page, 32 random characters or more; the same for all gateways behind one "
+        "address. Not set: a new one at each start, which ends all sessions.",
+    )
+    gateway_cors_origins: Annotated[str, AfterValidator(_origins)] | None = _set(
+        None,
+        "Origins, separated by commas, whose pages may ask the gateway with a token: `https://app.example`. Not set: "
+        "none.",
+    )
+    gateway_requests_per_sec: float = _set(50, "Requests a second for each token.", gt=0, le=1e6)
+    gateway_burst: int = _set(
+        200, "Requests that a token may make at once before that counts.", ge=1, le=1_000_000
+    )
+    gateway_streams_per_token: int = _set(
+        50, "Live streams that a token may have open at once.", ge=1, le=100_000
+    )
     gateway_drain_secs: float = _set(
         10.0, "Seconds for which a gateway that was told to stop lets requests finish.", ge=1, le=3_600
     )

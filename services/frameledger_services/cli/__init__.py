@@ -115,6 +115,7 @@ COMMANDS = {
     "asyncapi": Lazily(
         "asyncapi", "Print the AsyncAPI 3.0 document of the topics: every frame, effect and header, as JSON."
     ),
+    "token": Lazily("token", "Tokens of the gateway: who may use it, and for what."),
     "migrate": Lazily(
         "migrate",
         "Bring the database to the shape that this release needs; again changes nothing.",

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute
 from frameledger_services import logs
 from frameledger_services.client import NoSuchContextError, NoSuchVersionError
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.gateway import append, contexts, health, problems
+from frameledger_services.gateway import append, asyncapi, contexts, health, problems
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import RawPaths
@@ -41,7 +41,7 @@ def create_app(
         redirect_slashes=False,
     )
     app.state.parts = parts
-    for room in (health, contexts, append):
+    for room in (health, contexts, append, asyncapi):
         app.router.routes.extend(room.routes(parts))
     app.router.routes.extend((*problems.ROUTES, *routes))
     for error, handler in _HANDLERS.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any, Literal
 
 from frameledger.values import value
@@ -35,6 +35,9 @@ class Caller:
         return context_id.startswith(self.prefix)
 
 
+NOBODY = Caller("nobody", frozenset())
+"""Whoever asks for what everybody may have, and has shown no token."""
+
 LOOPBACK = Caller("loopback", frozenset(("read", "append", "admin")))
 """Anybody on this machine, where there are no tokens."""
 
@@ -45,6 +48,6 @@ def of(scope: Mapping[str, Any]) -> Caller:
     return found
 
 
-def set_caller(scope: dict[str, Any], caller: Caller) -> None:
+def set_caller(scope: MutableMapping[str, Any], caller: Caller) -> None:
     """Note in an ASGI scope who sent it."""
     scope[_KEY] = caller

@@ -16,6 +16,11 @@ class RawPaths:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI. Servers that give no `raw_path` are left as they are."""
-        if raw := scope.get("raw_path"):
-            scope = {**scope, "path": raw.partition(b"?")[0].decode("latin-1")}
-        await self._app(scope, receive, send)
+        await self._app({**scope, "path": path_of(scope)} if "path" in scope else scope, receive, send)
+
+
+def path_of(scope: Scope) -> str:
+    """Returns the path of a request as it was sent."""
+    raw: bytes = scope.get("raw_path") or b""
+    path: str = scope["path"]
+    return raw.partition(b"?")[0].decode("latin-1") if raw else path

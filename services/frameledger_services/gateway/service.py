@@ -14,9 +14,12 @@ from starlette.types import ASGIApp
 from frameledger.errors import ConfigurationError
 from frameledger_services import access, logs
 from frameledger_services.client import Client, MisspelledWarning
+from frameledger_services.gateway import security
 from frameledger_services.gateway.app import create_app
 from frameledger_services.gateway.append import SOURCE
 from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.sessions import Sessions
+from frameledger_services.gateway.sessions import routes as session_routes
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections
 
@@ -39,16 +42,19 @@ async def serve(settings: Settings, stopping: asyncio.Event) -> None:
     """Answer requests until `stopping` is set, then those that have begun, for `gateway_drain_secs` at most.
 
     An outage of broker or database ends nothing: requests that need them are answered by a problem. Raises
-    `AddressError`, and `SettingsError` if no broker or no database is set.
+    `AddressError`, `TokensNeededError` and `TokensFileError` if it may not listen there, and `SettingsError` if no
+    broker or no database is set.
     """
     access.database_address(settings)
     access.kafka_options(settings)
     async with AsyncExitStack() as stack:
+        sessions = Sessions(settings, security.live_tokens(settings))
         listening = stack.enter_context(_listen(settings))
         # Each is kept for ever once it was shown, and this process's words are those of others.
         warnings.simplefilter("ignore", MisspelledWarning)
         parts = await stack.enter_async_context(connected(settings, stopping))
-        server = _Server(settings, create_app(parts))
+        app = create_app(parts, routes=session_routes(sessions))
+        server = _Server(settings, security.secured(app, settings, sessions))
         host, port = listening.getsockname()[:2]
         _log.info("gateway.began", address=address(host, port))
         serving = asyncio.create_task(server.serve(sockets=[listening]))

@@ -1,0 +1,144 @@
+"""`frameledger token`: who may use the gateway, and for what."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from frameledger_services.cli.terminal import backend, options, output, render_context
+from frameledger_services.gateway import tokens
+from frameledger_services.gateway.caller import Scope
+from frameledger_services.gateway.tokens import SCOPES, Token
+from frameledger_services.settings import Settings
+
+commands = typer.Typer(
+    name="token", no_args_is_help=True, help="Tokens of the gateway: who may use it, and for what."
+)
+
+
+@commands.command()
+def new(
+    name: Annotated[str, typer.Option(metavar="NAME", help="Who has it; for people and logs.")],
+    scope: Annotated[
+        str, typer.Option(metavar="SCOPES", help="What it may do: read, append, admin, separated by commas.")
+    ] = "read",
+    prefix: Annotated[
+        str, typer.Option(metavar="TEXT", help="Only conversations whose id begins so.", show_default=False)
+    ] = "",
+    redact: Annotated[
+        bool, typer.Option("--redact", help="It is shown no words, arguments and results.")
+    ] = False,
+    days: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=36_500,
+            help="How long it is good. Not given: until it is revoked.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make a token, and print it: it is shown this once, and kept nowhere.
+
+    Running gateways know it from the next request on. A gateway that has tokens answers nobody without one.
+
+    Example: `frameledger token new --name ci --scope read,append --prefix acme/ --days 90`
+    """
+    with backend.exit_on_error():
+        now = datetime.now(UTC)
+        path = _path()
+        try:
+            token, text = tokens.create(
+                path,
+                name,
+                _scopes(scope),
+                now=now,
+                prefix=prefix,
+                redact=redact,
+                expires_at=None if days is None else now + timedelta(days=days),
+            )
+        except ValueError as error:
+            output.fail(f"No token was made: {error}.", "`frameledger token new --help` says what it takes.")
+    if as_json:
+        output.print_json_object(_as_json(token) | {"token": text})
+        return
+    typer.echo(text)
+    typer.echo(f"{token.name} may {_rights(token)}. It is not shown again; {path} has its hash.", err=True)
+
+
+@commands.command("list")
+def list_tokens(as_json: options.AsJsonLines = False) -> None:
+    """List the tokens, and what each may do.
+
+    Example: `frameledger token list`
+    """
+    with backend.exit_on_error():
+        path = _path()
+        found = tokens.load(path) if path.exists() else ()
+    if as_json:
+        for one in found:
+            output.print_json_object(_as_json(one))
+        return
+    if not found:
+        typer.echo(f"There are no tokens in {path}.")
+        return
+    now = datetime.now(UTC)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("id", "name", "may", "made (UTC)", "good until (UTC)"):
+        table.add_column(heading, overflow="fold")
+    for one in found:
+        until = (
+            "it is revoked" if one.expires_at is None else f"{one.expires_at.astimezone(UTC):%Y-%m-%d %H:%MZ}"
+        )
+        table.add_row(
+            one.id,
+            one.name,
+            render_context.text(_rights(one)),
+            f"{one.created_at.astimezone(UTC):%Y-%m-%d %H:%MZ}",
+            until if one.is_good_at(now) else f"{until}, expired",
+        )
+    output.console().print(table)
+
+
+@commands.command()
+def revoke(
+    which: Annotated[str, typer.Argument(metavar="TOKEN", help="Its name or its id.")],
+    as_json: options.AsJson = False,
+) -> None:
+    """Delete a token: from the next request on it is worth nothing, and what it follows live ends within seconds.
+
+    Example: `frameledger token revoke ci`
+    """
+    with backend.exit_on_error():
+        token = tokens.revoke(_path(), which)
+    if as_json:
+        output.print_json_object(_as_json(token))
+    else:
+        typer.echo(f"{token.name} ({token.id}) is revoked.")
+
+
+def _path() -> Path:
+    return tokens.path_of(Settings.from_env(look_for_running=False))
+
+
+def _scopes(text: str) -> set[Scope]:
+    wanted = {one.strip() for one in text.split(",")}
+    if wrong := sorted(wanted.difference(SCOPES)):
+        raise ValueError(f"{wrong[0]!r} is no scope; there are {', '.join(SCOPES)}")
+    return {one for one in SCOPES if one in wanted}
+
+
+def _rights(token: Token) -> str:
+    scopes = ", ".join(one for one in SCOPES if one in token.scopes)
+    where = f" of {token.prefix}..." if token.prefix else ""
+    return f"{scopes}{where}{', redacted' if token.redact else ''}"
+
+
+def _as_json(token: Token) -> dict[str, object]:
+    """What the file has of it, but for the hash."""
+    return token.model_dump(mode="json", exclude={"sha256"})

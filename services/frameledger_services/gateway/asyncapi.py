@@ -1,0 +1,24 @@
+"""`/asyncapi.json`: what is on Kafka, as `frameledger asyncapi` prints it."""
+
+from __future__ import annotations
+
+import json
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from frameledger_services.event_log.asyncapi import document
+from frameledger_services.gateway.parts import Parts
+
+
+def routes(parts: Parts) -> list[Route]:
+    """Returns the route. The document is made when it is first asked for."""
+    made: list[bytes] = []
+
+    async def answer(_: Request) -> Response:
+        if not made:
+            made.append(json.dumps(document(parts.settings), ensure_ascii=False).encode())
+        return Response(made[0], media_type="application/json")
+
+    return [Route("/asyncapi.json", answer, methods=["GET"])]

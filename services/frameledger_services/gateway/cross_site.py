@@ -1,0 +1,25 @@
+"""Cross-site request forgery: whether a page of another origin makes a browser send a request.
+
+A browser adds what it has of its own: a cookie, or simply being on this machine. It also says where a request comes
+from: `Sec-Fetch-Site`, or in old ones `Origin`; a page can set neither. What says nothing of the kind is no browser.
+"""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers
+
+from frameledger_services.gateway.policy import SAFE
+
+
+def is_forged(method: str, headers: Headers) -> bool:
+    """Returns whether a request that changes something comes from a page of another origin.
+
+    One with an `Authorization` header does not: a browser adds none by itself.
+    """
+    if method in SAFE or "authorization" in headers:
+        return False
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    origin = headers.get("origin")
+    return origin is not None and origin.partition("://")[2] != headers.get("host", "")

@@ -1,0 +1,126 @@
+"""Who may: finds out who sent a request, and answers it itself unless the caller may make it.
+
+The caller is the one of a bearer token, else of the page's cookie. Without any tokens it is whoever is on this machine;
+then the `Host` must be this machine too, because a page may have its own name lead here (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from starlette.datastructures import URL, Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from frameledger_services.gateway import caller, policy, problems
+from frameledger_services.gateway.caller import LOOPBACK, NOBODY
+from frameledger_services.gateway.cross_site import is_forged
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.raw_paths import path_of
+from frameledger_services.gateway.sessions import Sessions
+from frameledger_services.gateway.tokens import Token
+
+_HOST = re.compile(r"(?:(?P<name>[^:@/\[\]]+)|\[(?P<address>[^\[\]]+)\])(?::\d+)?", re.ASCII)
+
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="frameledger"'}
+
+
+class Guard:
+    """ASGI middleware. What passes it has a caller (`caller.of`) that may make the request."""
+
+    def __init__(self, app: ASGIApp, sessions: Sessions) -> None:
+        self._app = app
+        self._sessions = sessions
+        self._tokens = sessions.tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            token = self._admit(scope)
+        except ProblemError as problem:
+            await problems.response(URL(scope=scope), problem)(scope, receive, send)
+            return
+        if token is not None:
+            send = self._while_good(token, send)
+        try:
+            await self._app(scope, receive, send)
+        except _RevokedError:
+            # What was sent is complete as it is.
+            return
+
+    def _admit(self, scope: Scope) -> Token | None:
+        """Note who asks. Returns the token, None where none is needed. Raises `ProblemError` if it may not."""
+        headers = Headers(scope=scope)
+        method, path = scope["method"], path_of(scope)
+        if is_forged(method, headers):
+            raise ProblemError("forbidden", "A page of another origin may not change anything here.")
+        need = policy.needed(method, path)
+        if not self._tokens.are_required():
+            named = _HOST.fullmatch(headers.get("host", ""))
+            if named is None or not is_this_machine(named["name"] or named["address"]):
+                raise ProblemError(
+                    "forbidden",
+                    "Without tokens the gateway is for this machine alone: its Host is localhost.",
+                )
+            caller.set_caller(scope, LOOPBACK)
+            return None
+        token = self._token(headers)
+        if token is None and need.scope is not None:
+            raise ProblemError("unauthorised", _why_unknown(headers), headers=CHALLENGE)
+        asking = NOBODY if token is None else token.caller()
+        if need.scope is not None:
+            if need.scope not in asking.scopes:
+                raise ProblemError("forbidden", f"This needs a token with the scope {need.scope}.")
+            if not need.is_there_for(asking):
+                raise _not_there(path, need.context_id)
+        caller.set_caller(scope, asking)
+        return token
+
+    def _token(self, headers: Headers) -> Token | None:
+        authorization = headers.get("authorization")
+        if authorization is None:
+            return self._sessions.token_of(headers)
+        scheme, _, text = authorization.partition(" ")
+        return self._tokens.of_text(text.strip()) if scheme.lower() == "bearer" else None
+
+    def _while_good(self, token: Token, send: Send) -> Send:
+        """A stream ends with its token: at its next piece, which is a heartbeat if nothing happens."""
+
+        async def checked(message: Message) -> None:
+            is_piece = message["type"] == "http.response.body" and message.get("more_body", False)
+            if is_piece and self._tokens.of_id(token.id) is None:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                raise _RevokedError
+            await send(message)
+
+        return checked
+
+
+class _RevokedError(Exception):
+    """Ends an answer whose token is no longer good."""
+
+
+def is_this_machine(host: str) -> bool:
+    """Returns whether a host's name or address is one that only this machine reaches."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _why_unknown(headers: Headers) -> str:
+    if "authorization" in headers:
+        return "The token is unknown, revoked or too old."
+    return "The request has no token."
+
+
+def _not_there(path: str, context_id: str | None) -> ProblemError:
+    """The same as for what is nowhere."""
+    if context_id is None:
+        return ProblemError("not-found", f"There is nothing at {path}.")
+    return ProblemError(
+        "no-such-context", f"There is no context {context_id!r} in the database.", context_id=context_id
+    )

@@ -1,0 +1,83 @@
+"""The tokens as a running gateway knows them: the file is read again when it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from frameledger_services import logs
+from frameledger_services.gateway import tokens
+from frameledger_services.gateway.tokens import Token, TokensFileError
+
+_log = logs.get_logger("gateway")
+
+_NOBODYS = Token(
+    id="0" * 10,
+    name="none",
+    sha256="0" * 64,
+    scopes=frozenset(("read",)),
+    created_at=datetime.min.replace(tzinfo=UTC),
+)
+"""What a token of an unknown id is compared with, so that this takes as long as for a known one."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class LiveTokens:
+    """The tokens of a file. Every question looks whether the file is still the same one, which costs microseconds.
+
+    While the file cannot be read, no token is good.
+    """
+
+    def __init__(self, path: Path, *, required: bool, now: Callable[[], datetime] = _now) -> None:
+        """`required`: tokens are needed also while there is no such file. Otherwise they are from the first time on
+        that there is one: a file that is deleted opens nothing."""
+        self._path = path
+        self._required = required
+        self._now = now
+        self._seen: tuple[int, ...] | None = None
+        self._by_id: dict[str, Token] = {}
+
+    def are_required(self) -> bool:
+        """Returns whether a caller needs a token."""
+        self._refresh()
+        return self._required
+
+    def of_text(self, text: str) -> Token | None:
+        """Returns the token with this text; None for one that is unknown, revoked or expired."""
+        found = self._good(tokens.id_in(text))
+        matches = (found or _NOBODYS).belongs_to(text)
+        return found if matches else None
+
+    def of_id(self, id_: str) -> Token | None:
+        """Returns the token with this id; None for one that is unknown, revoked or expired."""
+        return self._good(id_)
+
+    def _good(self, id_: str | None) -> Token | None:
+        self._refresh()
+        found = self._by_id.get(id_ or "")
+        return found if found is not None and found.is_good_at(self._now()) else None
+
+    def _refresh(self) -> None:
+        try:
+            stat = self._path.stat()
+        except OSError:
+            # Also a file that cannot be reached; `_required` stays as it is.
+            seen = None
+        else:
+            seen = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        self._by_id = {}
+        if seen is None:
+            _log.warning("gateway.tokens_unreadable", reason=f"There is no file {self._path}.")
+            return
+        self._required = True
+        try:
+            self._by_id = {token.id: token for token in tokens.load(self._path)}
+        except TokensFileError as error:
+            _log.warning("gateway.tokens_unreadable", reason=str(error))

@@ -1,0 +1,67 @@
+"""What a request needs: a scope, and a conversation that its caller may see. Decided from method and path alone.
+
+It stands before every route, so a new route is closed until it is listed: one that nothing here names needs the scope
+`admin`, and is not there for a token with a prefix.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import unquote_to_bytes
+
+from frameledger.values import value
+from frameledger_services.gateway.caller import Caller, Scope
+
+SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
+"""Methods that change nothing."""
+
+PUBLIC = frozenset(("/livez", "/readyz", "/openapi.json", "/asyncapi.json", "/docs", "/session"))
+"""Nothing of a conversation is there."""
+
+PUBLIC_FOLDERS = ("/problems/",)
+
+CONTEXTS = "/v1/contexts"
+
+LISTS = frozenset((CONTEXTS, "/v1/waiting", "/v1/ambiguous"))
+"""Lists over conversations: each shows a caller only those that it may see."""
+
+OF_THE_PROCESS = frozenset(("/v1/workers", "/v1/tools", "/v1/lag"))
+"""Lists that name no conversation."""
+
+
+@value
+class Need:
+    """What a request needs."""
+
+    scope: Scope | None
+    """None if anybody may."""
+
+    context_id: str | None = None
+    """The conversation that its path names."""
+
+    keeps_to_prefix: bool = True
+    """Whether it shows nothing beyond the caller's prefix. Otherwise it is not there for who has one."""
+
+    def is_there_for(self, caller: Caller) -> bool:
+        """Returns whether the caller is answered anything but that nothing is there."""
+        if self.context_id is not None:
+            return caller.may_see(self.context_id)
+        return self.keeps_to_prefix or not caller.prefix
+
+
+def needed(method: str, path: str) -> Need:
+    """Returns what a request needs. `path` is as it was sent, which is how the routes match it."""
+    if path in PUBLIC or path.startswith(PUBLIC_FOLDERS):
+        return Need(None)
+    if path.startswith(f"{CONTEXTS}/"):
+        named = path.removeprefix(f"{CONTEXTS}/").partition("/")[0]
+        context_id = unquote_to_bytes(named).decode(errors="replace")
+        return Need(_of_method(method), context_id)
+    if path in LISTS or path in OF_THE_PROCESS:
+        return Need(_of_method(method))
+    return Need("admin", keeps_to_prefix=False)
+
+
+def _of_method(method: str) -> Scope:
+    if method in SAFE:
+        return "read"
+    return "admin" if method == "DELETE" else "append"

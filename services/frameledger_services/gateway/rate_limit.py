@@ -1,0 +1,91 @@
+"""Limits of a token: requests in a second, with a burst, and live streams at once.
+
+The generic cell rate algorithm, a token bucket that is one number for each caller: the moment at which its bucket would
+be full again. (Libraries for ASGI count in windows, which let twice the rate through at their edges.)
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from starlette.datastructures import URL, Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from frameledger_services.gateway import caller, problems
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.raw_paths import path_of
+from frameledger_services.settings import Settings
+
+STREAM_AGAIN_SECONDS = 5
+"""When to ask for a stream again that is one too many: some stream has to end first."""
+
+
+class Buckets:
+    """For each key a bucket of `burst` requests, which fills with `per_sec` a second."""
+
+    def __init__(self, per_sec: float, burst: int, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._interval = 1 / per_sec
+        self._depth = burst / per_sec
+        self._now = now
+        self._full_at: dict[str, float] = {}
+
+    def take(self, key: str) -> float:
+        """Take one request out. Returns 0, or the seconds until there is one, and takes nothing."""
+        now = self._now()
+        full_at = max(self._full_at.get(key, now), now) + self._interval
+        missing = full_at - now - self._depth
+        # Sums of intervals are exact to nanoseconds only.
+        if missing > 1e-9:
+            return missing
+        self._full_at[key] = full_at
+        return 0.0
+
+
+class RateLimit:
+    """ASGI middleware: what is beyond the limits of its token is answered by 429. Without tokens there are none."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app = app
+        self._buckets = Buckets(settings.gateway_requests_per_sec, settings.gateway_burst)
+        self._most_streams = settings.gateway_streams_per_token
+        self._streams: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        key = caller.of(scope).token_id if scope["type"] == "http" else None
+        if key is None:
+            await self._app(scope, receive, send)
+            return
+        problem = self._problem(key, is_stream=_is_stream(scope))
+        if problem is not None:
+            await problems.response(URL(scope=scope), problem)(scope, receive, send)
+        elif not _is_stream(scope):
+            await self._app(scope, receive, send)
+        else:
+            self._streams[key] += 1
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._streams[key] -= 1
+
+    def _problem(self, key: str, *, is_stream: bool) -> ProblemError | None:
+        if wait := self._buckets.take(key):
+            again = {"Retry-After": str(math.ceil(wait))}
+            return ProblemError("too-many", "The token makes more requests than it may.", headers=again)
+        if is_stream and self._streams[key] >= self._most_streams:
+            again = {"Retry-After": str(STREAM_AGAIN_SECONDS)}
+            return ProblemError(
+                "too-many",
+                f"The token has {self._most_streams} streams, and may have no more.",
+                headers=again,
+            )
+        return None
+
+
+def _is_stream(scope: Scope) -> bool:
+    """Returns whether the answer goes on until somebody ends it."""
+    accepted = Headers(scope=scope).get("accept", "")
+    return path_of(scope).endswith("/stream") or "text/event-stream" in accepted

@@ -1,0 +1,64 @@
+"""The audit of the auditors: a log line for each answer that shows something of conversations.
+
+It says who read what: the token, the conversation, the versions, and the trace of the request. Never a word of it.
+"""
+
+from __future__ import annotations
+
+from starlette.datastructures import Headers, QueryParams
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from frameledger import headers as record_headers
+from frameledger_services import logs
+from frameledger_services.gateway import caller, policy
+from frameledger_services.gateway.raw_paths import path_of
+
+VERSIONS = ("version", "at", "from", "to", "after", "before", "era", "limit", "prefix")
+"""Parameters that say which part was read. What was searched for is not among them: it may be somebody's words."""
+
+_log = logs.get_logger("gateway")
+
+
+class ReadLog:
+    """ASGI middleware, behind the guard."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        is_read = scope["type"] == "http" and scope["method"] == "GET"
+        if not is_read or policy.needed("GET", path_of(scope)).scope is None:
+            await self._app(scope, receive, send)
+            return
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start" and 200 <= message["status"] < 300:
+                _note(scope, Headers(raw=message["headers"]))
+            await send(message)
+
+        await self._app(scope, receive, noted)
+
+
+def _note(scope: Scope, answered: Headers) -> None:
+    path = path_of(scope)
+    asking = caller.of(scope)
+    asked = QueryParams(scope["query_string"])
+    sent = Headers(scope=scope)
+    traceparent = sent.get(record_headers.TRACEPARENT)
+    part = {name: asked[name] for name in VERSIONS if name in asked}
+    if "last-event-id" in sent:
+        part["after"] = sent["last-event-id"]
+    _log.info(
+        "gateway.read",
+        token=asking.name,
+        token_id=asking.token_id,
+        context_id=policy.needed("GET", path).context_id,
+        path=path,
+        part=part,
+        # The ETag of a context is its version.
+        version=answered.get("etag"),
+        trace_id=None
+        if traceparent is None
+        else record_headers.trace_id_of({record_headers.TRACEPARENT: traceparent.encode()}),
+    )

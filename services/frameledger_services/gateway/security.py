@@ -1,0 +1,73 @@
+"""Everything that stands before the app, from the outside in, and the rule of where a gateway may listen."""
+
+from __future__ import annotations
+
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+from frameledger.errors import ConfigurationError
+from frameledger_services.gateway import tokens
+from frameledger_services.gateway.guard import Guard, is_this_machine
+from frameledger_services.gateway.live_tokens import LiveTokens
+from frameledger_services.gateway.rate_limit import RateLimit
+from frameledger_services.gateway.read_log import ReadLog
+from frameledger_services.gateway.response_headers import ResponseHeaders
+from frameledger_services.gateway.sessions import Sessions
+from frameledger_services.settings import Settings, origins_in
+
+EXPOSED = ("ETag", "Link", "Location", "Retry-After")
+"""What scripts of another origin may read of an answer's headers."""
+
+ACCEPTED = (
+    "Authorization",
+    "Content-Type",
+    "Frameledger-Context",
+    "Idempotency-Key",
+    "If-Match",
+    "If-None-Match",
+    "Last-Event-ID",
+    "Prefer",
+    "traceparent",
+)
+"""What they may send."""
+
+
+class TokensNeededError(ConfigurationError):
+    """The gateway is to listen beyond this machine, and there are no tokens: anybody could read everything.
+
+    Remedy: Make one with `frameledger token new`, or let it listen at 127.0.0.1.
+    """
+
+
+def live_tokens(settings: Settings) -> LiveTokens:
+    """Returns the tokens of a gateway that is about to listen.
+
+    Raises `TokensNeededError` if it may not listen there, and `TokensFileError` if there are tokens that cannot be
+    read, or a setting names a file that is not there.
+    """
+    path = tokens.path_of(settings)
+    if settings.gateway_tokens_file is not None or path.exists():
+        tokens.load(path)
+        return LiveTokens(path, required=True)
+    if not is_this_machine(settings.gateway_host):
+        raise TokensNeededError(
+            f"The gateway is to listen at {settings.gateway_host}, and there are no tokens in {path}. Make one with "
+            "`frameledger token new --name NAME`, or let it listen at 127.0.0.1 (FRAMELEDGER_GATEWAY_HOST)."
+        )
+    return LiveTokens(path, required=False)
+
+
+def secured(app: ASGIApp, settings: Settings, sessions: Sessions) -> ASGIApp:
+    """Returns the app as it may be served."""
+    app = ReadLog(RateLimit(app, settings))
+    app = Guard(app, sessions)
+    if origins := origins_in(settings.gateway_cors_origins):
+        # Cookies are never sent: a page of another origin shows a token of its own.
+        app = CORSMiddleware(
+            app,
+            allow_origins=origins,
+            allow_methods=("GET", "HEAD", "POST", "DELETE"),
+            allow_headers=ACCEPTED,
+            expose_headers=EXPOSED,
+        )
+    return ResponseHeaders(app)

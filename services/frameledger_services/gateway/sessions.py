@@ -1,0 +1,136 @@
+"""Sessions of the page: a signed cookie in the place of a token, since a browser's EventSource sends no headers.
+
+The cookie names the token, not its text, and is good for twelve hours, or as long as the token is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from typing import Any
+
+from itsdangerous import BadSignature, URLSafeTimedSerializer
+from starlette.datastructures import Headers
+from starlette.requests import Request, cookie_parser
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from frameledger_services.gateway import caller
+from frameledger_services.gateway.caller import LOOPBACK, Caller
+from frameledger_services.gateway.live_tokens import LiveTokens
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.tokens import Token
+from frameledger_services.settings import Settings
+
+SECONDS = 12 * 3600
+MOST_BYTES = 4_096
+"""Of a request with a token."""
+
+_NAME = "frameledger-session"
+
+
+class Sessions:
+    """The sessions of a gateway. Nothing is kept of them: what a cookie says is what its signature proves."""
+
+    def __init__(self, settings: Settings, tokens: LiveTokens) -> None:
+        key = settings.gateway_session_key
+        self.tokens = tokens
+        self._signer = URLSafeTimedSerializer(
+            secrets.token_bytes(32) if key is None else key.get_secret_value(),
+            salt="frameledger page session",
+            signer_kwargs={"key_derivation": "hmac", "digest_method": hashlib.sha256},
+        )
+
+    def token_of(self, headers: Headers) -> Token | None:
+        """Returns the token that a request's cookie stands for; None without one, and if cookie or token is too old."""
+        cookies = cookie_parser(headers.get("cookie", ""))
+        signed = cookies.get(f"__Host-{_NAME}") or cookies.get(_NAME)
+        if signed is None:
+            return None
+        try:
+            id_ = self._signer.loads(signed, max_age=SECONDS)
+        except BadSignature:
+            return None
+        return self.tokens.of_id(id_)
+
+    def begin(self, response: Response, token: Token, *, is_https: bool) -> None:
+        """Set the cookie."""
+        self._set(response, self._signer.dumps(token.id), SECONDS, is_https)
+
+    def end(self, response: Response, *, is_https: bool) -> None:
+        """Delete the cookie."""
+        self._set(response, "", 0, is_https)
+
+    @staticmethod
+    def _set(response: Response, text: str, seconds: int, is_https: bool) -> None:
+        response.set_cookie(
+            f"__Host-{_NAME}" if is_https else _NAME,
+            text,
+            max_age=seconds,
+            path="/",
+            secure=is_https,
+            httponly=True,
+            samesite="strict",
+        )
+
+
+def routes(sessions: Sessions) -> list[Route]:
+    """Returns `/session`: POST begins one with `{"token": ...}`, GET says who asks, DELETE ends it."""
+
+    async def begin(request: Request) -> Response:
+        text = await _token_in(request)
+        if not sessions.tokens.are_required():
+            return _about(LOOPBACK)
+        token = sessions.tokens.of_text(text)
+        if token is None:
+            raise ProblemError("unauthorised", "The token is unknown, revoked or too old.")
+        response = _about(token.caller())
+        sessions.begin(response, token, is_https=request.url.scheme == "https")
+        return response
+
+    async def who(request: Request) -> Response:
+        asking = caller.of(request.scope)
+        if not asking.scopes:
+            raise ProblemError("unauthorised", "There is no session: POST a token here.")
+        return _about(asking)
+
+    async def end(request: Request) -> Response:
+        response = Response(status_code=204)
+        sessions.end(response, is_https=request.url.scheme == "https")
+        return response
+
+    return [
+        Route("/session", begin, methods=["POST"]),
+        Route("/session", who, methods=["GET"]),
+        Route("/session", end, methods=["DELETE"]),
+    ]
+
+
+async def _token_in(request: Request) -> str:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MOST_BYTES:
+            raise ProblemError("too-large", f"A request with a token has at most {MOST_BYTES} bytes.")
+    try:
+        found: Any = json.loads(body)
+    except ValueError:
+        found = None
+    match found:
+        case {"token": str(text)}:
+            return text
+    raise ProblemError("bad-parameter", 'The body has to be {"token": "fl_..."}, as JSON.')
+
+
+def _about(asking: Caller) -> Response:
+    return JSONResponse(
+        {
+            "name": asking.name,
+            "scopes": sorted(asking.scopes),
+            "prefix": asking.prefix,
+            "redact": asking.redact,
+            "needs_token": asking.token_id is not None,
+        },
+        headers={"Cache-Control": "no-store"},
+    )
