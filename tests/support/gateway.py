@@ -7,16 +7,22 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar
 
 import httpx
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 from tests.bounds import ON_SERVERS
 
+from frameledger_services.gateway import security
 from frameledger_services.gateway.app import create_app
+from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.service import connected
+from frameledger_services.gateway.sessions import Sessions
+from frameledger_services.gateway.sessions import routes as session_routes
 from frameledger_services.settings import PREFIX, Settings
 
 _T = TypeVar("_T")
@@ -25,19 +31,30 @@ CLIENT = {"base_url": "http://localhost", "timeout": ON_SERVERS}
 
 
 @asynccontextmanager
-async def app_of(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
-    """Yields a client of the app itself, without a socket."""
+async def app_of(settings: Settings, token: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    """Yields a client of the app itself, without a socket, with that token. Without one anybody may do everything,
+    unless the settings name a file of tokens."""
     async with connected(settings, asyncio.Event()) as parts:
-        transport = httpx.ASGITransport(create_app(parts), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, **CLIENT) as http:
+        transport = httpx.ASGITransport(served(parts), raise_app_exceptions=False)
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        async with httpx.AsyncClient(transport=transport, headers=headers, **CLIENT) as http:
             yield http
 
 
-def with_app(settings: Settings, work: Callable[[httpx.AsyncClient], Awaitable[_T]]) -> _T:
+def served(parts: Parts, routes: Sequence[BaseRoute] = ()) -> ASGIApp:
+    """Returns the app as the service serves it, with these routes too."""
+    sessions = Sessions(parts.settings, security.live_tokens(parts.settings))
+    app = create_app(parts, routes=[*session_routes(sessions), *routes])
+    return security.secured(app, parts.settings, sessions)
+
+
+def with_app(
+    settings: Settings, work: Callable[[httpx.AsyncClient], Awaitable[_T]], token: str | None = None
+) -> _T:
     """Returns what `work` returns, given a client of the app."""
 
     async def run() -> _T:
-        async with asyncio.timeout(ON_SERVERS), app_of(settings) as http:
+        async with asyncio.timeout(ON_SERVERS), app_of(settings, token) as http:
             return await work(http)
 
     return asyncio.run(run())

@@ -8,6 +8,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from tests.support.gateway import served
 
 from frameledger_services.client import (
     BrokerError,
@@ -17,7 +18,6 @@ from frameledger_services.client import (
     NoSuchVersionError,
     SchemaError,
 )
-from frameledger_services.gateway.app import create_app
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import KINDS, ProblemError
 from frameledger_services.settings import Settings
@@ -29,8 +29,8 @@ def ask(address: str, *routes: Route, method: str = "GET") -> httpx.Response:
         settings = Settings()
         async with Client(settings) as client:
             parts = Parts(settings, client, Connections(settings), asyncio.Event())
-            transport = httpx.ASGITransport(create_app(parts, routes=routes), raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as http:
+            transport = httpx.ASGITransport(served(parts, routes), raise_app_exceptions=False)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
                 return await http.request(method, address)
 
     return asyncio.run(asked())

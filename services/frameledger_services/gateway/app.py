@@ -26,17 +26,15 @@ from frameledger_services.store.schema import SchemaError
 _log = logs.get_logger("gateway")
 
 
-def create_app(
-    parts: Parts, *, routes: Sequence[BaseRoute] = (), middleware: Sequence[Middleware] = ()
-) -> FastAPI:
-    """Returns the app. `routes` are added to its own; `middleware` stands before them, the first one outermost."""
+def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> FastAPI:
+    """Returns the app, which `security.secured` has to stand before. `routes` are added to its own."""
     app = FastAPI(
         title="Frameledger",
         version=version("frameledger"),
         # Its pages load scripts of others.
         docs_url=None,
         redoc_url=None,
-        middleware=[*middleware, Middleware(RawPaths)],
+        middleware=[Middleware(RawPaths)],
         # A path that is nearly right is not: a redirect would lose what is encoded in it.
         redirect_slashes=False,
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from frameledger.values import value
 
 Scope = Literal["read", "append", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 _KEY = "frameledger.caller"
 
@@ -38,13 +39,14 @@ class Caller:
 NOBODY = Caller("nobody", frozenset())
 """Whoever asks for what everybody may have, and has shown no token."""
 
-LOOPBACK = Caller("loopback", frozenset(("read", "append", "admin")))
+LOOPBACK = Caller("loopback", frozenset(SCOPES))
 """Anybody on this machine, where there are no tokens."""
 
 
 def of(scope: Mapping[str, Any]) -> Caller:
-    """Returns who sent the request of an ASGI scope; `LOOPBACK` if no middleware has said."""
-    found: Caller = scope.get(_KEY, LOOPBACK)
+    """Returns who sent the request of an ASGI scope. Raises KeyError for one that came past the guard, which is a
+    bug."""
+    found: Caller = scope[_KEY]
     return found
 
 

@@ -16,18 +16,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_serializer
 
 from frameledger.errors import ConfigurationError, RefusedError
-from frameledger_services.gateway.caller import Caller, Scope
+from frameledger_services.gateway.caller import SCOPES, Caller, Scope
 from frameledger_services.settings import Settings
 
 FILE = "gateway-tokens.json"
 """The file's name in the data directory, unless a setting names another."""
 
-SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 ID_BYTES = 5
 SECRET_BYTES = 32

@@ -1,0 +1,138 @@
+"""Every route of the gateway, enumerated: none is reached without its scope, and none shows what is beyond a prefix."""
+
+import asyncio
+import re
+from datetime import UTC, datetime
+
+import pytest
+from pydantic import SecretStr
+from starlette.routing import Route
+from tests.support.gateway import app_of
+
+from frameledger_services.gateway import policy, tokens
+from frameledger_services.gateway.app import create_app
+from frameledger_services.gateway.caller import SCOPES
+from frameledger_services.gateway.routes import DescribedRoute
+from frameledger_services.gateway.service import connected
+from frameledger_services.gateway.sessions import Sessions
+from frameledger_services.gateway.sessions import routes as session_routes
+from frameledger_services.settings import Settings
+
+AWAY = {
+    "database_url": SecretStr("postgresql://nobody@127.0.0.1:1/none"),
+    "kafka_bootstrap_servers": "127.0.0.1:1",
+    "gateway_request_secs": 1,
+    "gateway_burst": 1_000_000,
+}
+
+
+def routes():
+    """Every method and path, with its route."""
+
+    async def found():
+        async with connected(Settings(**AWAY), asyncio.Event()) as parts:
+            return [*create_app(parts).routes, *session_routes(Sessions(parts.settings, None))]
+
+    return [
+        pytest.param(method, route.path, route, id=f"{method} {route.path}")
+        for route in asyncio.run(found())
+        for method in sorted(route.methods or ())
+    ]
+
+
+ROUTES = routes()
+
+
+def filled(path, context_id):
+    """The path with this conversation, and with 1 for everything else."""
+    return re.sub(r"\{.*?\}", "1", path.replace("{context_id}", context_id))
+
+
+@pytest.fixture
+def ask(tmp_path):
+    """What the gateway answers to a token of these scopes and this prefix; to no token if there is no scope."""
+    file = tmp_path / "tokens.json"
+    settings = Settings(**AWAY, gateway_tokens_file=file)
+    tokens.create(file, "somebody", ("read",), now=datetime.now(UTC))
+
+    def ask(method, path, scopes=(), prefix=""):
+        async def asked():
+            async with app_of(settings, text) as http:
+                return await http.request(method, path)
+
+        text = None
+        if scopes:
+            text = tokens.create(file, "one", scopes, prefix=prefix, now=datetime.now(UTC))[1]
+        return asyncio.run(asked())
+
+    return ask
+
+
+def word(answer):
+    return answer.json()["type"].removeprefix("/problems/")
+
+
+def test_there_are_routes_and_all_are_known_by_their_paths():
+    assert len(ROUTES) > 8
+    assert [route for _, _, route in (one.values for one in ROUTES) if not isinstance(route, Route)] == []
+
+
+@pytest.mark.parametrize(("method", "path", "route"), ROUTES)
+def test_what_a_route_says_that_it_needs_is_what_it_needs(method, path, route):
+    needed = policy.needed(method, filled(path, "acme%2F1"))
+    if isinstance(route, DescribedRoute):
+        assert route.operation["security"] == [{"token": [needed.scope]}]
+    else:
+        assert needed.scope is None
+    assert ("{context_id}" in path) is (needed.context_id is not None)
+
+
+@pytest.mark.parametrize(("method", "path", "route"), ROUTES)
+def test_a_route_is_reached_with_its_scope_alone(ask, method, path, route):
+    path = filled(path, "acme%2F1")
+    needed = policy.needed(method, path).scope
+    if needed is None:
+        assert ask(method, path).status_code != 403
+        return
+    if method != "HEAD":
+        assert word(ask(method, path)) == "unauthorised"
+    assert ask(method, path, tuple(one for one in SCOPES if one != needed)).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "route"), [one for one in ROUTES if "{context_id}" in one.values[1]]
+)
+@pytest.mark.parametrize("foreign", ["other%2F1", "acme", "acme%252F1", "%41cme%2F1"])
+def test_a_conversation_beyond_the_prefix_is_nowhere_whatever_is_asked_of_it(
+    ask, method, path, route, foreign
+):
+    # The servers are away, so whoever looks for the conversation is not answered 404.
+    answer = ask(method, filled(path, foreign), SCOPES, "acme/")
+    assert answer.status_code == 404
+    if method != "HEAD":
+        assert word(answer) == "no-such-context"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "route"), [one for one in ROUTES if "{context_id}" in one.values[1]]
+)
+def test_one_within_the_prefix_is_looked_for(ask, method, path, route):
+    assert ask(method, filled(path, "acme%2F1"), SCOPES, "acme/").status_code in (400, 503)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/v1/rejected"),
+        ("POST", "/v1/nobody/listed/this"),
+        *(
+            one.values[:2]
+            for one in ROUTES
+            if "{context_id}" not in one.values[1]
+            and policy.needed(*one.values[:2]).scope is not None
+            and one.values[1] not in policy.LISTS | policy.OF_THE_PROCESS
+        ),
+    ],
+)
+def test_what_is_of_all_conversations_is_not_there_for_a_token_with_a_prefix(ask, method, path):
+    assert ask(method, path, SCOPES, "acme/").status_code == 404
