@@ -310,7 +310,7 @@ def test_a_session_stands_for_its_token(gateway):
     parts = [part.strip() for part in cookie.split(";")]
     assert parts[0].startswith("frameledger-session=")
     assert {*parts[1:]} == {"HttpOnly", "Max-Age=43200", "Path=/", "SameSite=strict"}
-    assert gateway.ask("/v1/contexts", headers=cookie_of(answer)).json() == "auditor"
+    assert gateway.ask("/v1/lag", headers=cookie_of(answer)).json() == "auditor"
     assert gateway.ask("/session", headers=cookie_of(answer)).json() == about
     assert said(gateway.ask("/session")) == (401, "unauthorised")
     assert said(gateway.ask("/v1/contexts/a", "DELETE", headers=cookie_of(answer))) == (403, "forbidden")

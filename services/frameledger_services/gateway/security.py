@@ -11,6 +11,7 @@ from frameledger_services.gateway.guard import Guard, is_this_machine
 from frameledger_services.gateway.live_tokens import LiveTokens
 from frameledger_services.gateway.rate_limit import RateLimit
 from frameledger_services.gateway.read_log import ReadLog
+from frameledger_services.gateway.redacted_answers import RedactedAnswers
 from frameledger_services.gateway.response_headers import ResponseHeaders
 from frameledger_services.gateway.sessions import Sessions
 from frameledger_services.settings import Settings, origins_in
@@ -59,8 +60,7 @@ def live_tokens(settings: Settings) -> LiveTokens:
 
 def secured(app: ASGIApp, settings: Settings, sessions: Sessions) -> ASGIApp:
     """Returns the app as it may be served."""
-    app = ReadLog(RateLimit(app, settings))
-    app = Guard(app, sessions)
+    app = Guard(ReadLog(RateLimit(RedactedAnswers(app), settings)), sessions)
     if origins := origins_in(settings.gateway_cors_origins):
         # Cookies are never sent: a page of another origin shows a token of its own.
         app = CORSMiddleware(

@@ -1,0 +1,149 @@
+"""For tokens that are shown no words: every answer is redacted on its way out, whichever route made it.
+
+It stands around the whole app, so a route does not have to know. An answer that cannot be read here is not sent.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.datastructures import URL, MutableHeaders, QueryParams
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from frameledger_services.gateway import caller, policy, problems
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.raw_paths import path_of
+from frameledger_services.gateway.shapes import ANSWER, FRAME, Shape, redacted
+
+SEARCH = "q"
+"""The parameter that finds words: whoever may not read them may not find out by it which there are."""
+
+END_OF_STREAM = b"[DONE]"
+"""The one event of the compatible APIs that is no JSON."""
+
+
+class RedactedAnswers:
+    """ASGI middleware, behind the guard."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http" or not caller.of(scope).redact or _has_no_words(path_of(scope)):
+            await self._app(scope, receive, send)
+            return
+        asked = QueryParams(scope["query_string"])
+        if SEARCH in asked:
+            problem = ProblemError("forbidden", "A token that is shown no words may not search for them.")
+            await problems.response(URL(scope=scope), problem)(scope, receive, send)
+            return
+        answer = _Answer(scope, receive, send, FRAME if "raw" in asked else ANSWER)
+        await self._app(scope, receive, answer.send)
+
+
+def _has_no_words(path: str) -> bool:
+    return path in policy.OF_THE_PROCESS or policy.needed("GET", path).scope is None
+
+
+class _Answer:
+    """One answer on its way out: JSON when it is whole, NDJSON line by line, events one by one."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, shape: Shape) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._shape = shape
+        self._start: Message | None = None
+        self._kind = ""
+        self._left = b""
+        self._data: list[bytes] = []
+
+    async def send(self, message: Message) -> None:
+        """Take a message of the app."""
+        if message["type"] == "http.response.start":
+            await self._begin(message)
+        elif self._kind == "as it is":
+            await self._send(message)
+        elif message["type"] == "http.response.body":
+            await self._go_on(message.get("body", b""), is_last=not message.get("more_body", False))
+        else:
+            raise NotImplementedError(f"{message['type']} is not redacted")
+
+    async def _begin(self, start: Message) -> None:
+        headers = MutableHeaders(scope=start)
+        has_words = start["status"] < 300 and start["status"] != 204 and self._scope["method"] != "HEAD"
+        kind = headers.get("content-type", "").partition(";")[0].strip()
+        if not has_words:
+            self._kind = "as it is"
+        elif kind in ("application/json", "application/x-ndjson", "text/event-stream"):
+            self._kind = kind
+        else:
+            self._kind = "refused"
+            return
+        if "content-length" in headers and self._kind != "as it is":
+            del headers["content-length"]
+        if self._kind == "application/json":
+            self._start = start
+        else:
+            await self._send(start)
+
+    async def _go_on(self, body: bytes, *, is_last: bool) -> None:
+        if self._kind == "refused":
+            if is_last:
+                problem = ProblemError("forbidden", "A token that is shown no words may not read this.")
+                await problems.response(URL(scope=self._scope), problem)(
+                    self._scope, self._receive, self._send
+                )
+            return
+        self._left += body
+        if self._kind == "application/json":
+            if is_last:
+                await self._whole()
+            return
+        end = len(self._left) if is_last else self._left.rfind(b"\n") + 1
+        lines, self._left = self._left[:end], self._left[end:]
+        as_lines = self._events if self._kind == "text/event-stream" else self._ndjson
+        await self._send(
+            {"type": "http.response.body", "body": as_lines(lines, is_last), "more_body": not is_last}
+        )
+
+    async def _whole(self) -> None:
+        assert self._start is not None
+        body = _without_words(self._left, self._shape)
+        MutableHeaders(scope=self._start)["content-length"] = str(len(body))
+        await self._send(self._start)
+        await self._send({"type": "http.response.body", "body": body})
+
+    def _ndjson(self, lines: bytes, _: bool) -> bytes:
+        return b"".join(
+            _without_words(line, self._shape) + b"\n" for line in lines.split(b"\n") if line.strip()
+        )
+
+    def _events(self, lines: bytes, is_last: bool) -> bytes:
+        """An event's data may be on several lines; what ends it is an empty one."""
+        written = []
+        for line in lines.splitlines():
+            if line.startswith(b"data:"):
+                self._data.append(line.removeprefix(b"data:").removeprefix(b" "))
+                continue
+            if self._data and not line:
+                written.append(b"data: " + self._event())
+            written.append(line)
+        if self._data and is_last:
+            written.append(b"data: " + self._event())
+        return b"".join(line + b"\n" for line in written)
+
+    def _event(self) -> bytes:
+        data, self._data = b"\n".join(self._data), []
+        return data if data == END_OF_STREAM else _without_words(data, self._shape)
+
+
+def _without_words(text: bytes, shape: Shape) -> bytes:
+    """JSON in, JSON out. What is none is as much as a text."""
+    try:
+        value: Any = json.loads(text)
+    except ValueError:
+        value = text.decode(errors="replace")
+    return json.dumps(redacted(value, shape), separators=(",", ":")).encode()
