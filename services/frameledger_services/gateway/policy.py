@@ -6,6 +6,7 @@ It stands before every route, so a new route is closed until it is listed: one t
 
 from __future__ import annotations
 
+from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 from frameledger.values import value
@@ -21,7 +22,7 @@ PUBLIC_FOLDERS = ("/problems/",)
 
 CONTEXTS = "/v1/contexts"
 
-LISTS = frozenset((CONTEXTS, "/v1/waiting", "/v1/ambiguous"))
+LISTS = frozenset((CONTEXTS, "/v1/waiting", "/v1/ambiguous", "/v1/parked"))
 """Lists over conversations: each shows a caller only those that it may see."""
 
 OF_THE_PROCESS = frozenset(("/v1/workers", "/v1/tools", "/v1/lag"))
@@ -48,6 +49,7 @@ class Need:
         return self.keeps_to_prefix or not caller.prefix
 
 
+@lru_cache(maxsize=1_024)
 def needed(method: str, path: str) -> Need:
     """Returns what a request needs. `path` is as it was sent, which is how the routes match it."""
     if path in PUBLIC or path.startswith(PUBLIC_FOLDERS):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -29,6 +28,9 @@ HEADERS = {
 }
 
 
+_ENCODED = [(name.lower().encode(), text.encode()) for name, text in HEADERS.items()]
+
+
 class ResponseHeaders:
     """ASGI middleware that adds them."""
 
@@ -40,7 +42,7 @@ class ResponseHeaders:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                message["headers"] = [*message.get("headers", ()), *_ENCODED]
             await send(message)
 
         await self._app(scope, receive, with_headers)
