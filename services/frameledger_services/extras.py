@@ -38,9 +38,14 @@ class MissingExtraError(ConfigurationError, ModuleNotFoundError):
     """
 
 
+def is_installed(extra: str) -> bool:
+    """Returns whether all modules of an extra can be found. Imports nothing."""
+    return all(find_spec(module) is not None for module in MODULES[extra])
+
+
 def check(*extras: str) -> None:
     """Raise `MissingExtraError`, naming all that are missing, unless these extras are installed. Imports nothing."""
-    missing = [name for name in extras if any(find_spec(module) is None for module in MODULES[name])]
+    missing = [name for name in extras if not is_installed(name)]
     if missing:
         raise MissingExtraError(
             f"This needs more than is installed: pip install 'frameledger[{','.join(missing)}]'"

@@ -313,7 +313,9 @@ class Settings(BaseModel):
     gateway_host: str = _set(
         "127.0.0.1", "Address at which the gateway listens. Beyond loopback it needs tokens."
     )
-    gateway_port: Port | None = _set(None, "Port of the gateway. Not set: 18080.")
+    gateway_port: Port | None = _set(
+        None, "Port of the gateway. Not set: 18080; under `up` that or a free one."
+    )
     gateway_tokens_file: Path | None = _set(
         None,
         "File with the gateway's tokens (`frameledger token`). Not set: gateway-tokens.json in the data directory, if "

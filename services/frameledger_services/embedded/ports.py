@@ -88,6 +88,15 @@ def is_free(port: int) -> bool:
         return True
 
 
+def answers(port: int) -> bool:
+    """Returns whether somebody takes connections at a port."""
+    try:
+        socket.create_connection((HOST, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
 def _outgoing() -> tuple[int, int]:
     """The ports of outgoing connections; no port at all where the kernel does not say."""
     try:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
@@ -40,6 +41,9 @@ class Command:
 
     name: str
     arguments: tuple[str, ...]
+    preferred_port: int | None = None
+    """It listens for HTTP: at that of its setting `NAME_port`, else at this one or a free one. It is ready when it
+    takes connections."""
 
 
 async def up(
@@ -189,6 +193,12 @@ class _Stack:
             "projector_instance_id": self._settings.projector_instance_id or self._name(),
             "data_dir": str(self._directory),
         }
+        address, is_ready = None, _always
+        if command.preferred_port is not None:
+            wanted = getattr(self._settings, f"{command.name}_port")
+            port = self._port(command.name, wanted, command.preferred_port)
+            ours[f"{command.name}_port"] = str(port)
+            address, is_ready = f"http://{ports.HOST}:{port}", partial(ports.answers, port)
         return Program(
             name=command.name,
             argv=(sys.executable, "-m", "frameledger_services", *command.arguments),
@@ -197,6 +207,8 @@ class _Stack:
             environment={
                 f"{PREFIX}{name.upper()}": value for name, value in (self._environment | ours).items()
             },
+            address=address,
+            is_ready=is_ready,
         )
 
     def _name(self) -> str:
@@ -225,3 +237,8 @@ class _Stack:
         # It may end up in a log on the same disk.
         with suppress(OSError):
             self._on_change(self._record)
+
+
+def _always() -> bool:
+    """A service without an address is ready as soon as it runs."""
+    return True

@@ -10,15 +10,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frameledger_services import process
+from frameledger_services import extras, process
 from frameledger_services.cli.terminal import backend, options, output
 from frameledger_services.cli.up import lag, render
 from frameledger_services.settings import PREFIX, Settings, SettingsError
 from frameledger_services.settings_sources import SETTINGS_FILE, load
+
+if TYPE_CHECKING:
+    from frameledger_services.embedded import stack
 
 # The embedded servers are imported inside the commands: they are for Linux and macOS, the command line is for all.
 
@@ -30,6 +33,11 @@ SERVICES: tuple[tuple[str, ...], ...] = (("run", "projector"), ("run", "timekeep
 
 ANSWERING = ("run", "inference")
 """And this one too, if the settings name a provider."""
+
+GATEWAY = ("run", "gateway")
+"""And this one, if its extra is installed."""
+
+GATEWAY_PORT = 18080
 
 NOBODY_ANSWERS = (
     "No model answers here: FRAMELEDGER_INFERENCE_PROVIDER (scripted, openai, anthropic) is set neither in the "
@@ -150,8 +158,14 @@ def _require_key(provider: str, settings: Settings) -> None:
         plugins.require_key(provider, settings)
 
 
-def _services(settings: Settings) -> tuple[tuple[str, ...], ...]:
-    return SERVICES if settings.inference_provider is None else (*SERVICES, ANSWERING)
+def _services(settings: Settings) -> list[stack.Command]:
+    from frameledger_services.embedded import stack
+
+    words = SERVICES if settings.inference_provider is None else (*SERVICES, ANSWERING)
+    services = [stack.Command(one[-1], one) for one in words]
+    if extras.is_installed("gateway"):
+        services.append(stack.Command(GATEWAY[-1], GATEWAY, preferred_port=GATEWAY_PORT))
+    return services
 
 
 async def _run(settings: Settings) -> bool:
@@ -164,7 +178,7 @@ async def _run(settings: Settings) -> bool:
             await stack.up(
                 settings,
                 setup=[stack.Command(words[0], words) for words in SETUP],
-                services=[stack.Command(words[-1], words) for words in _services(settings)],
+                services=_services(settings),
                 on_change=progress.show,
             )
         except asyncio.CancelledError:

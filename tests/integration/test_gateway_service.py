@@ -1,0 +1,128 @@
+"""The gateway as a process: it begins, answers, drains when it is told to stop, and outlives broker and database."""
+
+import asyncio
+import json
+import signal
+import threading
+
+import httpx
+import pytest
+from pydantic import SecretStr
+from tests.bounds import ON_SERVERS
+from tests.integration.test_embedded_up import Folder
+from tests.support.gateway import CLIENT, running, with_app
+from tests.support.killable import projector
+from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
+
+from frameledger_services.embedded import ports
+from frameledger_services.gateway import service
+from frameledger_services.settings import Settings, SettingsError
+
+NOBODY = "postgresql://nobody@127.0.0.1:1/nothing"
+ASK = {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": "Hello?"}]}
+
+
+def port() -> str:
+    return str(ports.choose(0))
+
+
+def test_it_begins_answers_and_stops_in_order(road):
+    with projector(road.settings) as projecting, running(road.settings, **gateway_at(port())) as gateway:
+        assert httpx.get(f"{gateway.address}/livez", timeout=ON_SERVERS).json() == {"live": True}
+        ready = httpx.get(f"{gateway.address}/readyz", timeout=ON_SERVERS)
+        assert ready.json() == {"ready": True, "checks": {"draining": "no", "database": "ok"}}
+        said = httpx.post(f"{gateway.address}/v1/contexts/a%2Fb/frames", json=ASK, timeout=ON_SERVERS)
+        assert said.status_code == 201, said.text
+        gateway.process.send_signal(signal.SIGTERM)
+        assert [one["event"] for one in gateway.events()] == ["gateway.draining", "gateway.left"]
+        assert gateway.process.wait(ON_SERVERS) == 0
+        assert projecting.stop() == 0
+
+
+def test_a_request_that_has_begun_is_finished_while_it_drains(road):
+    answers: list[httpx.Response] = []
+    # No projector: the append waits for all of its time.
+    with running(road.settings, **gateway_at(port())) as gateway:
+        path = f"{gateway.address}/v1/contexts/slow/frames"
+        sending = threading.Thread(
+            target=lambda: answers.append(
+                httpx.post(path, json=ASK, headers={"Prefer": "wait=2"}, timeout=ON_SERVERS)
+            )
+        )
+        sending.start()
+        while not sum(road.ends().values()):
+            pass
+        gateway.process.send_signal(signal.SIGTERM)
+        sending.join(ON_SERVERS)
+        assert gateway.process.wait(ON_SERVERS) == 0
+    assert [one.status_code for one in answers] == [202]
+
+
+def gateway_at(number: str) -> dict[str, str]:
+    return {"FRAMELEDGER_GATEWAY_PORT": number}
+
+
+def test_without_a_database_it_is_alive_and_not_ready_and_says_why(road):
+    async def ask(http: httpx.AsyncClient) -> None:
+        assert (await http.get("/livez")).status_code == 200
+        ready = await http.get("/readyz")
+        assert ready.status_code == 503
+        assert "refused" in ready.json()["checks"]["database"].lower()
+        context = await http.get("/v1/contexts/a")
+        assert context.json()["type"] == "/problems/database-away"
+        assert context.headers["retry-after"] == "1"
+        # The log takes it all the same.
+        said = await http.post("/v1/contexts/a/frames", json=ASK, headers={"Prefer": "wait=1"})
+        assert said.status_code == 202, said.text
+
+    with_app(road.settings.model_copy(update={"database_url": SecretStr(NOBODY)}), ask)
+
+
+def test_without_a_broker_nothing_is_appended_and_the_ids_say_so(road):
+    async def ask(http: httpx.AsyncClient) -> None:
+        frames = [{**ASK, "id": "one"}, {**ASK, "id": "two"}]
+        said = await http.post("/v1/contexts/a/frames", json=frames)
+        assert said.status_code == 503
+        assert said.json()["type"] == "/problems/log-away"
+        assert (said.json()["published"], said.json()["unpublished"]) == ([], ["one", "two"])
+        assert (await http.get("/v1/contexts/a")).status_code == 404
+
+    with_app(road.settings.model_copy(update={"kafka_bootstrap_servers": "127.0.0.1:1"}), ask)
+
+
+def test_it_does_not_begin_where_it_cannot_work(road):
+    async def serve(settings: Settings) -> None:
+        async with asyncio.timeout(ON_SERVERS):
+            await service.serve(settings, asyncio.Event())
+
+    with pytest.raises(SettingsError, match="There is no database"):
+        asyncio.run(serve(Settings(kafka_bootstrap_servers="127.0.0.1:1")))
+    elsewhere = road.settings.model_copy(update={"gateway_host": "192.0.2.1"})
+    with pytest.raises(service.AddressError, match=r"cannot listen at http://192\.0\.2\.1:18080"):
+        asyncio.run(serve(elsewhere))
+
+
+@pytest.fixture
+def folder(kafka, database, tmp_path):
+    """The servers of this test run, so that `up` has only services to start."""
+    made = Folder(
+        tmp_path,
+        FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers,
+        FRAMELEDGER_DATABASE_URL=database,
+        FRAMELEDGER_TOPIC_PREFIX="gateway-up.",
+        FRAMELEDGER_TOPIC_PARTITIONS="4",
+    )
+    yield made
+    made.run("down")
+    assert made.living() == []
+
+
+def test_up_runs_a_gateway_and_says_where(folder):
+    up = folder.run("up", "--detach")
+    assert up.returncode == 0, up.stdout + up.stderr
+    address = folder.processes()["gateway"]["address"]
+    assert address in up.stdout
+    path = f"{address}/v1/contexts/over%2Fhttp"
+    said = httpx.post(f"{path}/frames", content=json.dumps(ASK), timeout=CLIENT["timeout"])
+    assert said.status_code == 201, said.text
+    assert httpx.get(path, timeout=CLIENT["timeout"]).json()["messages"] == ASK["messages"]
