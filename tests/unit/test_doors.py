@@ -106,7 +106,8 @@ ROOMS = {
     "timekeeper": {"audit", "claims", "event_log", "store"},
     "client": {"event_log", "providers", "store"},
     # A process in which a client publishes and reads, like somebody else's.
-    "gateway": {"audit", "claims", "client", "event_log", "forks", "providers", "store"},
+    # Of inference only what makes a recorded request again.
+    "gateway": {"audit", "claims", "client", "event_log", "forks", "inference", "providers", "store"},
     # Its functions are an application's, and its proof reads the log itself.
     "demo": {"client", "embedded", "event_log", "functions"},
     "bench": {

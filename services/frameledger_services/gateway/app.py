@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import version
 
-from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -16,7 +14,18 @@ from starlette.routing import BaseRoute
 from frameledger_services import logs
 from frameledger_services.client import NoSuchContextError, NoSuchVersionError
 from frameledger_services.event_log.broker import BrokerError
-from frameledger_services.gateway import append, asyncapi, contexts, health, problems
+from frameledger_services.gateway import (
+    append,
+    asyncapi,
+    contexts,
+    details,
+    document,
+    frames,
+    health,
+    lists,
+    problems,
+    settling,
+)
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import RawPaths
@@ -26,22 +35,16 @@ from frameledger_services.store.schema import SchemaError
 _log = logs.get_logger("gateway")
 
 
-def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> FastAPI:
+def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
     """Returns the app, which `security.secured` has to stand before. `routes` are added to its own."""
-    app = FastAPI(
-        title="Frameledger",
-        version=version("frameledger"),
-        # Its pages load scripts of others.
-        docs_url=None,
-        redoc_url=None,
-        middleware=[Middleware(RawPaths)],
-        # A path that is nearly right is not: a redirect would lose what is encoded in it.
-        redirect_slashes=False,
-    )
+    app = Starlette(middleware=[Middleware(RawPaths)])
+    # A path that is nearly right is not: a redirect would lose what is encoded in it.
+    app.router.redirect_slashes = False
     app.state.parts = parts
-    for room in (health, contexts, append, asyncapi):
-        app.router.routes.extend(room.routes(parts))
+    for module in (health, contexts, append, frames, details, lists, settling, asyncapi):
+        app.router.routes.extend(module.routes(parts))
     app.router.routes.extend((*problems.ROUTES, *routes))
+    app.router.routes.extend(document.routes(app.router.routes))
     for error, handler in _HANDLERS.items():
         app.add_exception_handler(error, handler)
     return app
@@ -81,12 +84,6 @@ async def _log_away(request: Request, error: Exception) -> Response:
     )
 
 
-async def _bad_parameter(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    wrong = "; ".join(f"{'.'.join(str(part) for part in one['loc'])}: {one['msg']}" for one in error.errors())
-    return problems.answer(request, ProblemError("bad-parameter", wrong))
-
-
 async def _of_starlette(request: Request, error: Exception) -> Response:
     """What the router says by itself."""
     assert isinstance(error, HTTPException)
@@ -108,7 +105,6 @@ _HANDLERS = {
     DatabaseError: _database_away,
     SchemaError: _wrong_schema,
     BrokerError: _log_away,
-    RequestValidationError: _bad_parameter,
     HTTPException: _of_starlette,
     Exception: _bug,
 }

@@ -6,7 +6,8 @@ without one. A batch is in order, and not all or nothing: it is several records.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID, uuid5
@@ -147,24 +148,30 @@ async def _published(
     expected: int | None,
 ) -> tuple[PublishedFrame, ...]:
     ids = [(one.frame if isinstance(one, EncodedFrame) else one).id for one in frames]
-    try:
+    with publishing(ids):
         return await parts.client.publish(
             context_id,
             *frames,
-            source=_source(request),
+            source=source_of(request),
             traceparent=request.headers.get("traceparent"),
             expected_version=expected,
             within=parts.settings.gateway_request_secs,
         )
+
+
+@contextmanager
+def publishing(ids: Sequence[str | None]) -> Iterator[None]:
+    """Around publishing frames of these ids: what goes wrong is raised as a problem that says which are on the log."""
+    try:
+        yield
     except FramesUnacknowledgedError as error:
-        left = [one.id for one in error.frames]
-        raise _log_away(str(error), ids, left) from error
+        raise _log_away(str(error), ids, [one.id for one in error.frames]) from error
     except FramesRefusedError as error:
         left = [one.id for one in error.frames]
-        if isinstance(error.__cause__, TooLargeError):
-            published = [one for one in ids if one not in left]
-            raise ProblemError("too-large", str(error), published=published, unpublished=left) from error
-        raise _log_away(str(error), ids, left) from error
+        if not isinstance(error.__cause__, TooLargeError):
+            raise _log_away(str(error), ids, left) from error
+        published = [one for one in ids if one not in left]
+        raise ProblemError("too-large", str(error), published=published, unpublished=left) from error
     except BrokerError as error:
         raise _log_away(str(error), ids, ids) from error
     except ValueError as error:
@@ -177,8 +184,8 @@ def _log_away(sentence: str, ids: Sequence[str | None], left: Sequence[str | Non
     return ProblemError("log-away", sentence, published=published, unpublished=list(left))
 
 
-def _source(request: Request) -> str:
-    """The publisher: the gateway, and the token by which it was asked."""
+def source_of(request: Request) -> str:
+    """Returns the publisher: the gateway, and the token by which it was asked."""
     who = caller.of(request.scope)
     return SOURCE if who.token_id is None else f"{SOURCE}/{quote(who.name, safe='')}"
 

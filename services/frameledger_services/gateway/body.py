@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
@@ -25,13 +27,8 @@ async def read(request: Request) -> list[tuple[bytes, AnyFrame]]:
 
     Raises the problems `unsupported-media-type`, `too-large` and `bad-frame`, for which nothing is kept.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in (*JSON_TYPES, *LINES_TYPES):
-        raise ProblemError(
-            "unsupported-media-type",
-            f"Frames are application/json or application/x-ndjson, not {kind[:100]}.",
-        )
-    body = await _bytes(request)
+    body = await read_bytes(request, (*JSON_TYPES, *LINES_TYPES))
+    kind = _kind(request)
     values = _lines(body) if kind in LINES_TYPES else _elements(body)
     if not values:
         raise ProblemError("bad-frame", "The body has no frame.", code="empty", frame=1)
@@ -40,7 +37,11 @@ async def read(request: Request) -> list[tuple[bytes, AnyFrame]]:
     return [(one, _frame(one, number)) for number, one in enumerate(values, 1)]
 
 
-async def _bytes(request: Request) -> bytes:
+async def read_bytes(request: Request, kinds: Sequence[str]) -> bytes:
+    """Returns the body of a request of one of these media types. Raises `unsupported-media-type` and `too-large`."""
+    if (kind := _kind(request)) not in kinds:
+        wanted = " or ".join(one for one in kinds if one)
+        raise ProblemError("unsupported-media-type", f"The body is to be {wanted}, not {kind[:100]!r}.")
     pieces, size = [], 0
     try:
         async for piece in request.stream():
@@ -55,6 +56,10 @@ async def _bytes(request: Request) -> bytes:
     except ClientDisconnect:
         raise ProblemError("bad-frame", "The body broke off.", code="empty", frame=1) from None
     return b"".join(pieces)
+
+
+def _kind(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _lines(body: bytes) -> list[bytes]:

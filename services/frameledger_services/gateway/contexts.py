@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from starlette.requests import Request
@@ -14,7 +15,11 @@ from frameledger_services.gateway.answers import JSON, REVALIDATED
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute
+from frameledger_services.providers import plugins
+from frameledger_services.providers.errors import ProviderError
+from frameledger_services.providers.plugins import NoSuchProviderError
 from frameledger_services.store import context_json, erasures
+from frameledger_services.store import contexts as stored_contexts
 from frameledger_services.store.context_json import ContextHead, ContextJson
 
 PATH = "/v1/contexts/{context_id}"
@@ -22,33 +27,38 @@ PATH = "/v1/contexts/{context_id}"
 VERSION = parameters.integer("version", "After so many frames; now, if not given.")
 AT = parameters.time("at", "At this time, by the broker's clock; instead of a version.")
 
+FORM = parameters.word("form", "As the request that this provider is sent.", "openai", "anthropic")
+
 
 def routes(parts: Parts) -> list[BaseRoute]:
     """Returns the routes."""
 
     async def head(request: Request) -> Response:
-        _, found = await _asked(request, parts)
+        found = await _asked(request, parts)
         return Response(status_code=200, media_type=JSON, headers={**REVALIDATED, "ETag": tag(found)})
 
     async def context(request: Request) -> Response:
         context_id = parameters.context_id(request)
         if "if-none-match" in request.headers:
-            _, known = await _asked(request, parts)
+            known = await _asked(request, parts)
             if answers.is_known(request, tag(known)):
                 return Response(status_code=304, headers={**REVALIDATED, "ETag": tag(known)})
+        form = FORM.of(request)
+        if form is not None:
+            return await _as_request(request, parts, context_id, form)
         found = await parts.database.read(
             context_json.context_json, context_id, version=VERSION.of(request), time=AT.of(request)
         )
         if found is None:
-            raise await _missing(parts, context_id)
+            raise await missing(parts, context_id)
         _check_version(context_id, found)
         headers = {**REVALIDATED, "ETag": tag(found)}
         return Response(written(context_id, found), media_type=JSON, headers=headers)
 
     described: dict[str, Any] = {
         "scope": "read",
-        "parameters": [parameters.CONTEXT, VERSION, AT],
-        "problems": ("bad-parameter", "no-such-context", "no-such-version", "erased"),
+        "parameters": [parameters.CONTEXT, VERSION, AT, FORM],
+        "problems": ("bad-parameter", "no-such-context", "no-such-version", "no-such-form", "erased"),
     }
     return [
         DescribedRoute(
@@ -105,15 +115,37 @@ def written(context_id: str, found: ContextJson) -> bytes:
     )
 
 
-async def _asked(request: Request, parts: Parts) -> tuple[str, ContextHead]:
-    context_id = parameters.context_id(request)
-    found = await parts.database.read(
-        context_json.head, context_id, version=VERSION.of(request), time=AT.of(request)
-    )
+async def head_of(
+    parts: Parts, context_id: str, *, version: int | None = None, time: datetime | None = None
+) -> ContextHead:
+    """Returns which versions a conversation has. Raises `NoSuchContextError`, `NoSuchVersionError` and the problem
+    `erased`."""
+    found = await parts.database.read(context_json.head, context_id, version=version, time=time)
     if found is None:
-        raise await _missing(parts, context_id)
+        raise await missing(parts, context_id)
     _check_version(context_id, found)
-    return context_id, found
+    return found
+
+
+async def _asked(request: Request, parts: Parts) -> ContextHead:
+    context_id = parameters.context_id(request)
+    return await head_of(parts, context_id, version=VERSION.of(request), time=AT.of(request))
+
+
+async def _as_request(request: Request, parts: Parts, context_id: str, form: str) -> Response:
+    head = await head_of(parts, context_id, version=VERSION.of(request), time=AT.of(request))
+    stored = await parts.database.read(stored_contexts.context, context_id, head.version)
+    try:
+        model = plugins.create(form, plugins.unspoken(parts.settings))
+        made = model.request(
+            stored.context, prompt_caching=stored.prompt_caching, cancel_tools=(), answers=stored.answers
+        )
+    except NoSuchProviderError as error:
+        raise ProblemError("bad-parameter", f"form: {error}") from error
+    except ProviderError as error:
+        raise ProblemError("no-such-form", str(error), context_id=context_id) from error
+    headers = {**REVALIDATED, "ETag": tag(head)}
+    return Response(made.content, media_type=JSON, headers=headers)
 
 
 def _check_version(context_id: str, found: ContextHead) -> None:
@@ -121,7 +153,7 @@ def _check_version(context_id: str, found: ContextHead) -> None:
         raise NoSuchVersionError(context_id, found.version, found.newest)
 
 
-async def _missing(parts: Parts, context_id: str) -> Exception:
+async def missing(parts: Parts, context_id: str) -> Exception:
     """Returns why a conversation is not there: it was erased, or never was."""
     receipts = await parts.database.read(erasures.receipts, context_id)
     if not receipts:

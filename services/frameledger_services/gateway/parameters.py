@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import unquote_to_bytes
@@ -39,6 +39,13 @@ class Parameter(Generic[_T]):
             return None
         try:
             return self.read(found)
+        except ValueError as error:
+            raise ProblemError("bad-parameter", f"{self.name}: {error}") from None
+
+    def in_path_of(self, request: Request) -> _T:
+        """Returns its value as a segment of the path, decoded. Raises `bad-parameter`."""
+        try:
+            return self.read(unquote_to_bytes(request.path_params[self.name]).decode())
         except ValueError as error:
             raise ProblemError("bad-parameter", f"{self.name}: {error}") from None
 
@@ -90,6 +97,17 @@ def word(name: str, description: str, *words: str) -> Parameter[str]:
     return Parameter(name, {"type": "string", "enum": list(words)}, description, read)
 
 
+def flag(name: str, description: str) -> Parameter[bool]:
+    """Returns a parameter that is `true` or `false`."""
+
+    def read(text: str) -> bool:
+        if text not in ("true", "false"):
+            raise ValueError(f"true or false is wanted, not {text[:40]!r}.")
+        return text == "true"
+
+    return Parameter(name, {"type": "boolean"}, description, read)
+
+
 def text(name: str, description: str, *, most: int = 255) -> Parameter[str]:
     """Returns a parameter that is any text without NUL."""
     return Parameter(
@@ -126,6 +144,11 @@ CONTEXT = Parameter(
 )
 
 
+def in_path(parameter: Parameter[_T], name: str, description: str) -> Parameter[_T]:
+    """Returns a parameter as a segment of the path."""
+    return replace(parameter, name=name, description=description, place="path")
+
+
 def context_id(request: Request) -> str:
     """Returns the conversation that the path names. Raises `bad-parameter` for what is no id, and `NoSuchContextError`
     for one that the caller may not see: it is not there for it."""
@@ -136,11 +159,3 @@ def context_id(request: Request) -> str:
     if not caller.of(request.scope).may_see(found):
         raise NoSuchContextError(found)
     return found
-
-
-def segment(request: Request, name: str) -> str:
-    """Returns another segment of the path, decoded. Raises `bad-parameter`."""
-    try:
-        return read_text(unquote_to_bytes(request.path_params[name]).decode())
-    except ValueError:
-        raise ProblemError("bad-parameter", f"{name}: it is no id.") from None

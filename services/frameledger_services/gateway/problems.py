@@ -73,6 +73,12 @@ KINDS: Mapping[str, Kind] = {
         "The conversation has fewer frames than that; `newest` is how many.",
         "Ask for a version up to `newest`, or for none, which is the newest.",
     ),
+    "no-such-form": Kind(
+        404,
+        "It has no such form",
+        "A provider's API has no form for something in the context, or a run had no request that can be made again.",
+        "Read it without `form`.",
+    ),
     "method-not-allowed": Kind(
         405,
         "That cannot be done with this",

@@ -1,4 +1,4 @@
-"""A route on the way of bytes: it is described by hand, and costs no more than Starlette's."""
+"""A route of Starlette's, with its scope and with what the OpenAPI document says of it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class DescribedRoute(Route):
         parameters: Sequence[Parameter[Any]] = (),
         body: dict[str, Any] | None = None,
     ) -> None:
-        """`answers` are OpenAPI's, by status; `problems` the words that it may answer beside `ALWAYS`."""
+        """`answers` are OpenAPI's, by status, or have a `model` instead of content: a dataclass, or None for any
+        object. `problems` are the words that it may answer beside `ALWAYS`."""
 
         async def checked(request: Request) -> Response:
             require(request, scope)

@@ -85,7 +85,7 @@ FRAME = Shape(
         "usage": _USAGE,
         "function_calls": Shape(frozenset(("function_name", "tool_call_id", "builtin"))),
         "properties": Shape(frozenset(("run_llm", "is_final"))),
-        "waiting": Shape(frozenset(("for", "deadline"))),
+        "waiting": Shape(frozenset(("deadline",))),
         "forked_from": Shape(frozenset(("context_id", "version"))),
     },
 )

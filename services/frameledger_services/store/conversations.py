@@ -91,7 +91,7 @@ async def search(
             LIMIT %(limit)s
             """,
             {
-                "pattern": f"%{_literally(text)}%",
+                "pattern": f"%{literally(text)}%",
                 "replaced": replaced,
                 "limit": limit,
                 "experiments": experiments,
@@ -148,6 +148,6 @@ async def refused(connection: Connection) -> list[tuple[str, str | None]]:
     return await cursor.fetchall()
 
 
-def _literally(text: str) -> str:
+def literally(text: str) -> str:
     """The text as a LIKE pattern that stands for itself."""
     return text.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")

@@ -127,6 +127,14 @@ async def runs_named(connection: Connection, context_id: str, beginning: str) ->
 
 async def difference(connection: Connection, context_id: str, a: int, b: int) -> dict[str, Any] | None:
     """Returns what `context_diff` says of two versions, and `eras`, those of a and b; None if one is not there."""
+    found = await difference_text(connection, context_id, a, b)
+    return None if found is None else loads(found[0]) | {"eras": found[1]}
+
+
+async def difference_text(
+    connection: Connection, context_id: str, a: int, b: int
+) -> tuple[str, list[int]] | None:
+    """The same as JSON text, without `eras`, which come beside it."""
     cursor = await connection.execute(
         """
         SELECT context_diff(%(id)s, %(a)s, %(b)s)::text, era_at(%(id)s, %(a)s), era_at(%(id)s, %(b)s)
@@ -134,18 +142,26 @@ async def difference(connection: Connection, context_id: str, a: int, b: int) ->
         {"id": context_id, "a": a, "b": b},
     )
     [(found, *eras)] = await cursor.fetchall()
-    return None if found is None else loads(found) | {"eras": eras}
+    return None if found is None else (found, eras)
 
 
 async def explanation(
     connection: Connection, context_id: str, position: int, version: int
 ) -> dict[str, Any] | None:
     """Returns what `explain_message` says of the message at a position; None if there is none."""
+    found = await explanation_text(connection, context_id, position, version)
+    return None if found is None else loads(found)
+
+
+async def explanation_text(
+    connection: Connection, context_id: str, position: int, version: int
+) -> str | None:
+    """The same as JSON text."""
     cursor = await connection.execute(
         "SELECT explain_message(%s, %s, %s)::text", (context_id, position, version)
     )
     [(found,)] = await cursor.fetchall()
-    return None if found is None else loads(found)
+    return None if found is None else str(found)
 
 
 async def last_of_era(connection: Connection, context_id: str, era: int) -> int | None:

@@ -201,8 +201,15 @@ class UnsettledCall:
     ordinal: int
 
 
-async def unsettled(connection: AsyncConnection[Any], context_id: str | None) -> list[UnsettledCall]:
-    """Returns those of one conversation or of all, the oldest first, a thousand at most."""
+async def unsettled(
+    connection: AsyncConnection[Any],
+    context_id: str | None,
+    *,
+    status: str | None = None,
+    prefix: str = "",
+) -> list[UnsettledCall]:
+    """Returns those of one conversation or of all, the oldest first, a thousand at most; with `status` those that have
+    it, and of conversations whose ids begin with `prefix`."""
     async with connection.cursor(row_factory=class_row(UnsettledCall)) as cursor:
         await cursor.execute(
             """
@@ -216,10 +223,11 @@ async def unsettled(connection: AsyncConnection[Any], context_id: str | None) ->
                     OR status = 'ambiguous' AND resolved_version IS NULL
                 )
                 AND (%(context)s::text IS NULL OR context_id = %(context)s)
+                AND (%(status)s::text IS NULL OR status = %(status)s) AND starts_with(context_id, %(prefix)s)
             ORDER BY requested_at, context_id, requested_version, ordinal
             LIMIT 1000
             """,
-            {"context": context_id},
+            {"context": context_id, "status": status, "prefix": prefix},
         )
         return await cursor.fetchall()
 

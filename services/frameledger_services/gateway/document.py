@@ -1,0 +1,201 @@
+"""The OpenAPI document of all routes, and a page of it that loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from pydantic import TypeAdapter
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from frameledger_services.gateway.answers import JSON
+from frameledger_services.gateway.problems import KINDS, PAGES
+from frameledger_services.gateway.routes import DescribedRoute
+
+DESCRIPTION = (
+    "Conversations with language models, as they are and as they were. Frames are appended, contexts are read at any "
+    "version. What is not done is a problem (RFC 9457), whose `type` leads to a page that explains it."
+)
+
+_TEXT = {"type": "string"}
+_INTEGER = {"type": "integer"}
+_MAYBE_TEXT = {"type": ["string", "null"]}
+_MAYBE_INTEGER = {"type": ["integer", "null"]}
+_VALUES: dict[str, Any] = {"type": "array", "items": {}}
+
+
+def _object(description: str, **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": description,
+        "required": list(properties),
+        "properties": properties,
+    }
+
+
+_STORED = _object(
+    "What became of a frame.",
+    id=_TEXT,
+    version=_MAYBE_INTEGER,
+    outcome=_MAYBE_TEXT,
+    reason=_MAYBE_TEXT,
+    duplicate={"type": "boolean"},
+)
+
+SCHEMAS = {
+    "Problem": _object(
+        "Why a request was not done (RFC 9457).",
+        type={"type": "string", "enum": [f"{PAGES}{word}" for word in KINDS]},
+        title=_TEXT,
+        status=_INTEGER,
+        detail=_TEXT,
+        instance=_TEXT,
+    ),
+    "Frame": {
+        "type": "object",
+        "description": "One event of a conversation; /asyncapi.json has all types. One with an `id` is stored byte for "
+        "byte, and counts once however often it is sent.",
+        "required": ["type"],
+        "properties": {"type": {"type": "string", "minLength": 1, "maxLength": 255}},
+    },
+    "Context": _object(
+        "A context: messages, tools, tool choice and settings, as a model gets them.",
+        context_id=_TEXT,
+        version=_INTEGER,
+        newest=_INTEGER,
+        era=_INTEGER,
+        logged_at=_MAYBE_TEXT,
+        parked_version=_MAYBE_INTEGER,
+        open_run_id=_MAYBE_TEXT,
+        positions={"type": "array", "items": _INTEGER},
+        messages=_VALUES,
+        tools={},
+        tool_choice={},
+        settings={},
+    ),
+    "FramePage": _object(
+        "Stored frames in the order of their versions.",
+        context_id=_TEXT,
+        frames={
+            "type": "array",
+            "items": _object(
+                "A stored frame; `frame` is as it was published.",
+                version=_INTEGER,
+                id=_TEXT,
+                type=_TEXT,
+                frame={},
+            ),
+        },
+    ),
+    "Appended": _object(
+        "Frames that are stored. `completed`: some got an id and a time, or a version that they expect.",
+        context_id=_TEXT,
+        version=_MAYBE_INTEGER,
+        completed={"type": "boolean"},
+        frames={"type": "array", "items": _STORED},
+    ),
+    "Accepted": _object(
+        "Frames that are on the log: `place` is topic:generation:partition:offset.",
+        context_id=_TEXT,
+        completed={"type": "boolean"},
+        frames={"type": "array", "items": _object("A frame.", id=_TEXT, place=_TEXT)},
+    ),
+}
+
+SECURITY = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of `frameledger token new`. Without a token file the gateway is for this machine only.",
+    }
+}
+
+
+def routes(described: Sequence[BaseRoute]) -> list[BaseRoute]:
+    """Returns the routes of the document of these routes, and of its page."""
+
+    @cache
+    def found() -> dict[str, Any]:
+        return document(described)
+
+    async def openapi(_: Request) -> Response:
+        return JSONResponse(found())
+
+    async def docs(_: Request) -> Response:
+        return HTMLResponse(_page(found()))
+
+    return [Route("/openapi.json", openapi, methods=["GET"]), Route("/docs", docs, methods=["GET"])]
+
+
+def document(described: Iterable[BaseRoute]) -> dict[str, Any]:
+    """Returns the document."""
+    found = [route for route in described if isinstance(route, DescribedRoute)]
+    models = {
+        answer["model"]
+        for route in found
+        for answer in route.operation["responses"].values()
+        if answer.get("model") is not None
+    }
+    schemas, shared = TypeAdapter.json_schemas(
+        [(model, "serialization", TypeAdapter(model)) for model in models],
+        ref_template="#/components/schemas/{model}",
+    )
+    paths: dict[str, Any] = {}
+    for route in found:
+        responses = {
+            status: _answer(answer, schemas) for status, answer in route.operation["responses"].items()
+        }
+        for method in route.methods or ():
+            paths.setdefault(route.path, {})[method.lower()] = {**route.operation, "responses": responses}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Frameledger", "version": version("frameledger"), "description": DESCRIPTION},
+        "paths": paths,
+        "components": {"schemas": {**shared.get("$defs", {}), **SCHEMAS}, "securitySchemes": SECURITY},
+    }
+
+
+def _answer(answer: dict[str, Any], schemas: Mapping[Any, Any]) -> dict[str, Any]:
+    if "model" not in answer:
+        return answer
+    model = answer["model"]
+    schema = {"type": "object"} if model is None else schemas[model, "serialization"]
+    return {"description": answer["description"], "content": {JSON: {"schema": schema}}}
+
+
+def _page(found: dict[str, Any]) -> str:
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Frameledger over HTTP</title>'
+        f"<h1>Frameledger over HTTP</h1><p>{html.escape(DESCRIPTION)} As "
+        '<a href="/openapi.json">OpenAPI</a>.</p>'
+        f"{''.join(_operations(found))}<h2>Problems</h2><dl>{''.join(_problems())}</dl></html>"
+    )
+
+
+def _operations(found: dict[str, Any]) -> Iterator[str]:
+    for path, operations in found["paths"].items():
+        for method, operation in operations.items():
+            [[scope]] = operation["security"][0].values()
+            yield (
+                f"<h2><code>{method.upper()} {html.escape(path)}</code></h2>"
+                f"<p>{html.escape(operation['summary'])} Scope: {scope}.</p><dl>"
+            )
+            for parameter in operation.get("parameters", ()):
+                about = html.escape(parameter.get("description", ""))
+                yield f"<dt><code>{html.escape(parameter['name'])}</code> ({parameter['in']})</dt><dd>{about}</dd>"
+            for status, answer in operation["responses"].items():
+                yield f"<dt>{status}</dt><dd>{html.escape(answer['description'])}</dd>"
+            yield "</dl>"
+
+
+def _problems() -> Iterator[str]:
+    for word, kind in KINDS.items():
+        yield (
+            f'<dt>{kind.status} <a href="{PAGES}{word}">{word}</a></dt>'
+            f"<dd>{html.escape(kind.meaning)} {html.escape(kind.remedy)}</dd>"
+        )

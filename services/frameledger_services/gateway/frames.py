@@ -1,0 +1,192 @@
+"""`GET /v1/contexts/{id}/frames`: the stored frames, a page of them, all as NDJSON, or one byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute
+
+from frameledger_services.gateway import answers, contexts, parameters
+from frameledger_services.gateway.answers import JSON, REVALIDATED
+from frameledger_services.gateway.append import FRAMES
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.routes import DescribedRoute
+from frameledger_services.store import frame_pages
+from frameledger_services.store.frame_ids import frame_uuid
+from frameledger_services.store.frame_pages import PagedFrame, Wanted
+
+NDJSON = "application/x-ndjson"
+AT_ONCE = 500
+"""Frames that are read together where all are wanted."""
+
+MOST_IDS = 500
+
+VERSION = parameters.in_path(parameters.integer("version", ""), "version", "Its version.")
+
+AFTER = parameters.integer("after", "Frames behind this version.")
+BEFORE = parameters.integer("before", "Frames before this version; without `after` the last ones of these.")
+LIMIT = parameters.integer("limit", "Frames of a page; 100, if not given.", least=1, most=1_000)
+TYPE = parameters.text("type", "Frames of this type.")
+OUTCOME = parameters.word(
+    "outcome", "Frames of which this became.", "applied", "ignored", "unknown", "parked"
+)
+RUN = parameters.text("run_id", "Frames that name this run.")
+ID = parameters.text("id", "The frame of this id; may be given several times.")
+RAW = parameters.word("raw", "`1`: the value of the record, byte for byte, and nothing else.", "1")
+
+
+def routes(parts: Parts) -> list[BaseRoute]:
+    """Returns the routes."""
+
+    async def frames(request: Request) -> Response:
+        context_id = parameters.context_id(request)
+        wanted, newest = _wanted(request)
+        if NDJSON in request.headers.get("accept", ""):
+            await contexts.head_of(parts, context_id)
+            lines = _all(parts, context_id, wanted)
+            return StreamingResponse(lines, media_type=NDJSON, headers=REVALIDATED)
+        limit = LIMIT.of(request) or 100
+        # One more than is shown: whether there are more.
+        found = await parts.database.read(frame_pages.page, context_id, wanted, limit + 1, newest=newest)
+        if not found:
+            await contexts.head_of(parts, context_id)
+        headers = dict(REVALIDATED)
+        if len(found) > limit:
+            found = found[1:] if newest else found[:limit]
+            # A page of the last ones is followed by the one before it.
+            headers |= (
+                answers.next_page(request, before=found[0].version)
+                if newest
+                else answers.next_page(request, after=found[-1].version)
+            )
+        listed = b",".join(written(one) for one in found)
+        about = answers.json_bytes({"context_id": context_id})
+        return Response(b'%s,"frames":[%s]}' % (about[:-1], listed), media_type=JSON, headers=headers)
+
+    async def frame(request: Request) -> Response:
+        context_id = parameters.context_id(request)
+        version = VERSION.in_path_of(request)
+        if RAW.of(request) is not None:
+            value = await parts.database.read(frame_pages.payload, context_id, version)
+            if value is not None:
+                return Response(value, media_type=JSON, headers=REVALIDATED)
+        elif found := await parts.database.read(
+            frame_pages.page, context_id, Wanted(after=version - 1, before=version + 1), 1
+        ):
+            return Response(written(found[0]), media_type=JSON, headers=REVALIDATED)
+        newest = (await contexts.head_of(parts, context_id)).newest
+        raise ProblemError(
+            "no-such-version",
+            f"The context {context_id!r} has no frame of version {version}.",
+            context_id=context_id,
+            newest=newest,
+        )
+
+    problems = ("bad-parameter", "no-such-context", "erased")
+    return [
+        DescribedRoute(
+            "GET",
+            FRAMES,
+            frames,
+            scope="read",
+            summary="The frames of a conversation: a page, or all of them as NDJSON.",
+            parameters=[parameters.CONTEXT, AFTER, BEFORE, LIMIT, TYPE, OUTCOME, RUN, ID],
+            answers={
+                200: {
+                    "description": "The frames in the order of their versions. `Link` leads to the next page.",
+                    "headers": {"Link": {"schema": {"type": "string"}}},
+                    "content": {
+                        JSON: {"schema": {"$ref": "#/components/schemas/FramePage"}},
+                        NDJSON: {"schema": {"type": "string"}},
+                    },
+                }
+            },
+            problems=problems,
+        ),
+        DescribedRoute(
+            "GET",
+            FRAMES + "/{version}",
+            frame,
+            scope="read",
+            summary="One frame.",
+            parameters=[parameters.CONTEXT, VERSION, RAW],
+            answers={
+                200: {
+                    "description": "The frame, or with `raw` the value of its record.",
+                    "content": {JSON: {"schema": {"type": "object"}}},
+                }
+            },
+            problems=(*problems, "no-such-version"),
+        ),
+    ]
+
+
+def written(one: PagedFrame) -> bytes:
+    """Returns a frame with what the tables say of it, on one line of JSON; `frame` is the record's value."""
+    about = answers.json_bytes(
+        {
+            "version": one.version,
+            "id": one.frame_id,
+            "type": one.type,
+            "outcome": one.outcome,
+            "reason": one.reason,
+            "logged_at": one.logged_at,
+            "produced_at": one.produced_at,
+            "source": one.source,
+            "run_id": one.run_id,
+            "tool_call_id": one.tool_call_id,
+            "causation_id": one.causation_id,
+            "trace_id": one.trace_id,
+            "place": {"partition": one.partition, "generation": one.generation, "offset": one.offset},
+        }
+    )
+    return b'%s,"frame":%s}' % (about[:-1], one.payload)
+
+
+async def _all(parts: Parts, context_id: str, wanted: Wanted) -> AsyncIterator[bytes]:
+    """Each frame on a line. The next ones are read when the client has taken these."""
+    after = wanted.after
+    while not parts.stopping.is_set():
+        found = await parts.database.read(
+            frame_pages.page, context_id, Wanted(**_fields(wanted) | {"after": after}), AT_ONCE
+        )
+        if not found:
+            return
+        yield b"".join(_line(written(one)) for one in found)
+        after = found[-1].version
+
+
+def _line(one: bytes) -> bytes:
+    # Between its tokens JSON may have ends of lines; inside of texts it has none.
+    return one.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
+
+
+def _wanted(request: Request) -> tuple[Wanted, bool]:
+    """Which frames are asked for, and whether the last ones of them."""
+    after, before = AFTER.of(request), BEFORE.of(request)
+    ids: Sequence[str] = request.query_params.getlist(ID.name)
+    if len(ids) > MOST_IDS:
+        raise ProblemError("bad-parameter", f"id: {MOST_IDS} at most.")
+    try:
+        uuids = [frame_uuid(ID.read(one)) for one in ids]
+    except ValueError as error:
+        raise ProblemError("bad-parameter", f"id: {error}") from None
+    return (
+        Wanted(
+            after=after or 0,
+            before=before,
+            type=TYPE.of(request),
+            outcome=OUTCOME.of(request),
+            run_id=RUN.of(request),
+            ids=uuids or None,
+        ),
+        before is not None and after is None,
+    )
+
+
+def _fields(wanted: Wanted) -> dict[str, Any]:
+    return {name: getattr(wanted, name) for name in Wanted.__slots__}

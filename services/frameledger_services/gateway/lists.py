@@ -1,0 +1,226 @@
+"""Lists over all conversations that a caller may see: conversations, and what an operator looks at."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, cast, get_args
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from frameledger_services.event_log.topics import TopicNames
+from frameledger_services.gateway import answers, caller, parameters
+from frameledger_services.gateway.caller import Scope
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.routes import DescribedRoute, Endpoint
+from frameledger_services.store import listing, queries, serving, tool_calls
+from frameledger_services.store.listing import ListedContext, Selection, Status
+from frameledger_services.store.outbox import headers_from_json
+from frameledger_services.store.queries import DeadLetter, Parked, PartitionProgress
+from frameledger_services.store.serving import LiveWorker, OfferedFunction
+from frameledger_services.store.tool_calls import UnsettledCall
+
+PREFIX = parameters.text("prefix", "Conversations whose id begins so.")
+TEXT = parameters.text("q", "Conversations in which a message has this text, in whatever case.", most=200)
+STATUS = parameters.word("status", "Conversations that do this now.", *get_args(Status))
+MODEL = parameters.text("model", "Conversations of which a run had this model.")
+SINCE = parameters.time("since", "Conversations that began then or later.")
+UNTIL = parameters.time("until", "Conversations that began before.")
+EXPERIMENTS = parameters.flag("experiments", "Also experiments, such as reruns.")
+ORDER = parameters.word(
+    "order", "`active`: the last active of the newest 1,000; these have no next page.", "started", "active"
+)
+LIMIT = parameters.integer("limit", "How many at most; 50, if not given.", least=1, most=200)
+CURSOR = parameters.text("cursor", "Where the page before ended.", most=2_000)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextList:
+    """A page of conversations; `Link` leads to the next one."""
+
+    contexts: list[ListedContext]
+
+
+@dataclass(frozen=True, slots=True)
+class CallList:
+    """Calls, the oldest first, a thousand at most."""
+
+    calls: list[UnsettledCall]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerList:
+    """Live workers, by service."""
+
+    workers: list[LiveWorker]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionList:
+    """Functions that live workers serve, by name."""
+
+    tools: list[OfferedFunction]
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far each partition was read."""
+
+    topic: str
+    partitions: list[PartitionProgress]
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedList:
+    """Conversations whose frames are stored and not folded, in the order in which that began."""
+
+    parked: list[Parked]
+
+
+def routes(parts: Parts) -> list[BaseRoute]:
+    """Returns the routes."""
+    topic = TopicNames(parts.settings.topic_prefix).frames
+
+    async def contexts(request: Request) -> Response:
+        selection = Selection(
+            prefix=_narrower(request, PREFIX.of(request) or ""),
+            text=TEXT.of(request),
+            status=cast(Status | None, STATUS.of(request)),
+            model=MODEL.of(request),
+            since=SINCE.of(request),
+            until=UNTIL.of(request),
+            experiments=EXPERIMENTS.of(request) or False,
+        )
+        limit, written = LIMIT.of(request) or 50, CURSOR.of(request)
+        is_active = ORDER.of(request) == "active"
+        found = await parts.database.read(
+            listing.page,
+            selection,
+            limit + 1,
+            behind=None if written is None else _behind(written),
+            last_active=is_active,
+        )
+        headers = {}
+        if len(found) > limit:
+            found = found[:limit]
+            if not is_active:
+                last = answers.cursor(found[-1].started_at, found[-1].context_id)
+                headers = answers.next_page(request, cursor=last)
+        return answers.json_answer(ContextList(found), headers=headers)
+
+    async def calls(request: Request, status: str) -> Response:
+        prefix = caller.of(request.scope).prefix
+        found = await parts.database.read(tool_calls.unsettled, None, status=status, prefix=prefix)
+        return answers.json_answer(CallList(found))
+
+    async def waiting(request: Request) -> Response:
+        return await calls(request, "waiting")
+
+    async def ambiguous(request: Request) -> Response:
+        return await calls(request, "ambiguous")
+
+    async def workers(_: Request) -> Response:
+        return answers.json_answer(WorkerList(await parts.database.read(serving.workers)))
+
+    async def tools(_: Request) -> Response:
+        return answers.json_answer(FunctionList(await parts.database.read(serving.functions)))
+
+    async def lag(_: Request) -> Response:
+        return answers.json_answer(Lag(topic, await parts.database.read(queries.progress, topic)))
+
+    async def parked(request: Request) -> Response:
+        who = caller.of(request.scope)
+        found = await parts.database.read(queries.parked)
+        return answers.json_answer(ParkedList([one for one in found if who.may_see(one.context_id)]))
+
+    async def rejected(request: Request) -> Response:
+        found = await parts.database.read(queries.dead_letters, topic, LIMIT.of(request) or 50)
+        return answers.json_answer({"rejected": [_letter(one) for one in found]})
+
+    def route(
+        path: str, endpoint: Endpoint, summary: str, model: type | None, *, scope: Scope = "read", **also: Any
+    ) -> BaseRoute:
+        return DescribedRoute(
+            "GET",
+            f"/v1/{path}",
+            endpoint,
+            scope=scope,
+            summary=summary,
+            answers={200: {"description": summary, "model": model}},
+            problems=("bad-parameter",) if also else (),
+            **also,
+        )
+
+    return [
+        route(
+            "contexts",
+            contexts,
+            "Conversations, the newest first. `Link` leads to the next page.",
+            ContextList,
+            parameters=[PREFIX, TEXT, STATUS, MODEL, SINCE, UNTIL, EXPERIMENTS, ORDER, LIMIT, CURSOR],
+        ),
+        route("waiting", waiting, "Calls that wait for a person.", CallList),
+        route("ambiguous", ambiguous, "Calls of which nobody knows whether they happened.", CallList),
+        route("workers", workers, "Live workers, by service.", WorkerList),
+        route("tools", tools, "Functions that live workers serve.", FunctionList),
+        route("lag", lag, "How far each partition of the log was read.", Lag),
+        route("parked", parked, "Conversations that are parked.", ParkedList),
+        route(
+            "rejected",
+            rejected,
+            "Dead letters, the newest first.",
+            None,
+            scope="admin",
+            parameters=[LIMIT],
+        ),
+    ]
+
+
+def _letter(one: DeadLetter) -> dict[str, Any]:
+    return {
+        "topic": one.topic,
+        "partition": one.partition,
+        "generation": one.generation,
+        "offset": one.offset,
+        "logged_at": one.logged_at,
+        "recorded_at": one.recorded_at,
+        "retried_at": one.retried_at,
+        "code": one.code,
+        "error": one.error,
+        "context_id": one.context_id,
+        "key": _bytes(one.key),
+        "value": _bytes(one.value),
+        "headers": [[name, _bytes(value)] for name, value in headers_from_json(one.headers)],
+    }
+
+
+def _bytes(value: bytes | None) -> Any:
+    """Text where it is UTF-8, else an object with its bytes."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def _narrower(request: Request, prefix: str) -> str:
+    """The narrower of what was asked for and what the caller may see. Raises `forbidden` if they exclude each other."""
+    own = caller.of(request.scope).prefix
+    if prefix.startswith(own):
+        return prefix
+    if own.startswith(prefix):
+        return own
+    raise ProblemError("forbidden", f"This token is for conversations that begin with {own!r}.")
+
+
+def _behind(cursor: str) -> tuple[datetime, str]:
+    started_at, context_id = answers.keys_of(cursor, 2)
+    try:
+        return datetime.fromisoformat(started_at).astimezone(UTC), parameters.read_text(context_id)
+    except (TypeError, ValueError, OverflowError):
+        raise ProblemError("bad-parameter", "cursor: it is not one that a page ended with.") from None

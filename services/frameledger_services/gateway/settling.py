@@ -1,0 +1,153 @@
+"""What a person does with a conversation: settle a call, erase all of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from frameledger.frames import FunctionCallResultFrame
+from frameledger_services.client import NotVisibleError
+from frameledger_services.gateway import answers, body, caller, contexts, parameters, preferences
+from frameledger_services.gateway.answers import JSON
+from frameledger_services.gateway.append import publishing, source_of
+from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.routes import DescribedRoute
+from frameledger_services.store import past, tool_calls
+
+Status = Literal["waiting", "ambiguous"]
+
+WHY = parameters.text("why", "Why it is erased: it stays in the receipt.", most=1_000)
+CALL = parameters.in_path(parameters.text("call", ""), "call", "The call's id.")
+
+
+def routes(parts: Parts) -> list[BaseRoute]:
+    """Returns the routes."""
+
+    async def settle(request: Request) -> Response:
+        context_id = parameters.context_id(request)
+        call = CALL.in_path_of(request)
+        result = await _result(request)
+        status, (function_name, requested_version, cause) = await _settleable(parts, context_id, call)
+        frame = FunctionCallResultFrame(
+            function_name=function_name,
+            tool_call_id=call,
+            result=result,
+            settled_as="resolved" if status == "ambiguous" else None,
+            opened_version=requested_version,
+        )
+        with publishing([None]):
+            published = await parts.client.publish(
+                context_id,
+                frame,
+                source=source_of(request),
+                causation_id=cause,
+                traceparent=request.headers.get("traceparent"),
+                within=parts.settings.gateway_request_secs,
+            )
+        try:
+            [stored] = await parts.client.until_stored(
+                context_id,
+                published,
+                within=preferences.wait_seconds(request, parts.settings.gateway_request_secs),
+            )
+        except NotVisibleError as error:
+            raise ProblemError("not-visible-yet", str(error), context_id=context_id) from error
+        if stored.outcome not in ("applied", "parked"):
+            raise ProblemError(
+                "already-settled", f"The call {call} was settled meanwhile.", context_id=context_id
+            )
+        answer = {
+            "context_id": context_id,
+            "tool_call_id": call,
+            "settled": "answered" if status == "waiting" else "resolved",
+            "version": stored.version,
+            "outcome": stored.outcome,
+        }
+        return answers.json_answer(answer, status=201)
+
+    async def erase(request: Request) -> Response:
+        context_id = parameters.context_id(request)
+        why = WHY.of(request)
+        if why is None:
+            raise ProblemError("bad-parameter", "why: say why the conversation is erased.")
+        await contexts.head_of(parts, context_id)
+        with publishing([None]):
+            try:
+                receipt = await parts.client.erase(
+                    context_id,
+                    why=why,
+                    requested_by=caller.of(request.scope).name,
+                    within=parts.settings.gateway_request_secs,
+                )
+            except NotVisibleError as error:
+                raise ProblemError("not-visible-yet", str(error), context_id=context_id) from error
+        return answers.json_answer(receipt, headers={"Cache-Control": "no-store"})
+
+    problems = ("bad-parameter", "no-such-context", "erased", "not-visible-yet", "log-away")
+    return [
+        DescribedRoute(
+            "POST",
+            PATH + "/calls/{call}/result",
+            settle,
+            scope="append",
+            summary="Answer a call that waits for a person, or say what became of an ambiguous one.",
+            parameters=[parameters.CONTEXT, CALL],
+            body={
+                "required": True,
+                "content": {
+                    JSON: {
+                        "schema": {
+                            "type": "object",
+                            "required": ["result"],
+                            "properties": {"result": {"description": "What the model shall read."}},
+                            "additionalProperties": False,
+                        }
+                    }
+                },
+            },
+            answers={201: {"description": "It counts.", "content": {JSON: {"schema": {"type": "object"}}}}},
+            problems=(*problems, "not-found", "already-settled", "too-large", "unsupported-media-type"),
+        ),
+        DescribedRoute(
+            "DELETE",
+            PATH,
+            erase,
+            scope="admin",
+            summary="Erase a conversation for good.",
+            parameters=[parameters.CONTEXT, WHY],
+            answers={200: {"description": "The receipt.", "content": {JSON: {"schema": {"type": "object"}}}}},
+            problems=problems,
+        ),
+    ]
+
+
+async def _result(request: Request) -> Any:
+    try:
+        given = json.loads(await body.read_bytes(request, body.JSON_TYPES))
+    except (ValueError, RecursionError) as error:
+        raise ProblemError("bad-parameter", f"The body is no JSON: {error}.") from None
+    if not isinstance(given, dict) or given.keys() != {"result"}:
+        raise ProblemError("bad-parameter", 'The body is {"result": ...}, what the model shall read.')
+    return given["result"]
+
+
+async def _settleable(parts: Parts, context_id: str, call: str) -> tuple[Status, tuple[str, int, Any]]:
+    statuses: tuple[Status, ...] = ("waiting", "ambiguous")
+    for status in statuses:
+        if found := await parts.database.read(tool_calls.with_status, context_id, call, status):
+            return status, found
+    await contexts.head_of(parts, context_id)
+    known = [one for one in await parts.database.read(past.calls, context_id) if one.tool_call_id == call]
+    if known:
+        raise ProblemError(
+            "already-settled",
+            f"The call {call} is {known[-1].status}: it waits for nobody.",
+            context_id=context_id,
+        )
+    raise ProblemError("not-found", f"{context_id!r} has no call {call}.")

@@ -1,0 +1,99 @@
+"""Pages of a conversation's stored frames, as their bytes. One statement each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PagedFrame:
+    """A stored frame. Its outcome is that of now, and not of when it was stored."""
+
+    version: int
+    frame_id: UUID
+    type: str
+    outcome: str
+    reason: str | None
+    logged_at: datetime
+    produced_at: datetime | None
+    source: str | None
+    run_id: str | None
+    tool_call_id: str | None
+    causation_id: UUID | None
+    trace_id: str | None
+    partition: int
+    generation: int
+    offset: int
+    payload: bytes
+    """The value of the record, byte for byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which frames of a conversation: those of every condition that is given."""
+
+    after: int = 0
+    before: int | None = None
+    type: str | None = None
+    outcome: str | None = None
+    run_id: str | None = None
+    ids: Sequence[UUID] | None = None
+    """As they are stored."""
+
+
+async def page(
+    connection: Connection, context_id: str, wanted: Wanted, limit: int, *, newest: bool = False
+) -> list[PagedFrame]:
+    """Returns frames in the order of their versions: the first ones that are wanted, or with `newest` the last."""
+    async with connection.cursor(row_factory=class_row(PagedFrame)) as cursor:
+        await cursor.execute(
+            _NEWEST if newest else _OLDEST,
+            {
+                "id": context_id,
+                "after": wanted.after,
+                "before": wanted.before,
+                "type": wanted.type,
+                "outcome": wanted.outcome,
+                "run_id": wanted.run_id,
+                "ids": None if wanted.ids is None else list(wanted.ids),
+                "limit": limit,
+            },
+        )
+        found = await cursor.fetchall()
+    return found[::-1] if newest else found
+
+
+async def payload(connection: Connection, context_id: str, version: int) -> bytes | None:
+    """Returns the value of the record that made a version, byte for byte; None if there is none."""
+    cursor = await connection.execute(
+        "SELECT convert_to(payload::text, 'UTF8') FROM frames WHERE context_id = %s AND version = %s",
+        (context_id, version),
+    )
+    row = await cursor.fetchone()
+    return None if row is None else bytes(row[0])
+
+
+_FRAMES = """
+    SELECT
+        version, frame_id, type, outcome, reason, logged_at, produced_at, source, run_id, tool_call_id, causation_id,
+        trace_id, partition, generation, "offset", convert_to(payload::text, 'UTF8') AS payload
+    FROM frames
+    WHERE context_id = %(id)s AND version > %(after)s
+        AND (%(before)s::bigint IS NULL OR version < %(before)s)
+        AND (%(type)s::text IS NULL OR type = %(type)s)
+        AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s)
+        AND (%(run_id)s::text IS NULL OR run_id = %(run_id)s)
+        AND (%(ids)s::uuid[] IS NULL OR frame_id = ANY (%(ids)s))
+"""
+
+_OLDEST = f"{_FRAMES} ORDER BY version LIMIT %(limit)s"
+_NEWEST = f"{_FRAMES} ORDER BY version DESC LIMIT %(limit)s"
