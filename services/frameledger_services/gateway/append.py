@@ -16,7 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from frameledger.frames import AnyFrame
+from frameledger.decoding import MAX_VALUE_BYTES
+from frameledger.frames import AnyFrame, encode_frame
 from frameledger_services.client import (
     BrokerError,
     EncodedFrame,
@@ -41,6 +42,9 @@ SOURCE = "frameledger/gateway"
 KEYS = UUID("6e2c3a5e-6f41-5c3e-9b7d-0d3f3a1c9f52")
 """The namespace of ids that follow from an `Idempotency-Key`. It never changes."""
 
+ADDED_BYTES = 256
+"""More than an id and a time take."""
+
 
 def routes(parts: Parts) -> list[BaseRoute]:
     """Returns the route."""
@@ -53,12 +57,10 @@ def routes(parts: Parts) -> list[BaseRoute]:
         if expected is not None:
             wait = wait or preferences.WAIT_SECONDS
         key = preferences.idempotency_key(request)
-        frames = [
-            _frame(value, frame, context_id, key, number)
-            for number, (value, frame) in enumerate(await body.read(request))
-        ]
+        sent = await body.read(request)
+        frames = [_frame(value, frame, context_id, key, number) for number, (value, frame) in enumerate(sent)]
         published = await _published(parts, request, context_id, frames, expected)
-        completed = expected is not None or not all(isinstance(one, EncodedFrame) for one in frames)
+        completed = expected is not None or any(frame.id is None for _, frame in sent)
         if wait == 0:
             return _accepted(request, context_id, published, completed=completed)
         try:
@@ -132,12 +134,20 @@ HEADERS = (
 def _frame(
     value: bytes, frame: AnyFrame, context_id: str, key: str | None, number: int
 ) -> EncodedFrame | AnyFrame:
-    """The frame as it came if it has an id; otherwise with an id and a time."""
+    """The frame as it came if it has an id; otherwise with one. A key makes the same bytes of the same frame."""
     if frame.id is not None:
         return EncodedFrame(frame, value)
-    if key is not None:
-        frame = frame.model_copy(update={"id": str(uuid5(KEYS, f"{context_id}\n{key}\n{number}"))})
-    return with_defaults(frame)
+    if len(value) > MAX_VALUE_BYTES - ADDED_BYTES:
+        raise ProblemError(
+            "too-large",
+            f"A frame without an id may have {MAX_VALUE_BYTES - ADDED_BYTES} bytes, since it gets one.",
+            code="too_large",
+            frame=number + 1,
+        )
+    if key is None:
+        return with_defaults(frame)
+    frame_id = str(uuid5(KEYS, f"{context_id}\n{key}\n{number}"))
+    return EncodedFrame.of(encode_frame(frame.model_copy(update={"id": frame_id})))
 
 
 async def _published(

@@ -1,0 +1,95 @@
+"""A gateway that is killed under appends: whoever sends again until it is answered has each frame stored once."""
+
+import random
+import threading
+import time
+from contextlib import ExitStack
+
+import httpx
+import psycopg
+from tests.bounds import ON_SERVERS
+from tests.support.gateway import running
+from tests.support.killable import projector
+from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
+
+from frameledger_services.embedded import ports
+
+WRITERS = 4
+KILLS = 3
+BATCHES = 12
+"""Of each writer between two kills."""
+
+
+class Writer(threading.Thread):
+    """Appends to a conversation of its own until all is answered; says the same again whatever went wrong."""
+
+    def __init__(self, number: int, address: str) -> None:
+        super().__init__()
+        self.context_id = f"kills-{number}"
+        self.sent = 0
+        self.again = 0
+        self._random = random.Random(number)
+        self._address = address
+        self.failure: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            with httpx.Client(base_url=self._address, timeout=ON_SERVERS) as http:
+                for batch in range(KILLS * BATCHES):
+                    self._append(http, batch)
+        except BaseException as error:
+            self.failure = error
+
+    def _append(self, http: httpx.Client, batch: int) -> None:
+        frames = [self._frame() for _ in range(self._random.randint(1, 5))]
+        # Half of them by ids of their own, half by a key.
+        if batch % 2:
+            for number, one in enumerate(frames):
+                one["id"] = f"{batch}-{number}"
+        headers = {} if batch % 2 else {"Idempotency-Key": f"batch {batch}"}
+        until = time.monotonic() + ON_SERVERS
+        while time.monotonic() < until:
+            try:
+                answer = http.post(f"/v1/contexts/{self.context_id}/frames", json=frames, headers=headers)
+            except httpx.TransportError:
+                self.again += 1
+                continue
+            assert answer.status_code in (201, 202, 503), answer.text
+            if answer.status_code == 201:
+                return
+            self.again += 1
+        raise AssertionError("nobody answers")
+
+    def _frame(self) -> dict[str, object]:
+        self.sent += 1
+        words = f"{self.context_id} {self.sent}"
+        return {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": words}]}
+
+
+def test_each_frame_counts_once_however_often_the_gateway_is_killed(road):
+    port = str(ports.choose(0))
+    also = {"FRAMELEDGER_GATEWAY_PORT": port, "FRAMELEDGER_GATEWAY_REQUESTS_PER_SEC": "1000000"}
+    writers = [Writer(number, f"http://127.0.0.1:{port}") for number in range(WRITERS)]
+    with projector(road.settings) as projecting, ExitStack() as stack:
+        stack.enter_context(running(road.settings, **also))
+        for writer in writers:
+            writer.start()
+        for kill in range(1, KILLS):
+            road.until("SELECT count(*) >= %s FROM frames", kill * WRITERS * BATCHES)
+            # Leaving the context kills it, in the middle of whatever it does.
+            stack.close()
+            stack.enter_context(running(road.settings, **also))
+        for writer in writers:
+            writer.join(ON_SERVERS)
+        assert [one.failure for one in writers] == [None] * WRITERS
+        road.until_idle(projecting)
+        assert projecting.stop() == 0
+    with psycopg.connect(road.address) as connection:
+        for writer in writers:
+            said = connection.execute(
+                "SELECT text FROM messages WHERE context_id = %s ORDER BY position", (writer.context_id,)
+            ).fetchall()
+            # Each once, and in the order in which it was said.
+            assert said == [(f"{writer.context_id} {number}",) for number in range(1, writer.sent + 1)]
+    assert sum(one.again for one in writers) > 0
+    road.check(every=50)

@@ -1,0 +1,74 @@
+"""What a person does over HTTP: answer a waiting call, resolve an ambiguous one, erase a conversation."""
+
+from tests.support.gateway import with_app
+from tests.support.killable import projector
+from tests.support.road import histories, road_of_its_own  # noqa: F401  # a fixture
+
+START = {
+    "type": "FunctionCallInProgressFrame",
+    "function_name": "refund",
+    "tool_call_id": "c1",
+    "arguments": {"cents": 500},
+    "cancel_on_interruption": False,
+    "waiting": {"for": "a manager", "deadline": None},
+}
+
+
+def test_a_waiting_call_is_answered_once(road):
+    async def settle(http):
+        said = await http.post("/v1/contexts/shop/frames", json=START)
+        assert [one["outcome"] for one in said.json()["frames"]] == ["applied"], said.text
+        [waiting] = (await http.get("/v1/waiting")).json()["calls"]
+        assert (waiting["context_id"], waiting["waiting_for"]) == ("shop", "a manager")
+        path = "/v1/contexts/shop/calls/c1/result"
+        for wrong in (b"", b"[]", b'{"result":1,"more":2}'):
+            bad = await http.post(path, content=wrong)
+            assert (bad.status_code, bad.json()["type"]) == (400, "/problems/bad-parameter")
+        first = await http.post(path, json={"result": {"approved": True}})
+        assert first.status_code == 201, first.text
+        assert (first.json()["settled"], first.json()["outcome"]) == ("answered", "applied")
+        again = await http.post(path, json={"result": {"approved": False}})
+        assert (again.status_code, again.json()["type"]) == (409, "/problems/already-settled")
+        nobody = await http.post("/v1/contexts/shop/calls/c2/result", json={"result": 1})
+        assert (nobody.status_code, nobody.json()["type"]) == (404, "/problems/not-found")
+        [call] = (await http.get("/v1/contexts/shop/calls")).json()["calls"]
+        assert (call["status"], call["result"]) == ("done", {"approved": True})
+
+    with projector(road.settings) as running:
+        with_app(road.settings, settle)
+        road.until_idle(running)
+        assert running.stop() == 0
+
+
+def test_an_ambiguous_call_is_resolved(road):
+    async def settle(http):
+        ambiguous = (await http.get("/v1/ambiguous")).json()["calls"]
+        assert ambiguous
+        for call in ambiguous:
+            path = f"/v1/contexts/{call['context_id']}/calls/{call['tool_call_id']}/result"
+            done = await http.post(path, json={"result": "It was paid."})
+            assert (done.status_code, done.json()["settled"]) == (201, "resolved"), done.text
+        assert (await http.get("/v1/ambiguous")).json()["calls"] == []
+
+    with projector(road.settings) as running:
+        road.publish(histories("x", ["ambiguous-payments"]))
+        road.until_idle(running)
+        with_app(road.settings, settle)
+        assert running.stop() == 0
+
+
+def test_an_erased_conversation_leaves_a_receipt(road):
+    async def erase(http):
+        await http.post("/v1/contexts/gone/frames", json=START)
+        assert (await http.delete("/v1/contexts/gone")).status_code == 400
+        receipt = await http.delete("/v1/contexts/gone", params={"why": "asked for"})
+        assert receipt.status_code == 200, receipt.text
+        assert (receipt.json()["why"], receipt.json()["frame_count"]) == ("asked for", 1)
+        assert receipt.json()["requested_by"] == "loopback"
+        after = await http.get("/v1/contexts/gone")
+        assert (after.status_code, after.json()["type"]) == (410, "/problems/erased")
+        assert (await http.delete("/v1/contexts/nobody", params={"why": "-"})).status_code == 404
+
+    with projector(road.settings) as running:
+        with_app(road.settings, erase)
+        assert running.stop() == 0
