@@ -15,9 +15,9 @@ from frameledger_services.gateway.append import FRAMES
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute
-from frameledger_services.store import frame_pages
+from frameledger_services.store import wanted_frames
 from frameledger_services.store.frame_ids import frame_uuid
-from frameledger_services.store.frame_pages import PagedFrame, Wanted
+from frameledger_services.store.wanted_frames import PagedFrame, Wanted
 
 NDJSON = "application/x-ndjson"
 AT_ONCE = 500
@@ -51,7 +51,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             return StreamingResponse(lines, media_type=NDJSON, headers=REVALIDATED)
         limit = LIMIT.of(request) or 100
         # One more than is shown: whether there are more.
-        found = await parts.database.read(frame_pages.page, context_id, wanted, limit + 1, newest=newest)
+        found = await parts.database.read(wanted_frames.page, context_id, wanted, limit + 1, newest=newest)
         if not found:
             await contexts.head_of(parts, context_id)
         headers = dict(REVALIDATED)
@@ -71,11 +71,11 @@ def routes(parts: Parts) -> list[BaseRoute]:
         context_id = parameters.context_id(request)
         version = VERSION.in_path_of(request)
         if RAW.of(request) is not None:
-            value = await parts.database.read(frame_pages.payload, context_id, version)
+            value = await parts.database.read(wanted_frames.payload, context_id, version)
             if value is not None:
                 return Response(value, media_type=JSON, headers=REVALIDATED)
         elif found := await parts.database.read(
-            frame_pages.page, context_id, Wanted(after=version - 1, before=version + 1), 1
+            wanted_frames.page, context_id, Wanted(after=version - 1, before=version + 1), 1
         ):
             return Response(written(found[0]), media_type=JSON, headers=REVALIDATED)
         newest = (await contexts.head_of(parts, context_id)).newest
@@ -152,7 +152,7 @@ async def _all(parts: Parts, context_id: str, wanted: Wanted) -> AsyncIterator[b
     after = wanted.after
     while not parts.stopping.is_set():
         found = await parts.database.read(
-            frame_pages.page, context_id, Wanted(**_fields(wanted) | {"after": after}), AT_ONCE
+            wanted_frames.page, context_id, Wanted(**_fields(wanted) | {"after": after}), AT_ONCE
         )
         if not found:
             return
