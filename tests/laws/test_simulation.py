@@ -66,7 +66,9 @@ def test_a_fold_that_lets_any_frame_count_as_a_change_is_caught(monkeypatch):
         "frameledger.evolve.history.has_changed",
         lambda draft, expected: expected is not None and expected < draft.version - 1,
     )
-    assert broken_promise(50, hint=13) == "who expects a version is heard if, and only if, nothing changed since"
+    assert (
+        broken_promise(50, hint=13) == "who expects a version is heard if, and only if, nothing changed since"
+    )
 
 
 def test_a_fold_that_lets_unsafe_calls_be_taken_over_is_caught(monkeypatch):
