@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from tests import bounds
+from tests import bounds, in_memory
 from tests.statements import (  # noqa: F401  # hooks
     pytest_addoption,
     pytest_configure,
@@ -26,6 +26,7 @@ needs_shared = pytest.mark.skipif(
     not SHARED.is_dir(), reason=f"no folder {SHARED.name!r} beside the checkout"
 )
 
+in_memory.use()
 settings.register_profile("default", derandomize=True, deadline=None, database=None)
 settings.register_profile("long", derandomize=False, deadline=None, max_examples=5_000, print_blob=True)
 settings.load_profile("default")
