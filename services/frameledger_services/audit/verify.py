@@ -27,7 +27,7 @@ from frameledger_services.audit.remembered import head_of, is_of, is_unchanged, 
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.refold import Piece, Refold, UnfoldableFrameError
 from frameledger_services.projector.stored_heads import head_after
-from frameledger_services.store import erasures, stored_rows, verified
+from frameledger_services.store import erasures, frame_pages, stored_rows, verified
 from frameledger_services.store.stored_rows import StoredFrame, StoredRows
 from frameledger_services.store.verified import VerifiedUpTo
 
@@ -101,7 +101,7 @@ async def verify(
         few: dict[str, int] = {
             job.context_id: job.after
             for job in jobs
-            if not job.is_unchanged and job.done.frames <= stored_rows.PAGE_FRAMES
+            if not job.is_unchanged and job.done.frames <= frame_pages.PAGE_FRAMES
         }
         short = await stored_rows.short(connection, few) if few else {}
         for job in jobs:

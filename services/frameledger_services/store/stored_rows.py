@@ -17,13 +17,10 @@ from sqlalchemy import Table
 
 from frameledger_services.store import tables
 from frameledger_services.store.binary_copy import type_name
+from frameledger_services.store.frame_pages import PAGE_BYTES, FramePages, selected
 
 Connection = AsyncConnection[Any]
 Row = tuple[Any, ...]
-
-PAGE_FRAMES = 500
-PAGE_BYTES = 4 * 1024 * 1024
-"""Limits of a page of frames, which is read with one statement and kept in memory."""
 
 FETCH_ROWS = 500
 """Rows that are fetched at once where there may be millions."""
@@ -105,46 +102,15 @@ async def heads(connection: Connection, context_ids: Sequence[str]) -> dict[str,
     return {row[0]: dict(zip(columns, row, strict=True)) for row in await cursor.fetchall()}
 
 
-async def frames(
+def frames(
     connection: Connection, context_id: str, *, after: int = 0, upto: int = tables.FOR_EVER
 ) -> AsyncGenerator[list[StoredFrame], None]:
     """Yields the frames of a conversation, in order, in pages of bounded size."""
-    while after < upto:
-        async with connection.cursor(binary=True) as cursor:
-            await cursor.execute(_FRAMES, (context_id, after, upto, PAGE_FRAMES, PAGE_BYTES))
-            page = list(map(StoredFrame._make, await cursor.fetchall()))
-        if not page:
-            return
-        yield page
-        after = page[-1].version
+    return _FRAMES.pages(connection, context_id, after=after, upto=upto)
 
 
-_COLUMNS = (
-    "version, logged_at, source, payload, chain, frame_id, produced_at, type, outcome, reason, run_id, tool_call_id"
-)  # fmt: skip
-_READ = _COLUMNS.replace("payload", "convert_to(payload, 'UTF8')").replace("frame_id", "frame_id::text")
-_READ_IF_IT_FITS = _READ.replace("convert_to(", "CASE WHEN bytes <= %(most)s THEN convert_to(").replace(
-    "'UTF8')", "'UTF8') END"
-)
-_AS_TEXT = ", ".join(f"frames.{name}" for name in _COLUMNS.split(", ")).replace(
-    "frames.payload", "frames.payload::text AS payload"
-)
-
-_FRAMES = f"""
-    SELECT {_READ}
-    FROM (
-        SELECT *, sum(octet_length(payload)) OVER (ORDER BY version) - octet_length(payload) AS bytes_before
-        FROM (
-            SELECT {_AS_TEXT}
-            FROM frames
-            WHERE context_id = %s AND version > %s AND version <= %s
-            ORDER BY version
-            LIMIT %s
-        ) AS next
-    ) AS counted
-    WHERE bytes_before <= %s
-    ORDER BY version
-"""
+_FRAME_COLUMNS = tuple("frame_id::text" if name == "frame_id" else name for name in StoredFrame._fields)
+_FRAMES = FramePages(StoredFrame._make, _FRAME_COLUMNS)
 
 
 async def short(connection: Connection, after: Mapping[str, int]) -> dict[str, Short]:
@@ -176,11 +142,13 @@ async def short(connection: Connection, after: Mapping[str, int]) -> dict[str, S
 
 
 _SHORT_FRAMES = f"""
-    SELECT context_id, bytes > %(most)s, {_READ_IF_IT_FITS}
+    SELECT
+        context_id, bytes > %(most)s,
+        {selected(_FRAME_COLUMNS, "CASE WHEN bytes <= %(most)s THEN convert_to(text, 'UTF8') END")}
     FROM (
-        SELECT *, sum(octet_length(payload)) OVER (ORDER BY context_id, version) AS bytes
+        SELECT *, sum(octet_length(text)) OVER (ORDER BY context_id, version) AS bytes
         FROM (
-            SELECT frames.context_id, {_AS_TEXT}
+            SELECT frames.*, frames.payload::text AS text
             FROM unnest(%(ids)s::text[], %(after)s::bigint[]) AS asked (context_id, after)
             INNER JOIN frames ON frames.context_id = asked.context_id AND frames.version > asked.after
         ) AS next
