@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 
 import psycopg
 import pytest
@@ -9,7 +10,6 @@ from aiokafka import AIOKafkaProducer
 from tests.integration.test_timekeeper_unstarted import calls
 from tests.support.batches import value_of
 from tests.support.projecting import make_topics, projecting, settings_of_its_own, until_projected  # noqa: F401  # a fixture
-from typer.testing import CliRunner
 
 from frameledger.evolve import evolve
 from frameledger.frames import (
@@ -25,7 +25,6 @@ from frameledger.frames import (
 from frameledger.partition import partition_for
 from frameledger.record import Outgoing, Place, outgoing
 from frameledger_services.claims import unserved
-from frameledger_services.cli import application
 from frameledger_services.cli.doctor import checks, servers
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
@@ -35,14 +34,9 @@ HI = encode_frame(LLMMessagesAppendFrame(messages=[{"role": "user", "content": "
 
 
 @pytest.fixture
-def command(settings, monkeypatch, tmp_path):  # the fixture
+def command(settings, command):
     """Run a command with the settings of this test's road."""
-    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
-    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
-    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
-    monkeypatch.setenv("FRAMELEDGER_TOPIC_PARTITIONS", str(settings.topic_partitions))
-    monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
-    return lambda *words: CliRunner().invoke(application(), list(words))
+    return partial(command, settings)
 
 
 def lines(result, exit_code=0):

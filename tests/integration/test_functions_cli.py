@@ -6,14 +6,13 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.bounds import ON_SERVERS
+from tests.support import commands
 from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, called, stage, talking
-from typer.testing import CliRunner
-
-from frameledger_services.cli import application
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "infra" / "examples"
 
@@ -29,21 +28,16 @@ def a_stage(kafka, database_server, migrated_template):
 
 def environment(settings):
     return {
-        "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap_servers,
-        "FRAMELEDGER_DATABASE_URL": settings.database_url.get_secret_value(),
-        "FRAMELEDGER_TOPIC_PREFIX": settings.topic_prefix,
+        **commands.environment(settings),
         "FRAMELEDGER_WORK_LEASE_SECS": str(settings.work_lease_secs),
         "FRAMELEDGER_WORK_HEARTBEAT_SECS": str(settings.work_heartbeat_secs),
     }
 
 
 @pytest.fixture
-def command(settings, monkeypatch, tmp_path):
+def command(settings, command):
     """Run a command with the settings of this test's road."""
-    for name, value in environment(settings).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
-    return lambda *words: CliRunner().invoke(application(), list(words))
+    return partial(command, settings)
 
 
 @contextmanager

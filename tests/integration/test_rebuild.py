@@ -19,7 +19,7 @@ from tests.support.unparking import operator
 from frameledger.frames import LLMMessagesAppendFrame, encode_frame
 from frameledger.ids import ContextId
 from frameledger_services.projector.rebuild import DamagedFramesError, rebuild
-from frameledger_services.store import stored_rows
+from frameledger_services.store import frame_pages
 
 EVERYTHING = [path.stem for path in HISTORIES]
 
@@ -37,7 +37,7 @@ def rebuilt(address, *context_ids):
 
 @pytest.mark.parametrize("page", [7, 500])
 def test_a_rebuilt_conversation_reads_as_the_one_that_was_projected(database, monkeypatch, page):
-    monkeypatch.setattr(stored_rows, "PAGE_FRAMES", page)
+    monkeypatch.setattr(frame_pages, "PAGE_FRAMES", page)
     project(database, histories_interleaved())
     before = dump(database)
     for one in rebuilt(database, *EVERYTHING):
