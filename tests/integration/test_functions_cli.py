@@ -65,8 +65,9 @@ def running(settings, *words):
     "words", [("-m", "frameledger_services", "run", "functions", "--module", "my_tools"), ("worker.py",)]
 )
 def test_both_examples_serve_their_functions(settings, command, words):
-    async def scenario():
+    async def scenario(process):
         async with talking(settings) as talk:
+            await talk.until_registered(process.pid)
             weather = called("get_weather", {"city": "Oslo", "unit": "fahrenheit"})
             search = called("search", {"text": "cats"})
             refund = called("refund", {"order": "7", "cents": 500})
@@ -108,7 +109,7 @@ def test_both_examples_serve_their_functions(settings, command, words):
             assert "has no waiting call" in again.stderr
 
     with running(settings, *words) as process:
-        asyncio.run(scenario())
+        asyncio.run(scenario(process))
         assert process.poll() is None
 
 
@@ -135,6 +136,7 @@ def test_an_operator_says_what_became_of_an_ambiguous_call_once(settings, comman
         async with talking(settings) as talk:
             pay = called("pay", {"cents": 500})
             dies = process()
+            await talk.until_registered(dies.pid)
             await talk.call(pay)
             assert await asyncio.to_thread(dies.wait, ON_SERVERS) < 0
             takes_over = process()
