@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-from functools import partial
 
 import psycopg
 import pytest
 from aiokafka import AIOKafkaProducer
+from pydantic import SecretStr
 from tests.integration.test_timekeeper_unstarted import calls
 from tests.support.batches import value_of
 from tests.support.projecting import make_topics, projecting, settings_of_its_own, until_projected  # noqa: F401  # a fixture
@@ -35,8 +35,12 @@ HI = encode_frame(LLMMessagesAppendFrame(messages=[{"role": "user", "content": "
 
 @pytest.fixture
 def command(settings, command):
-    """Run a command with the settings of this test's road."""
-    return partial(command, settings)
+    """Run a command with the settings of this test's road, or with others."""
+
+    def run(*words, where=settings):
+        return command(where, *words)
+
+    return run
 
 
 def lines(result, exit_code=0):
@@ -266,12 +270,11 @@ def test_doctor_counts_the_conversations_that_a_provider_refuses_as_they_are(set
 
 
 def test_doctor_goes_on_without_a_broker_or_a_database(settings, command, monkeypatch):
-    with monkeypatch.context() as away:
-        away.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", "localhost:1")
-        found = states(command("doctor", "--json"), exit_code=1)
-        assert (found["broker"], found["database"]) == ("fail", "ok")
-    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", "postgresql://localhost:1/none")
-    found = states(command("doctor", "--json"), exit_code=1)
+    no_broker = settings.model_copy(update={"kafka_bootstrap_servers": "localhost:1"})
+    found = states(command("doctor", "--json", where=no_broker), exit_code=1)
+    assert (found["broker"], found["database"]) == ("fail", "ok")
+    no_database = settings.model_copy(update={"database_url": SecretStr("postgresql://localhost:1/none")})
+    found = states(command("doctor", "--json", where=no_database), exit_code=1)
     assert (found["broker"], found["topics"], found["database"]) == ("ok", "fail", "fail")
     monkeypatch.setenv("FRAMELEDGER_NO_SETTING", "1")
     assert states(command("doctor", "--json"), exit_code=1) == {"settings": "fail"}
