@@ -11,6 +11,8 @@ import pytest
 from tests.laws.simulation.play import Play, play
 from tests.laws.simulation.world import PromiseBrokenError, World
 
+from frameledger.evolve.state import State
+
 SEEDS = 150
 GROUP = 50
 
@@ -40,6 +42,9 @@ def test_the_plays_reach_what_they_are_about():
         seen["expected versions that held"] += sum(world.expectations)
         seen["and that did not"] += len(world.expectations) - sum(world.expectations)
         seen["ignored"] += sum(outcome == "ignored" for outcome, _ in world.outcomes.values())
+        seen["lives that were erased"] += sum(one.frame_count > 0 for one in world.lives_kept.receipts)
+        seen["lives after an erasure"] += bool(world.lives_kept.receipts and world.lives_kept.frames)
+        seen["frames that came too late"] += world.left_out
     assert {
         *(f"run {end}" for end in ("ended", "failed", "interrupted", "context_ended")),
         *(f"call {end}" for end in ("done", "failed", "cancelled", "ambiguous", "forgotten")),
@@ -50,6 +55,9 @@ def test_the_plays_reach_what_they_are_about():
     assert seen["ignored"] > 20
     assert seen["expected versions that held"] > 10
     assert seen["and that did not"] > 10
+    assert seen["lives that were erased"] > 5
+    assert seen["lives after an erasure"] > 2
+    assert seen["frames that came too late"] > 1
 
 
 # Each takes one net away; the plays must notice, or they would notice nothing. `hint` is the seed in which they noticed
@@ -117,6 +125,28 @@ def test_a_fold_that_does_not_tell_claims_apart_is_caught(monkeypatch):
     assert broken_promise(400, hint=31) == (
         "no word of a superseded attempt, a closed or an interrupted run is taken in"
     )
+
+
+def test_a_fold_that_takes_late_frames_for_those_of_the_next_life_is_caught(monkeypatch):
+    monkeypatch.setattr("frameledger.fold.is_of_an_earlier_life", lambda *_: False)
+    assert "nothing of an erased life is in any table" in broken_promise(1_000, hint=60)
+
+
+def test_tables_that_keep_the_claims_of_what_was_erased_are_caught(monkeypatch):
+    erase = World._erase
+
+    def but_for_claims(world):
+        kept = dict(world.claims)
+        erase(world)
+        world.claims |= kept
+
+    monkeypatch.setattr(World, "_erase", but_for_claims)
+    assert "nothing of an erased life is in any table" in broken_promise(200, hint=0)
+
+
+def test_a_life_that_does_not_go_on_from_its_receipt_is_caught(monkeypatch):
+    monkeypatch.setattr("frameledger.evolve.erasure.beginning", lambda context_id, version: State(context_id))
+    assert "the tables are the fold of the stored frames" in broken_promise(200, hint=0)
 
 
 def broken_promise(seeds: int, *, hint: int) -> str:
