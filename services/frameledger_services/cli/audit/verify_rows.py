@@ -122,7 +122,8 @@ def _lines(summary: _Summary, missing: Sequence[str]) -> Iterator[str]:
     if summary.log is not None:
         log, total = summary.log, summary.frames + summary.frames_before
         yield f"  Kafka   {log.frames:,} frames are on it as they are stored; {log.records:,} records were read"
-        yield f"          {max(total - log.frames, 0):,} have expired, are of an older generation, or differ"
+        rest = max(total - log.frames, 0)
+        yield f"          {rest:,} were imported, have expired, are of an older generation, or differ"
     gone = [one for one in summary.receipts if not one.lives_again]
     if summary.receipts:
         yield f"  erased  {len(summary.receipts):,} have a receipt; of {len(gone):,} nothing is left in any table"
