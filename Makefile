@@ -29,7 +29,7 @@ test: lint ## everything CI runs: setup, lint, types, all tests
 
 chaos: $(READY) ## twenty thousand simulated conversations, faults on real servers (CHAOS_ROUNDS=30, CHAOS_SEED), a million frames
 	@$(PY) -m tests.laws.simulation 0 20000
-	@$(PY) -m pytest -s tests/chaos/projectors.py tests/chaos/calls.py \
+	@$(PY) -m pytest -s tests/chaos/projectors.py tests/chaos/calls.py tests/chaos/kills.py \
 		tests/chaos/failover.py tests/chaos/topics.py tests/chaos/rebuilds.py tests/chaos/large.py
 
 lint: $(READY) ## style and types only
