@@ -10,12 +10,14 @@ from typing import Any
 
 from psycopg import AsyncConnection, AsyncCursor, IsolationLevel
 from tests.support.batches import TOPIC
-from tests.support.processes import Process
+from tests.support.processes import Process, preload
 from tests.support.unparking import Sent
 
 from frameledger_services import failpoints
 from frameledger_services.audit.rebuild import Options, Pair, rebuild_many, rebuild_some
 from frameledger_services.event_log.topics import TopicNames
+
+preload(__name__)
 
 NAMES = TopicNames(TOPIC.removesuffix("frames"))
 
