@@ -30,7 +30,7 @@ from frameledger_services.projector.rebuild import DamagedFramesError
 from frameledger_services.projector.rows import FrameRow, at, clean, time_of
 from frameledger_services.recovery.diagnosis import NO_END, generation_at, spans
 from frameledger_services.settings import Settings
-from frameledger_services.store import heads, missing_frames, recovery, tables, topics
+from frameledger_services.store import frame_ids, missing_frames, recovery, tables, topics
 from frameledger_services.store import rebuild as statements
 from frameledger_services.store.batch import Insert, insert_values
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
@@ -160,7 +160,7 @@ class Restoring:
                 if not isinstance(logged, LoggedFrame):
                     continue
                 pair = context_id, frame_uuid(logged.frame_id)
-                if pair in seen or await _is_stored(connection, [pair]):
+                if pair in seen or await frame_ids.payloads(connection, [pair]):
                     continue
                 seen.add(pair)
                 yield record, logged
@@ -191,7 +191,3 @@ class _OnLog:
     def generation(self, offset: int) -> int:
         """Returns the generation in which a record was stored first."""
         return generation_at(self._below.items(), offset)
-
-
-async def _is_stored(connection: Connection, pairs: Sequence[tuple[str, Any]]) -> bool:
-    return bool(await heads.recent_ids(connection, pairs))
