@@ -215,9 +215,7 @@ class _Partition:
         if row.offset_before is not None and row.offset_before >= row.offset:
             found.add(row.version, "log", "offset", row.offset, f"behind {row.offset_before}")
         if found.count:
-            into = self._done.of(row.context_id)
-            for one in found.kept:
-                into.add(one.version, one.table, one.field, one.stored, one.expected)
+            self._done.of(row.context_id).extend(found)
         else:
             self._done.frames += 1
 

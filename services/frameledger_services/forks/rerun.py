@@ -111,12 +111,7 @@ class Rerunner:
             "system_instruction": changes.system,
         }
         return LLMContextFrame(
-            context=ContextSnapshot(
-                messages=wire["messages"],
-                tools=wire["tools"],
-                tool_choice=wire["tool_choice"],
-                settings=settings,
-            ),
+            context=ContextSnapshot(**wire | {"settings": settings}),
             react=False,
             forked_from=original.origin,
             metadata={"experiment": {name: said for name, said in experiment.items() if said is not None}},
