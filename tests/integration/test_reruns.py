@@ -155,6 +155,19 @@ def test_the_same_answer_is_no_difference_and_another_one_is_shown(settings, com
                 (again["context_id"],),
             ).fetchone()
             assert row == (True, True, 0, str(versions[0]))
+            ends = connection.execute(
+                """
+                SELECT DISTINCT ON (frames.version) first.version, first.causation_id
+                FROM frames
+                CROSS JOIN LATERAL causes(frames.context_id, frames.version) AS way
+                JOIN frames AS first ON first.context_id = frames.context_id AND first.version = way.version
+                WHERE frames.context_id = %s
+                ORDER BY frames.version, way.depth DESC
+                """,
+                (again["context_id"],),
+            ).fetchall()
+            # All come of the frame that is the fork.
+            assert ends == [(1, None)] * 9
         shown = await command(SNOW, talk.context_id, *at, "--check", "--prices", "prices.json", code=1)
         assert "It [-rains-] in Oslo." in shown
         assert "It {+snows+} in Oslo." in shown

@@ -91,7 +91,7 @@ def test_a_fold_that_lets_unsafe_calls_be_taken_over_is_caught(monkeypatch):
             draft, call, replace(running, safe_to_retry=True), frame
         ),
     )
-    assert broken_promise(200, hint=30) == "no unsafe call is executed twice"
+    assert broken_promise(200, hint=31) == "no unsafe call is executed twice"
 
 
 def test_a_fold_without_its_fence_is_caught(monkeypatch):
