@@ -2,13 +2,19 @@
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import psycopg
 import pytest
 from aiokafka import AIOKafkaProducer
 from pydantic import SecretStr
+from tests.bounds import PROGRAM
 from tests.integration.test_timekeeper_unstarted import calls
 from tests.support.batches import value_of
+from tests.support.commands import environment
 from tests.support.projecting import make_topics, projecting, settings_of_its_own, until_projected  # noqa: F401  # a fixture
 
 from frameledger.evolve import evolve
@@ -99,8 +105,9 @@ def test_erase_tells_which_records_kafka_still_holds_and_for_how_long(settings, 
     assert f"{place.topic}, partition {place.partition}, between offsets {place.offset} and" in result.stdout
     assert "kept for ever" in result.stdout
     assert "does not bring the conversation back" in result.stdout
-    assert again.exit_code == 1
-    assert "It was erased at" in again.stderr
+    assert again.exit_code == 0
+    assert "was erased before. Nothing was published" in again.stderr
+    assert again.stdout == result.stdout
     receipt = json.loads(forced.stdout)
     assert (receipt["frame_count"], receipt["version"], receipt["requested_by"]) == (0, 4, "desk")
     with database_of(settings) as connection:
@@ -129,6 +136,51 @@ def test_an_erasure_without_a_projector_stays_on_the_log_and_is_honoured_later(s
     with database_of(settings) as connection:
         assert connection.execute("SELECT version, frame_count FROM erasures").fetchall() == [(2, 1)]
         assert connection.execute("SELECT version FROM contexts").fetchall() == [(3,)]
+
+
+def test_ctrl_c_says_what_was_published_and_the_same_command_prints_the_receipt_later(settings, command):
+    """Twice, and no projector runs: both erasures are on the log, and the first one deletes."""
+    words = ["erase", "ctx", "--why", "asked", "--requested-by", "desk", "--yes"]
+    neighbor = next(
+        one for n in range(99) if partition_for((one := f"c{n}").encode(), 4) == partition_for(b"ctx", 4)
+    )
+
+    def interrupted():
+        with subprocess.Popen(
+            [sys.executable, "-m", "frameledger_services", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | environment(settings),
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            waits = process.stderr.readline()
+            assert "Waiting for a projector" in waits, waits
+            process.send_signal(signal.SIGINT)
+            printed, said = process.communicate(timeout=PROGRAM)
+            assert (process.returncode, printed) == (130, ""), said
+            return waits[waits.index("(") : waits.index(")")], said
+
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            await until_projected(settings, await publish(settings, HI))
+        told = [await asyncio.to_thread(interrupted) for _ in range(2)]
+        async with projecting(settings):
+            await until_projected(settings, await publish(settings, HI, key=neighbor.encode()))
+        return told
+
+    for place, said in asyncio.run(run()):
+        assert "Interrupted. The erasure stays on the log" in said
+        assert place in said
+        assert "Traceback" not in said
+    receipts = [json.loads(command(*words, "--json").stdout) for _ in range(2)]
+    assert receipts[0] == receipts[1]
+    assert (receipts[0]["frame_count"], receipts[0]["version"]) == (1, 2)
+    with database_of(settings) as connection:
+        found = connection.execute("SELECT version, frame_count FROM erasures ORDER BY version").fetchall()
+    assert found == [(2, 1), (3, 0)]
 
 
 def test_doctor_says_what_is_set_aside_forwarded_and_not_read(settings, command, monkeypatch):
