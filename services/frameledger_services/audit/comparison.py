@@ -218,6 +218,8 @@ def check_fold_version(found: Differences, row: Mapping[str, Any]) -> None:
 
 def _compare_state(found: Differences, row: Mapping[str, Any], state: State, at: int) -> None:
     text = str(row["state"]).encode()
+    if text == stored.dump(state):
+        return
     try:
         was = stored.load(text)
     except stored.StoredStateError as error:

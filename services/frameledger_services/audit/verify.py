@@ -98,21 +98,16 @@ async def verify(
             )
             for context_id, row in heads.items()
         ]
-        few: dict[str, int] = {
-            job.context_id: job.after
-            for job in jobs
-            if not job.is_unchanged and job.done.frames <= frame_pages.PAGE_FRAMES
+        left = {job.context_id: job for job in jobs if not job.is_unchanged}
+        few = {
+            name: job.after for name, job in left.items() if job.done.frames <= frame_pages.PAGE_FRAMES
         }
-        short = await stored_rows.short(connection, few) if few else {}
-        for job in jobs:
-            if job.is_unchanged:
-                continue
-            if (whole := short.get(job.context_id)) is not None:
-                await job.run(_one(whole.frames), whole.rows)
-                continue
-            rows = stored_rows.rows(connection, job.context_id, after=job.after)
+        async for name, whole in stored_rows.short(connection, few):
+            await left.pop(name).run(_one(whole.frames), whole.rows)
+        for name, job in left.items():
+            rows = stored_rows.rows(connection, name, after=job.after)
             try:
-                await job.run(stored_rows.frames(connection, job.context_id, after=job.after), rows)
+                await job.run(stored_rows.frames(connection, name, after=job.after), rows)
             finally:
                 await rows.close()
     return [job.done for job in jobs]

@@ -126,7 +126,7 @@ class Refold:
             )
         )
         own_ids.append(frame.id)
-        if isinstance(folded, _BRINGS):
+        if type(folded) in _BRINGS:
             self._brought.add(one.version)
         head.state = step.state
         head.version = one.version
@@ -136,4 +136,4 @@ class Refold:
             self.states[one.version] = step.state
 
 
-_BRINGS = (LLMMessagesAppendFrame, LLMMessagesUpdateFrame, LLMContextFrame)
+_BRINGS = frozenset({LLMMessagesAppendFrame, LLMMessagesUpdateFrame, LLMContextFrame})

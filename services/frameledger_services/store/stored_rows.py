@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from psycopg import AsyncConnection, AsyncServerCursor
@@ -113,27 +114,43 @@ _FRAME_COLUMNS = tuple("frame_id::text" if name == "frame_id" else name for name
 _FRAMES = FramePages(StoredFrame._make, _FRAME_COLUMNS)
 
 
-async def short(connection: Connection, after: Mapping[str, int]) -> dict[str, Short]:
-    """Returns conversations with all of their frames and rows behind the version given for each, from one statement for
-    each table. The caller knows from their heads that they are short.
+async def short(
+    connection: Connection, after: Mapping[str, int]
+) -> AsyncGenerator[tuple[str, Short], None]:
+    """Yields conversations with all of their frames and rows behind the version given for each. As many as fit into
+    `PAGE_BYTES` of payloads are read together, with one statement for each table. The caller knows from their heads
+    that they are short.
 
-    One whose payloads do not fit into `PAGE_BYTES` with those before it is left out: read it by `frames` and `rows`.
+    One whose payloads do not fit by themselves is left out: read it by `frames` and `rows`.
     """
+    waiting, together = dict(after), len(after)
+    while waiting:
+        asked = dict(islice(waiting.items(), together))
+        found = await _read_together(connection, asked)
+        for context_id, whole in found.items():
+            yield context_id, whole
+        for context_id in found if len(asked) > 1 else asked:
+            del waiting[context_id]
+        together = max(1, 2 * len(found))
+
+
+async def _read_together(connection: Connection, after: Mapping[str, int]) -> dict[str, Short]:
+    """Returns the first of these conversations, as many as fit."""
     asked = {"ids": list(after), "after": list(after.values())}
     found: dict[str, list[StoredFrame]] = {context_id: [] for context_id in after}
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(_SHORT_FRAMES, {**asked, "most": PAGE_BYTES})
-        for context_id, is_cut, *values in await cursor.fetchall():
+        for row in await cursor.fetchall():
+            context_id, is_cut = row[:2]
             if is_cut:
                 found.pop(context_id, None)
             elif (kept := found.get(context_id)) is not None:
-                kept.append(StoredFrame._make(values))
+                kept.append(StoredFrame._make(row[2:]))
     parts: list[dict[str, list[Row]]] = []
     for statement in _SHORT_ROWS:
         of_table: dict[str, list[Row]] = {context_id: [] for context_id in after}
-        rows = await (await connection.execute(statement, asked)).fetchall()
-        for context_id, *values in rows:
-            of_table[context_id].append(tuple(values))
+        for row in await (await connection.execute(statement, asked, binary=True)).fetchall():
+            of_table[row[0]].append(row[1:])
         parts.append(of_table)
     return {
         context_id: Short(frames, StoredRows(*(_Read(part[context_id]) for part in parts)))
