@@ -114,9 +114,7 @@ _FRAME_COLUMNS = tuple("frame_id::text" if name == "frame_id" else name for name
 _FRAMES = FramePages(StoredFrame._make, _FRAME_COLUMNS)
 
 
-async def short(
-    connection: Connection, after: Mapping[str, int]
-) -> AsyncGenerator[tuple[str, Short], None]:
+async def short(connection: Connection, after: Mapping[str, int]) -> AsyncGenerator[tuple[str, Short], None]:
     """Yields conversations with all of their frames and rows behind the version given for each. As many as fit into
     `PAGE_BYTES` of payloads are read together, with one statement for each table. The caller knows from their heads
     that they are short.

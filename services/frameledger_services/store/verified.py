@@ -83,7 +83,8 @@ async def left(connection: Connection, behind: str, limit: int, *, again: bool) 
     """Returns conversations behind this id, in order, each with the number of frames that were not verified before;
     with `again` with that of all its frames."""
     cursor = await connection.execute(
-        f"{_LEFT} WHERE contexts.context_id > %s ORDER BY contexts.context_id LIMIT %s", (again, behind, limit)
+        f"{_LEFT} WHERE contexts.context_id > %s ORDER BY contexts.context_id LIMIT %s",
+        (again, behind, limit),
     )
     return await cursor.fetchall()
 
