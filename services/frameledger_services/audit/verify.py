@@ -98,7 +98,7 @@ async def verify(
             )
             for context_id, row in heads.items()
         ]
-        left = {job.context_id: job for job in jobs if not job.is_unchanged}
+        left: dict[str, _Job] = {job.context_id: job for job in jobs if not job.is_unchanged}
         few = {name: job.after for name, job in left.items() if job.done.frames <= frame_pages.PAGE_FRAMES}
         async for name, whole in stored_rows.short(connection, few):
             await left.pop(name).run(_one(whole.frames), whole.rows)
