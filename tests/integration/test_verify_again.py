@@ -135,6 +135,32 @@ def test_a_conversation_that_moves_while_it_is_verified_is_no_difference(databas
     assert differences(asyncio.run(run())) == {}
 
 
+@pytest.mark.parametrize("limit", [1, 10_000, 25_000, 1_000_000])
+def test_conversations_are_read_together_as_far_as_they_fit_and_all_are_verified(
+    database, monkeypatch, limit
+):
+    project(database, histories_interleaved(), sizes=(2_000,))
+    monkeypatch.setattr(stored_rows, "PAGE_BYTES", limit)
+
+    async def read(context_ids):
+        async with await AsyncConnection.connect(database, autocommit=True) as connection:
+            together = stored_rows.short(connection, dict.fromkeys(context_ids, 0))
+            return [(name, len(whole.frames)) async for name, whole in together]
+
+    with psycopg.connect(database, autocommit=True) as connection:
+        sizes = connection.execute(
+            "SELECT context_id, count(*), sum(octet_length(payload::text)) FROM frames GROUP BY context_id"
+        ).fetchall()
+    found = asyncio.run(read([name for name, _, _ in sizes]))
+    assert sorted(found) == sorted((name, count) for name, count, size in sizes if size <= limit)
+    assert differences(run_many(database)) == {}
+    names = [name for name, _, _ in sizes]
+    changed(database, "UPDATE frames SET source = 'x' WHERE version = 2")
+    for asked in (names, None):
+        found = differences(run_many(database, asked, again=True))
+        assert {name: one[0].version for name, one in found.items()} == dict.fromkeys(names, 2)
+
+
 def test_a_parked_conversation_is_compared_up_to_where_it_was_parked(database, monkeypatch):
     def failing(state, frame):
         if (state.context_id, state.version) == (DESK, 29):
