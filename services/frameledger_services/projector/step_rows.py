@@ -54,6 +54,8 @@ def write_step(rows: Rows, head: Head, frame: AnyFrame, step: Step, before: Stat
 
     `head` still has the version before; `step` has the next one.
     """
+    if not step.changes and _is_more_text(head, frame, before):
+        return
     writing = _Writing(rows, head, frame, step.state, before, logged_at)
     for change in step.changes:
         writing.write(change)
@@ -61,6 +63,18 @@ def write_step(rows: Rows, head: Head, frame: AnyFrame, step: Step, before: Stat
         writing.notice()
     if type(frame) is InterruptionFrame:
         head.counters.interruptions += 1
+
+
+def _is_more_text(head: Head, frame: AnyFrame, before: State) -> bool:
+    """Whether a frame is what most frames are: more text of a run that had some before, of which no row tells."""
+    run = before.runs.open
+    return (
+        type(frame) is LLMTextFrame
+        and frame.usage is None
+        and run is not None
+        and head.first_text_of == (run.run_id, run.attempt)
+        and before.runs.wanted is None
+    )
 
 
 class _Writing:

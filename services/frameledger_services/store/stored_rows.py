@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -139,10 +140,9 @@ async def _read_together(connection: Connection, after: Mapping[str, int]) -> di
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(_SHORT_FRAMES, {**asked, "most": PAGE_BYTES})
         for row in await cursor.fetchall():
-            context_id, is_cut = row[:2]
-            if is_cut:
-                found.pop(context_id, None)
-            elif (kept := found.get(context_id)) is not None:
+            if row[_IS_CUT]:
+                found.pop(row[0], None)
+            elif (kept := found.get(row[0])) is not None:
                 kept.append(StoredFrame._make(row[2:]))
     parts: list[dict[str, list[Row]]] = []
     for statement in _SHORT_ROWS:
@@ -156,6 +156,7 @@ async def _read_together(connection: Connection, after: Mapping[str, int]) -> di
     }
 
 
+_IS_CUT = 1
 _SHORT_FRAMES = f"""
     SELECT
         context_id, bytes > %(most)s,
@@ -241,11 +242,13 @@ class _Reading:
         return bool(self._read)
 
 
+@cache
 def names(table: Table) -> tuple[str, ...]:
     """Returns the columns of a table, in its order."""
     return tuple(str(column.name) for column in table.columns)
 
 
+@cache
 def json_columns(table: Table) -> frozenset[str]:
     """Returns the columns whose values are read as the text of JSON."""
     return frozenset(name for name in names(table) if type_name(table, name) == "json")
