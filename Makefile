@@ -24,12 +24,15 @@ setup: $(READY) ## make .venv from the lock (again only when the lock or pyproje
 demo: $(READY) ## see it work: a conversation with a model and functions on real servers, in under a minute
 	@$(VENV)/bin/frameledger demo
 
+# Each of its processes reads every test: without bytecode, as some containers want it, that takes twice the time.
 test: lint ## everything CI runs: setup, lint, types, all tests
-	@$(PY) -m pytest -n 3 --dist loadfile
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 3 --dist loadfile
 
-chaos: $(READY) ## twenty thousand simulated conversations, faults on real servers (CHAOS_ROUNDS=30, CHAOS_SEED), a million frames
+chaos: $(READY) ## twenty thousand simulated conversations, a thousand examples of each law, faults on real servers (CHAOS_ROUNDS=30, CHAOS_SEED), a million frames
 	@$(PY) -m tests.laws.simulation 0 20000
-	@$(PY) -m pytest -s tests/chaos/projectors.py tests/chaos/calls.py \
+	@$(PY) -m pytest -q tests/laws --hypothesis-profile=chaos
+	@$(PY) -m pytest -q tests/unit -m hypothesis --hypothesis-profile=chaos
+	@$(PY) -m pytest -s tests/chaos/projectors.py tests/chaos/calls.py tests/chaos/kills.py \
 		tests/chaos/failover.py tests/chaos/topics.py tests/chaos/rebuilds.py tests/chaos/large.py
 
 lint: $(READY) ## style and types only

@@ -52,6 +52,9 @@ def _work() -> None:
 IN_PROCESS = scaled(30.0)
 """Tasks and threads of one process, and sockets between them. They take milliseconds."""
 
+ONE_ANSWER = scaled(10.0)
+"""One question to a server that is up: after that a new connection asks it again, until `ON_SERVERS` is over."""
+
 ON_SERVERS = scaled(90.0)
 """Something on a real broker and a real database, other processes included: milliseconds to some seconds, of which
 a rebalance of a consumer group (3 s) and a session that has to time out (6 to 10 s) are the longest."""

@@ -1,14 +1,14 @@
 """What every test may rely on: the shared material where it exists, and how hard the laws are tried.
 
 A law draws the same examples in every run, so that a change that fails it fails it everywhere. Looking for
-new ones is a thing of its own: `pytest tests/laws --hypothesis-profile=long`.
+new ones is a thing of its own: `make chaos` does, and `pytest tests/laws --hypothesis-profile=long`.
 """
 
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from tests import bounds
+from tests import bounds, in_memory
 from tests.statements import (  # noqa: F401  # hooks
     pytest_addoption,
     pytest_configure,
@@ -26,7 +26,10 @@ needs_shared = pytest.mark.skipif(
     not SHARED.is_dir(), reason=f"no folder {SHARED.name!r} beside the checkout"
 )
 
-settings.register_profile("default", derandomize=True, deadline=None, database=None)
+in_memory.use()
+# An example of most laws is a conversation of fifty frames.
+settings.register_profile("default", derandomize=True, deadline=None, database=None, max_examples=50)
+settings.register_profile("chaos", derandomize=False, deadline=None, max_examples=1_000, print_blob=True)
 settings.register_profile("long", derandomize=False, deadline=None, max_examples=5_000, print_blob=True)
 settings.load_profile("default")
 

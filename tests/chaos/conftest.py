@@ -1,5 +1,6 @@
 """Faults drawn by a seed, on the same real servers as `integration/`: their fixtures."""
 
+from tests.support.commands import command  # noqa: F401  # a fixture
 from tests.support.databases import (  # noqa: F401  # fixtures
     database,
     empty_database,

@@ -1,6 +1,7 @@
 """The whole road on real servers: their fixtures."""
 
 from tests.support.claim_workers import scene  # noqa: F401  # a fixture
+from tests.support.commands import command  # noqa: F401  # a fixture
 from tests.support.databases import (  # noqa: F401  # fixtures
     database,
     empty_database,

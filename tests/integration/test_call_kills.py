@@ -30,7 +30,7 @@ from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, projector
 from tests.support.killable import Plan as ProjectorPlan
 from tests.support.killable_tools import DOOMED, LASTING, Effects, Plan, tools
 from tests.support.road import made
-from tests.support.timekeeper_process import stopped, timekeeper
+from tests.support.timekeeper_process import timekeeper
 from tests.support.wire import wire
 
 from frameledger_services.embedded import postgres as embedded_postgres
@@ -401,7 +401,7 @@ def test_the_timekeeper_settles_what_the_dead_left_and_nothing_of_it_is_run_when
         before = {name: effects.of(call) for name, call in calls.items()}
         with timekeeper(road.settings.model_copy(update=quick), lease_secs=1.0) as keeper:
             until(road, calls.values())
-            assert stopped(keeper) == 0
+            assert keeper.stop() == 0
         heir = stack.enter_context(tools(lasting(road), names, effects_path, "too-late"))
         [afterwards] = ask_for(road, "left-afterwards", "left_overdue")
         until_at_rest(road, [*calls.values(), afterwards])

@@ -2,14 +2,20 @@
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
 
 import psycopg
 import pytest
 from aiokafka import AIOKafkaProducer
+from pydantic import SecretStr
+from tests.bounds import PROGRAM
 from tests.integration.test_timekeeper_unstarted import calls
 from tests.support.batches import value_of
+from tests.support.commands import environment
 from tests.support.projecting import make_topics, projecting, settings_of_its_own, until_projected  # noqa: F401  # a fixture
-from typer.testing import CliRunner
 
 from frameledger.evolve import evolve
 from frameledger.frames import (
@@ -25,7 +31,6 @@ from frameledger.frames import (
 from frameledger.partition import partition_for
 from frameledger.record import Outgoing, Place, outgoing
 from frameledger_services.claims import unserved
-from frameledger_services.cli import application
 from frameledger_services.cli.doctor import checks, servers
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
@@ -35,14 +40,13 @@ HI = encode_frame(LLMMessagesAppendFrame(messages=[{"role": "user", "content": "
 
 
 @pytest.fixture
-def command(settings, monkeypatch, tmp_path):  # the fixture
-    """Run a command with the settings of this test's road."""
-    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
-    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
-    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
-    monkeypatch.setenv("FRAMELEDGER_TOPIC_PARTITIONS", str(settings.topic_partitions))
-    monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
-    return lambda *words: CliRunner().invoke(application(), list(words))
+def command(settings, command):
+    """Run a command with the settings of this test's road, or with others."""
+
+    def run(*words, where=settings):
+        return command(where, *words)
+
+    return run
 
 
 def lines(result, exit_code=0):
@@ -101,8 +105,9 @@ def test_erase_tells_which_records_kafka_still_holds_and_for_how_long(settings, 
     assert f"{place.topic}, partition {place.partition}, between offsets {place.offset} and" in result.stdout
     assert "kept for ever" in result.stdout
     assert "does not bring the conversation back" in result.stdout
-    assert again.exit_code == 1
-    assert "It was erased at" in again.stderr
+    assert again.exit_code == 0
+    assert "was erased before. Nothing was published" in again.stderr
+    assert again.stdout == result.stdout
     receipt = json.loads(forced.stdout)
     assert (receipt["frame_count"], receipt["version"], receipt["requested_by"]) == (0, 4, "desk")
     with database_of(settings) as connection:
@@ -131,6 +136,51 @@ def test_an_erasure_without_a_projector_stays_on_the_log_and_is_honoured_later(s
     with database_of(settings) as connection:
         assert connection.execute("SELECT version, frame_count FROM erasures").fetchall() == [(2, 1)]
         assert connection.execute("SELECT version FROM contexts").fetchall() == [(3,)]
+
+
+def test_ctrl_c_says_what_was_published_and_the_same_command_prints_the_receipt_later(settings, command):
+    """Twice, and no projector runs: both erasures are on the log, and the first one deletes."""
+    words = ["erase", "ctx", "--why", "asked", "--requested-by", "desk", "--yes"]
+    neighbor = next(
+        one for n in range(99) if partition_for((one := f"c{n}").encode(), 4) == partition_for(b"ctx", 4)
+    )
+
+    def interrupted():
+        with subprocess.Popen(
+            [sys.executable, "-m", "frameledger_services", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | environment(settings),
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            waits = process.stderr.readline()
+            assert "Waiting for a projector" in waits, waits
+            process.send_signal(signal.SIGINT)
+            printed, said = process.communicate(timeout=PROGRAM)
+            assert (process.returncode, printed) == (130, ""), said
+            return waits[waits.index("(") : waits.index(")")], said
+
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            await until_projected(settings, await publish(settings, HI))
+        told = [await asyncio.to_thread(interrupted) for _ in range(2)]
+        async with projecting(settings):
+            await until_projected(settings, await publish(settings, HI, key=neighbor.encode()))
+        return told
+
+    for place, said in asyncio.run(run()):
+        assert "Interrupted. The erasure stays on the log" in said
+        assert place in said
+        assert "Traceback" not in said
+    receipts = [json.loads(command(*words, "--json").stdout) for _ in range(2)]
+    assert receipts[0] == receipts[1]
+    assert (receipts[0]["frame_count"], receipts[0]["version"]) == (1, 2)
+    with database_of(settings) as connection:
+        found = connection.execute("SELECT version, frame_count FROM erasures ORDER BY version").fetchall()
+    assert found == [(2, 1), (3, 0)]
 
 
 def test_doctor_says_what_is_set_aside_forwarded_and_not_read(settings, command, monkeypatch):
@@ -272,12 +322,11 @@ def test_doctor_counts_the_conversations_that_a_provider_refuses_as_they_are(set
 
 
 def test_doctor_goes_on_without_a_broker_or_a_database(settings, command, monkeypatch):
-    with monkeypatch.context() as away:
-        away.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", "localhost:1")
-        found = states(command("doctor", "--json"), exit_code=1)
-        assert (found["broker"], found["database"]) == ("fail", "ok")
-    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", "postgresql://localhost:1/none")
-    found = states(command("doctor", "--json"), exit_code=1)
+    no_broker = settings.model_copy(update={"kafka_bootstrap_servers": "localhost:1"})
+    found = states(command("doctor", "--json", where=no_broker), exit_code=1)
+    assert (found["broker"], found["database"]) == ("fail", "ok")
+    no_database = settings.model_copy(update={"database_url": SecretStr("postgresql://localhost:1/none")})
+    found = states(command("doctor", "--json", where=no_database), exit_code=1)
     assert (found["broker"], found["topics"], found["database"]) == ("ok", "fail", "fail")
     monkeypatch.setenv("FRAMELEDGER_NO_SETTING", "1")
     assert states(command("doctor", "--json"), exit_code=1) == {"settings": "fail"}

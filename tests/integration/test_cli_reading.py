@@ -12,10 +12,8 @@ import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.batches import HISTORIES, Log, folded, histories_interleaved, project
 from tests.support.databases import made
-from typer.testing import CliRunner
 
 from frameledger.frames import LLMMessagesAppendFrame, LLMRunFrame, encode_frame
-from frameledger_services.cli import application
 from frameledger_services.cli.terminal.output import WIDTH_OF_A_FILE
 from frameledger_services.cli.terminal.render_context import LAST, LONG
 from frameledger_services.projector import batch_fold
@@ -30,18 +28,6 @@ def filled(database_server, migrated_template) -> Iterator[str]:
     with made(database_server, template=migrated_template) as (_, address):
         project(address, histories_interleaved(), sizes=(500,))
         yield address
-
-
-@pytest.fixture
-def command(monkeypatch, tmp_path):
-    """Run a command against a database."""
-
-    def run(address, *words):
-        monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", address)
-        monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
-        return CliRunner().invoke(application(), [str(word) for word in words])
-
-    return run
 
 
 def succeeded(result):

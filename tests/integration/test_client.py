@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from uuid import UUID, uuid4
 
 import psycopg
@@ -12,14 +13,12 @@ from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
 from tests.support import rows
 from tests.support.logs import frames_topic, read, reading
-from typer.testing import CliRunner
 
 from frameledger.context import LLMContext
 from frameledger.frames import LLMRunFrame, LLMTextFrame, LLMUpdateSettingsFrame
 from frameledger.partition import partition_for
 from frameledger.record import MAX_VALUE_BYTES, decode
 from frameledger.tools import FunctionSchema, ToolsSchema
-from frameledger_services.cli import application
 from frameledger_services.client import (
     Client,
     DatabaseError,
@@ -471,12 +470,9 @@ def test_the_synchronous_client_works_where_a_loop_runs_already(readable, databa
 
 
 @pytest.fixture
-def run(settings, monkeypatch):
+def run(settings, command):
     """Runs `frameledger`, on this test's topics and database."""
-    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
-    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
-    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
-    return lambda *arguments, **options: CliRunner().invoke(application(), arguments, **options)
+    return partial(command, settings)
 
 
 def json_lines(result):

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
+from tests.support import batches
 from tests.support.batches import TOPIC, Log, Projecting, histories_interleaved, value_of
 
 from frameledger_services.embedded import ports, postgres
@@ -213,7 +214,7 @@ def test_what_anybody_acts_upon_is_on_disk_when_it_is_committed(server):
 
 def test_the_rows_are_the_same_however_often_the_database_dies(server, database):
     records = histories_interleaved()
-    project(database, records)
+    batches.project(database, records)
     for end in (40, 90, 91, 150, len(records)):
         project(server.address, records[:end])
         server.crash()

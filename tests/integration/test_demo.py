@@ -48,18 +48,17 @@ def folder(tmp_path):
     assert made.living() == []
 
 
-def test_it_shows_what_the_readme_says_leaves_nothing_running_and_works_again_at_once(folder):
-    shown = [folder.run(*QUICKLY) for _ in range(2)]
-    for one in shown:
-        assert one.returncode == 0, one.stdout + one.stderr
-        assert "Verified: at all" in one.stdout
-        assert "Forgotten: demo-" in one.stdout
-        assert "\x1b" not in one.stdout
-        assert folder.living() == []
-    first, second = (re.search(r"demo-[0-9a-f]{6}", one.stdout)[0] for one in shown)
-    assert first != second
+def test_stopped_by_a_signal_it_leaves_nothing_and_begun_again_at_once_it_shows_what_the_readme_says(folder):
+    for number in (signal.SIGINT, signal.SIGTERM):
+        stopped_in_the_middle(folder, number)
+    shown = folder.run(*QUICKLY)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "Verified: at all" in shown.stdout
+    assert "Forgotten: demo-" in shown.stdout
+    assert "\x1b" not in shown.stdout
+    assert folder.living() == []
 
-    printed = [without_chance(line) for line in shown[0].stdout.splitlines()]
+    printed = [without_chance(line) for line in shown.stdout.splitlines()]
     promised = [without_chance(line) for line in block_of_the_readme()]
     assert len(promised) > 10
     assert [line for line in promised if line not in printed] == []
@@ -150,19 +149,6 @@ def test_a_real_model_without_its_key_is_one_clear_sentence(tmp_path, provider):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_in_the_middle_stops_everything_and_says_where_the_time_went(folder, number):
-    demo = folder.start("demo")
-    shown = list(itertools.takewhile(lambda line: "Are we late?" not in line, iter(demo.stdout.readline, "")))
-    assert demo.poll() is None, "".join(shown)
-    demo.send_signal(number)
-    rest, _ = demo.communicate(timeout=PROGRAM)
-    assert demo.returncode == 1
-    assert re.search(r"Where the time went: servers .* s, conversation .* s", rest)
-    assert "Traceback" not in rest
-    assert folder.living() == []
-
-
 def test_what_keeps_it_from_starting_is_said_with_exit_code_1(tmp_path):
     shown = Folder(tmp_path, FRAMELEDGER_JAVA="no java").run(*QUICKLY)
     assert shown.returncode == 1
@@ -250,6 +236,19 @@ async def find_differences(settings):
             harbour.book("call-1", 1, "breakfast", 14, "07:00")
         said = "The call call-1 of order_breakfast wrote {} bookings."
         assert wrong == [[said.format(0)], [], [said.format(2)]]
+
+
+def stopped_in_the_middle(folder, number):
+    """Begin a demo and send it a signal in the middle: it stops everything and says where the time went."""
+    demo = folder.start("demo")
+    shown = list(itertools.takewhile(lambda line: "Are we late?" not in line, iter(demo.stdout.readline, "")))
+    assert demo.poll() is None, "".join(shown)
+    demo.send_signal(number)
+    rest, _ = demo.communicate(timeout=PROGRAM)
+    assert demo.returncode == 1
+    assert re.search(r"Where the time went: servers .* s, conversation .* s", rest)
+    assert "Traceback" not in rest
+    assert folder.living() == []
 
 
 @contextmanager

@@ -10,12 +10,10 @@ import pytest
 from tests.laws.strategies import conversation_of
 from tests.support.batches import Log, histories_interleaved, project
 from tests.support.databases import made
-from typer.testing import CliRunner
 
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import encode_frame
 from frameledger.record import decode
-from frameledger_services.cli import application
 from frameledger_services.cli.audit import diff
 from frameledger_services.cli.terminal.pager import Page
 
@@ -59,16 +57,6 @@ def histories(database_server, migrated_template) -> Iterator[str]:
     with made(database_server, template=migrated_template) as (_, address):
         project(address, histories_interleaved(), sizes=(500,))
         yield address
-
-
-@pytest.fixture
-def command(monkeypatch, tmp_path):
-    def run(address, *words):
-        monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", address)
-        monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
-        return CliRunner().invoke(application(), [str(word) for word in words])
-
-    return run
 
 
 def name(seed):

@@ -6,7 +6,6 @@ from uuid import uuid4
 
 import pytest
 from tests.support.projecting import make_topics, projecting, settings_of_its_own  # noqa: F401  # a fixture
-from typer.testing import CliRunner
 
 from frameledger.context import LLMContext
 from frameledger.frames import (
@@ -19,7 +18,6 @@ from frameledger.frames import (
     LLMTextFrame,
     TranscriptionFrame,
 )
-from frameledger_services.cli import application
 from frameledger_services.client import Client, ContextChangedError, SyncClient
 
 
@@ -128,15 +126,12 @@ def test_a_conversation_goes_on_in_a_process_that_has_only_its_id(settings, cont
     scenario(settings, go_on)
 
 
-def test_the_command_says_what_a_person_does_next(settings, context_id, monkeypatch):
-    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
-    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
-    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
+def test_the_command_says_what_a_person_does_next(settings, context_id, command):
     publish = ["publish", context_id, append("hi").model_dump_json(exclude_none=True), "--wait"]
 
     async def commands(client):
         def run(*arguments):
-            return asyncio.to_thread(CliRunner().invoke, application(), [*publish, *arguments])
+            return asyncio.to_thread(command, settings, *publish, *arguments)
 
         first = await run("--expected-version", "0")
         assert first.exit_code == 0, first.output

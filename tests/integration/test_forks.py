@@ -251,23 +251,16 @@ def test_a_version_that_is_not_folded_is_not_forked(database):
     asyncio.run(check())
 
 
-def test_the_command_and_the_client_of_scripts_fork(settings, monkeypatch):
-    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
-    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
-    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
-
-    def command(*words):
-        return CliRunner().invoke(application(), list(words))
-
+def test_the_command_and_the_client_of_scripts_fork(settings, command):
     def commands():
-        said = command("fork", "old", "new", "--at", "4")
+        said = command(settings, "fork", "old", "new", "--at", "4")
         assert said.exit_code == 0, said.output
         assert said.stdout.splitlines()[0] == "new goes on from version 4 of old."
-        again = command("fork", "old", "new", "--at", "4", "--json")
+        again = command(settings, "fork", "old", "new", "--at", "4", "--json")
         assert json.loads(again.stdout)["repeated"] is True
-        refused = command("fork", "old", "new", "--at", "5")
+        refused = command(settings, "fork", "old", "new", "--at", "5")
         assert (refused.exit_code, "Choose another id" in refused.stderr) == (1, True)
-        nobody = command("fork", "nobody", "new", "--at", "5")
+        nobody = command(settings, "fork", "nobody", "new", "--at", "5")
         assert (nobody.exit_code, "There is no context" in nobody.stderr) == (1, True)
         with SyncClient(settings) as client:
             assert client.fork("old", "another").version == 3

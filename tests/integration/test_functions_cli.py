@@ -6,14 +6,13 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.bounds import ON_SERVERS
+from tests.support import commands
 from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, called, stage, talking
-from typer.testing import CliRunner
-
-from frameledger_services.cli import application
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "infra" / "examples"
 
@@ -29,21 +28,16 @@ def a_stage(kafka, database_server, migrated_template):
 
 def environment(settings):
     return {
-        "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap_servers,
-        "FRAMELEDGER_DATABASE_URL": settings.database_url.get_secret_value(),
-        "FRAMELEDGER_TOPIC_PREFIX": settings.topic_prefix,
+        **commands.environment(settings),
         "FRAMELEDGER_WORK_LEASE_SECS": str(settings.work_lease_secs),
         "FRAMELEDGER_WORK_HEARTBEAT_SECS": str(settings.work_heartbeat_secs),
     }
 
 
 @pytest.fixture
-def command(settings, monkeypatch, tmp_path):
+def command(settings, command):
     """Run a command with the settings of this test's road."""
-    for name, value in environment(settings).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
-    return lambda *words: CliRunner().invoke(application(), list(words))
+    return partial(command, settings)
 
 
 @contextmanager
@@ -71,8 +65,9 @@ def running(settings, *words):
     "words", [("-m", "frameledger_services", "run", "functions", "--module", "my_tools"), ("worker.py",)]
 )
 def test_both_examples_serve_their_functions(settings, command, words):
-    async def scenario():
+    async def scenario(process):
         async with talking(settings) as talk:
+            await talk.until_registered(process.pid)
             weather = called("get_weather", {"city": "Oslo", "unit": "fahrenheit"})
             search = called("search", {"text": "cats"})
             refund = called("refund", {"order": "7", "cents": 500})
@@ -114,7 +109,7 @@ def test_both_examples_serve_their_functions(settings, command, words):
             assert "has no waiting call" in again.stderr
 
     with running(settings, *words) as process:
-        asyncio.run(scenario())
+        asyncio.run(scenario(process))
         assert process.poll() is None
 
 
@@ -141,6 +136,7 @@ def test_an_operator_says_what_became_of_an_ambiguous_call_once(settings, comman
         async with talking(settings) as talk:
             pay = called("pay", {"cents": 500})
             dies = process()
+            await talk.until_registered(dies.pid)
             await talk.call(pay)
             assert await asyncio.to_thread(dies.wait, ON_SERVERS) < 0
             takes_over = process()

@@ -10,15 +10,13 @@ import pytest
 from tests.support.batches import HISTORIES, Log, histories_interleaved, project, value_of
 from tests.support.databases import made
 from tests.support.rows import link
-from typer.testing import CliRunner
 
 from frameledger import heads_file, proofs
 from frameledger.frames import LLMContextEraseFrame, encode_frame
 from frameledger.proofs import ProofError
 from frameledger_services.audit import against, heads
-from frameledger_services.cli import application
 from frameledger_services.settings import Settings
-from frameledger_services.store import leaves, stored_rows
+from frameledger_services.store import frame_pages, leaves
 
 RUN = b'{"type":"LLMRunFrame"}'
 ODD_IDS = [
@@ -37,18 +35,6 @@ ODD_IDS = [
     "a\tb",
 ]
 """Whose order differs between bytes, UTF-16 and languages."""
-
-
-@pytest.fixture
-def command(monkeypatch, tmp_path):
-    """Run a command against a database."""
-
-    def run(address, *words):
-        monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", address)
-        monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
-        return CliRunner().invoke(application(), [str(word) for word in words])
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +213,7 @@ def test_a_file_of_heads_that_was_changed_is_refused_at_its_end(filled, command,
 def test_a_proof_of_a_conversation_verifies_without_the_database(
     filled, command, tmp_path, path, monkeypatch
 ):
-    monkeypatch.setattr(stored_rows, "PAGE_FRAMES", 7)
+    monkeypatch.setattr(frame_pages, "PAGE_FRAMES", 7)
     file = tmp_path / "proof.jsonl"
     said = json.loads(succeeded(command(filled, "prove", path.stem, "-o", file, "--json")))
     assert said["root"] == root_of_the_rows(filled).hex()

@@ -1,76 +1,48 @@
-"""The projector is killed at every point of a batch: whatever was under way happens once."""
+"""The projector is killed at the points of a batch: whatever was under way happens once.
 
-import itertools
+`make chaos` kills it at every statement of either way to write a batch (tests/chaos/kills.py).
+"""
+
 import signal
 
-import pytest
-from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, STEPS, Plan, projector
-from tests.support.road import FEW, Raw, mixed, road_of_its_own  # noqa: F401  # a fixture
-
-ONCE = ("SELECT projections", "SELECT frames.context_id, contexts")
-"""What a projector does once when it has taken a partition over, or only when it loads a head whose stored state is
-behind: in this burst or in none. Both only read."""
+from tests.support.kill_rounds import halves, kill_at_each, points_of
+from tests.support.killable import ALWAYS_AT_ONCE, AT_ONCE, EACH_BY_ITSELF, Plan, projector
+from tests.support.road import FEW, mixed, road_of_its_own  # noqa: F401  # a fixture
 
 WITHIN = ("after lock", "before commit")
 """Those that a batch which is one statement does not come to."""
 
-
-def test_whatever_step_it_is_killed_at_each_frame_counts_once_and_each_effect_has_one_id(road):
-    """Each process first finishes what its predecessor left, and is then killed in a batch of its own."""
-    for step in STEPS:
-        with projector(road.settings, Plan(point=step, member="it", small=EACH_BY_ITSELF)) as running:
-            road.until_idle(running)
-            running.arm()
-            road.publish(mixed(step.replace(" ", "-")))
-            assert running.ended(step) == -signal.SIGKILL, step
-    with projector(road.settings, Plan(member="it")) as running:
-        road.until_idle(running)
-        assert running.stop() == 0
-    road.check()
-
-
-@pytest.mark.parametrize(
-    ("small", "expected"),
-    [
-        (
-            EACH_BY_ITSELF,
-            {"before COPY frames", "UPDATE messages", "UPDATE tool_calls", "DELETE FROM outbox"},
-        ),
-        (ALWAYS_AT_ONCE, {f"before {AT_ONCE}", f"after sending {AT_ONCE}", "DELETE FROM outbox"}),
-    ],
-    ids=["each by itself", "all at once"],
+WRITTEN_BY_ITSELF = (
+    "before lock",
+    "UPDATE projections",
+    "after lock",
+    "in the middle of COPY contexts",
+    "UPDATE messages",
+    "in the middle of COPY frames",
+    "in the middle of COPY outbox",
+    "before commit",
+    "after commit",
 )
-def test_whatever_statement_or_send_it_is_killed_at_each_frame_counts_once_and_each_effect_has_one_id(
-    road, small, expected
-):
-    """The points are those that a process which lives comes to. Each round brings the beginning of conversations, and
-    the end of those that the round before began: rows are made and changed."""
-    bursts = _halves()
-    with projector(road.settings, Plan(tell=True, member="it", small=small)) as running:
-        road.publish(next(bursts))
-        road.until_idle(running)
-        running.arm()
-        road.publish(next(bursts))
-        road.until_idle(running)
-        told = running.points()
-        points = [
-            point for point in told if point not in ONCE and (point not in STEPS or small == ALWAYS_AT_ONCE)
-        ]
-        assert running.stop() == 0
-    if small == ALWAYS_AT_ONCE and "UPDATE projections" in points:
-        points.remove("UPDATE projections")  # once too: here no batch says so
-    assert expected <= set(points), points
-    assert small == EACH_BY_ITSELF or set(points).isdisjoint(WITHIN)
-    for point in points:
-        with projector(road.settings, Plan(point=point, member="it", small=small)) as running:
-            road.until_idle(running)
-            running.arm()
-            road.publish(next(bursts))
-            assert running.ended(point) == -signal.SIGKILL, point
-    with projector(road.settings, Plan(member="it")) as running:
-        road.publish(next(bursts))
-        road.until_idle(running)
-    road.check()
+"""Where a batch that is written statement by statement is killed: around its transaction, and in it where it begins,
+changes rows, adds some, and ends. The statements between those end as these do, by a rollback; what comes before the
+transaction and behind it is the same as in a batch that is one statement."""
+
+
+def test_whatever_point_it_is_killed_at_each_frame_counts_once_and_each_effect_has_one_id(road):
+    """A batch is one statement. The points are all that a process which lives comes to."""
+    bursts = halves()
+    points = points_of(road, ALWAYS_AT_ONCE, bursts)
+    assert {f"before {AT_ONCE}", f"after sending {AT_ONCE}", "DELETE FROM outbox"} <= set(points), points
+    assert set(points).isdisjoint(WITHIN)
+    kill_at_each(road, ALWAYS_AT_ONCE, points, bursts)
+    finish_and_check(road, bursts)
+
+
+def test_whatever_statement_of_its_transaction_it_is_killed_at_each_frame_counts_once(road):
+    bursts = halves()
+    assert set(WRITTEN_BY_ITSELF) <= set(points_of(road, EACH_BY_ITSELF, bursts))
+    kill_at_each(road, EACH_BY_ITSELF, WRITTEN_BY_ITSELF, bursts)
+    finish_and_check(road, bursts)
 
 
 def test_nobody_waits_for_one_that_was_killed_if_the_next_has_its_name(road):
@@ -85,10 +57,8 @@ def test_nobody_waits_for_one_that_was_killed_if_the_next_has_its_name(road):
     road.check()
 
 
-def _halves():
-    left: list[Raw] = []
-    for number in itertools.count(1):
-        records = mixed(str(number), FEW)
-        middle = len(records) // 2
-        yield left + records[:middle]
-        left = records[middle:]
+def finish_and_check(road, bursts):
+    with projector(road.settings, Plan(member="it")) as running:
+        road.publish(next(bursts))
+        road.until_idle(running)
+    road.check()

@@ -9,6 +9,7 @@ import sys
 import pytest
 from tests.bounds import ON_SERVERS
 from tests.conftest import ROOT
+from tests.support import commands
 from tests.support.killable import projector
 from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 
@@ -21,9 +22,7 @@ def what_the_program_says(road):
     settings = road.settings
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("FRAMELEDGER_")},
-        "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": settings.kafka_bootstrap_servers,
-        "FRAMELEDGER_DATABASE_URL": settings.database_url.get_secret_value(),
-        "FRAMELEDGER_TOPIC_PREFIX": settings.topic_prefix,
+        **commands.environment(settings),
     }
 
     async def make_topic():

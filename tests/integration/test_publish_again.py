@@ -8,10 +8,8 @@ import pytest
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS, PROGRAM, scaled
 from tests.support.projecting import projecting
-from typer.testing import CliRunner
 
 from frameledger.frames import LLMMessagesAppendFrame
-from frameledger_services.cli import application
 from frameledger_services.client import Client, NotVisibleError, PublishedFrame, SyncClient
 from frameledger_services.embedded import ports, postgres
 from frameledger_services.embedded.running import start, stop, wait_until_ready
@@ -211,14 +209,11 @@ def test_a_client_works_without_a_block_and_is_closed(log, database):
 
 
 @pytest.mark.regression("journey 6")
-def test_the_command_that_waits_prints_what_became_of_each_frame(log, database, monkeypatch):
+def test_the_command_that_waits_prints_what_became_of_each_frame(log, database, command):
     settings = log.model_copy(update={"database_url": SecretStr(database)})
-    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
-    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
-    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", database)
 
     def publish(*frames):
-        return CliRunner().invoke(application(), ["publish", "ctx-1", *frames, "--wait", "--within", "60"])
+        return command(settings, "publish", "ctx-1", *frames, "--wait", "--within", "60")
 
     async def scenario():
         async with projecting(settings):

@@ -3,12 +3,15 @@
 A plan is judged by what it touched: no table from end to end, and no more rows than the answer needs.
 """
 
+import asyncio
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import psycopg
 import pytest
 from tests.support.databases import made
 
+from frameledger_services.store import contexts
 from frameledger_services.store.tables import FOR_EVER
 
 CONTEXTS, FRAMES, MESSAGES = 2_000, 40, 10
@@ -187,6 +190,37 @@ def test_a_question_about_one_conversation_reads_nothing_of_the_others(filled, q
     scanned, fetched = reads(filled, query)
     assert scanned == set()
     assert fetched <= most_rows
+
+
+@pytest.mark.parametrize("version", [None, FRAMES])
+def test_a_context_is_read_once_whatever_the_planner_expects_of_a_conversation(filled, version):
+    """A prepared statement is planned for any conversation, which is a short one, and serves the long ones, too."""
+
+    class Prepared:
+        """Answers at once, by a plan that is made without the parameters."""
+
+        async def execute(self, query, parameters):
+            return self.Answer(filled.execute(query, parameters, prepare=True).fetchone())
+
+        class Answer(NamedTuple):
+            row: tuple
+
+            async def fetchone(self):
+                return self.row
+
+    with filled.transaction(force_rollback=True):
+        filled.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+        for table in ("messages", "tool_calls"):
+            # As if each row were of another conversation.
+            filled.execute(f"ALTER TABLE {table} ALTER context_id SET (n_distinct = -1)")
+            filled.execute(f"ANALYZE {table}")
+        before = counted(filled)
+        found = asyncio.run(contexts.context(Prepared(), ONE, version))
+        after = counted(filled)
+    assert len(found.context.messages) == MESSAGES
+    assert {table for table, (scans, _) in after.items() if scans > before.get(table, (0, 0))[0]} == set()
+    fetched = sum(rows for _, rows in after.values()) - sum(rows for _, rows in before.values())
+    assert fetched <= MESSAGES * 1.1 + FRAMES / 8 + 10, "its messages, its calls, its settings"
 
 
 def test_what_is_counted_is_counted(filled):

@@ -13,13 +13,14 @@ from tests.support.batches import (
     dump,
     histories_interleaved,
     project,
+    same,
 )
 from tests.support.unparking import operator
 
 from frameledger.frames import LLMMessagesAppendFrame, encode_frame
 from frameledger.ids import ContextId
 from frameledger_services.projector.rebuild import DamagedFramesError, rebuild
-from frameledger_services.store import stored_rows
+from frameledger_services.store import frame_pages
 
 EVERYTHING = [path.stem for path in HISTORIES]
 
@@ -37,13 +38,12 @@ def rebuilt(address, *context_ids):
 
 @pytest.mark.parametrize("page", [7, 500])
 def test_a_rebuilt_conversation_reads_as_the_one_that_was_projected(database, monkeypatch, page):
-    monkeypatch.setattr(stored_rows, "PAGE_FRAMES", page)
+    monkeypatch.setattr(frame_pages, "PAGE_FRAMES", page)
     project(database, histories_interleaved())
     before = dump(database)
     for one in rebuilt(database, *EVERYTHING):
         assert (one.settled, one.begun, one.over, one.outbox) == (0, [], [], [])
-    for table, rows in before.items():
-        assert dump(database)[table] == rows, table
+    same(dump(database), before)
 
 
 TAMPERED = {
@@ -66,8 +66,7 @@ def test_a_rebuild_restores_what_was_changed_by_hand(database, what):
         connection.execute(TAMPERED[what])
     assert dump(database) != before or what == "state"
     rebuilt(database, *EVERYTHING)
-    for table, rows in before.items():
-        assert dump(database)[table] == rows, table
+    same(dump(database), before)
 
 
 def test_after_a_rebuild_a_conversation_goes_on_as_if_there_had_been_none(
@@ -86,8 +85,7 @@ def test_after_a_rebuild_a_conversation_goes_on_as_if_there_had_been_none(
             await projecting.store(records[third:])
 
     asyncio.run(run())
-    for table, rows in dump(untouched).items():
-        assert dump(database)[table] == rows, table
+    same(dump(database), dump(untouched))
 
 
 def test_damaged_frames_are_no_ground_to_rebuild_on(database):

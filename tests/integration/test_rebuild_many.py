@@ -9,6 +9,7 @@ from psycopg.conninfo import make_conninfo
 from tests.support.batches import HISTORIES, Log, dump, histories_interleaved, project, value_of
 from tests.support.rebuilding import NAMES, Done, killed_at, pairs_of, rebuild_in
 from tests.support.releases import NEWER, SHOUTED, newer_release
+from tests.support.tampering import changed
 from typer.testing import CliRunner
 
 from frameledger.decoding import decode
@@ -43,6 +44,23 @@ def talk(*values, key="ctx", at=None):
 def one(address, query):
     with psycopg.connect(address) as connection:
         return value_of(connection, query)
+
+
+class Restored:
+    """What restores missing rows, and had to restore two."""
+
+    async def restore(self, connection, context_id):
+        return 2
+
+
+def test_frames_that_were_restored_are_told_also_if_the_rest_is_damaged(database):
+    project(database, talk(said("one"), said("two")))
+    changed(
+        database, "UPDATE frames SET payload = replace(payload::text, 'two', 'six')::json WHERE version = 2"
+    )
+    outcome = rebuild_in(database, "ctx", restoring=Restored()).outcomes["ctx"]
+    assert "damaged at version 2" in outcome.problem
+    assert outcome.restored == 2
 
 
 def test_what_differs_is_told_and_replaced_once(database):
@@ -188,7 +206,7 @@ def test_the_command_says_what_differs_and_changes_nothing_without_apply(databas
     assert all_of_them.exit_code == 1, all_of_them.output
     assert all_of_them.stdout.splitlines() == [
         "ctx  1 difference up to version 1",
-        "  version 1, messages era 1 position 1 valid_from 1: text: Ho instead of Hi",
+        "  version 1, messages.text of era 1, position 1 is Ho, should be Hi",
         "2 conversations folded again: 1 differed. Nothing was changed; --apply replaces what differs.",
     ]
     assert dump(database) == before

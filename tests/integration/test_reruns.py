@@ -43,12 +43,9 @@ def a_stage(kafka, database_server, migrated_template):
 
 
 @pytest.fixture
-def command(settings, monkeypatch, tmp_path):
+def command(settings, command, monkeypatch, tmp_path):
     """Run a command with a scripted model of these replies."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
-    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
-    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
     monkeypatch.setenv("FRAMELEDGER_INFERENCE_PROVIDER", "scripted")
     monkeypatch.setenv("FRAMELEDGER_INFERENCE_SCRIPT", str(tmp_path / "script.json"))
     (tmp_path / "prices.json").write_text(json.dumps(PRICES))
@@ -56,7 +53,7 @@ def command(settings, monkeypatch, tmp_path):
     async def run(replies, *words, code=0):
         (tmp_path / "script.json").write_text(json.dumps({"replies": replies}))
         # In a thread: the services beside it go on.
-        result = await asyncio.to_thread(CliRunner().invoke, application(), ["rerun", *words])
+        result = await asyncio.to_thread(command, settings, "rerun", *words)
         assert result.exit_code == code, result.output
         return result.stdout
 
@@ -158,6 +155,19 @@ def test_the_same_answer_is_no_difference_and_another_one_is_shown(settings, com
                 (again["context_id"],),
             ).fetchone()
             assert row == (True, True, 0, str(versions[0]))
+            ends = connection.execute(
+                """
+                SELECT DISTINCT ON (frames.version) first.version, first.causation_id
+                FROM frames
+                CROSS JOIN LATERAL causes(frames.context_id, frames.version) AS way
+                JOIN frames AS first ON first.context_id = frames.context_id AND first.version = way.version
+                WHERE frames.context_id = %s
+                ORDER BY frames.version, way.depth DESC
+                """,
+                (again["context_id"],),
+            ).fetchall()
+            # All come of the frame that is the fork.
+            assert ends == [(1, None)] * 9
         shown = await command(SNOW, talk.context_id, *at, "--check", "--prices", "prices.json", code=1)
         assert "It [-rains-] in Oslo." in shown
         assert "It {+snows+} in Oslo." in shown

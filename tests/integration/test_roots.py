@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from functools import partial
 from itertools import pairwise
 
 import psycopg
@@ -10,13 +11,11 @@ import pytest
 from tests.bounds import ON_SERVERS, scaled
 from tests.support.batches import value_of
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
-from tests.support.timekeeper_process import stopped, timekeeper
-from typer.testing import CliRunner
+from tests.support.timekeeper_process import timekeeper
 
 from frameledger.published_root import PublishedRoot
 from frameledger.record import Outgoing, Place
 from frameledger_services.audit import heads, roots
-from frameledger_services.cli import application
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.reader import records_from
@@ -59,16 +58,8 @@ def root_of(settings):
 
 
 @pytest.fixture
-def command(road, monkeypatch, tmp_path):
-    def run(*words):
-        settings = road.settings
-        monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", road.address)
-        monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
-        monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
-        monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
-        return CliRunner().invoke(application(), words)
-
-    return run
+def command(road, command):
+    return partial(command, road.settings)
 
 
 def test_the_command_publishes_the_root_that_it_prints(road, command):
@@ -158,7 +149,7 @@ def test_of_two_timekeepers_one_publishes_in_each_interval_also_when_the_other_i
         with psycopg.connect(road.address) as connection:
             connection.execute(HEAD, ("talk",))
         found = until_published(road, count + 3)
-        assert stopped(first) == 0
+        assert first.stop() == 0
 
     assert found[-1]["root"] == root_of(settings).hash.hex()
     assert [one["leaves"] for one in (found[0], found[-1])] == [0, 1]
@@ -171,5 +162,5 @@ def test_no_root_is_published_unless_the_settings_say_so(road):
     with timekeeper(road.settings.model_copy(update={"timekeeper_every_secs": 0.05})) as process:
         road.publish([Raw(b"talk", b'{"type":"LLMRunFrame"}')])
         road.until("SELECT count(*) > 0 FROM workers WHERE pid = %s", process.pid)
-        assert stopped(process) == 0
+        assert process.stop() == 0
     assert published(road) == []

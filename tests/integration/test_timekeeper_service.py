@@ -13,7 +13,7 @@ from tests.bounds import ON_SERVERS
 from tests.support.batches import value_of
 from tests.support.killable import projector
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
-from tests.support.timekeeper_process import ended, stopped, timekeeper
+from tests.support.timekeeper_process import timekeeper
 from tests.unit.rules.dsl import ask, begin, committed, hear, interim, interrupt, speak, start, stop, tokens
 
 from frameledger import derived
@@ -110,7 +110,7 @@ def test_two_timekeepers_bring_everything_to_rest_and_each_thing_is_settled_once
         road.until_idle(projecting)
         with judging(road, settings) as first, judging(road, settings) as second:
             road.until(AT_REST)
-            assert [stopped(first), stopped(second)] == [0, 0]
+            assert [first.stop(), second.stop()] == [0, 0]
         road.until_idle(projecting)
     road.check()
     assert ask_for(road, "SELECT count(*) FROM rejected_frames") == 0
@@ -139,12 +139,12 @@ def test_whoever_is_killed_leaves_what_the_next_one_finishes(road, settings, poi
         # Each dies at its first look that may publish: after a claim, after a start, after a result ...
         for _ in range(4):
             with judging(road, settings, dies_at=point) as dying:
-                assert ended(dying) == -signal.SIGKILL
+                assert dying.ended() == -signal.SIGKILL
             mark_dead(road)
             road.until_idle(projecting)
         with judging(road, settings) as last:
             road.until(AT_REST)
-            assert stopped(last) == 0
+            assert last.stop() == 0
         road.until_idle(projecting)
     road.check()
     assert ask_for(road, "SELECT count(*) FROM rejected_frames") == 0
@@ -160,7 +160,7 @@ def test_it_continues_when_its_database_session_is_terminated(road, settings):
         road.publish(conversations(1)[:1])
         road.until_idle(projecting)
         road.until("SELECT turn_opened_version IS NULL FROM contexts")
-        assert stopped(keeping) == 0
+        assert keeping.stop() == 0
 
 
 def test_during_an_outage_of_the_broker_it_sends_heartbeats_and_then_continues(road, settings, kafka):
@@ -179,7 +179,7 @@ def test_during_an_outage_of_the_broker_it_sends_heartbeats_and_then_continues(r
             "SELECT count(*) > 0 FROM frames WHERE context_id = 'later' AND type = 'UserStoppedSpeakingFrame'"
         )
         road.until_idle(projecting)
-        assert stopped(keeping) == 0
+        assert keeping.stop() == 0
 
 
 def test_it_stops_at_once_where_no_broker_answers(road, settings):
@@ -189,7 +189,7 @@ def test_it_stops_at_once_where_no_broker_answers(road, settings):
     nowhere = settings.model_copy(update={"kafka_bootstrap_servers": "127.0.0.1:1"})
     with timekeeper(nowhere) as keeping:
         road.until("SELECT count(*) > 0 FROM workers WHERE heartbeat_at > started_at + interval '1 s'")
-        assert stopped(keeping) == 0
+        assert keeping.stop() == 0
     assert ask_for(road, "SELECT stopped_at IS NOT NULL FROM workers")
 
 
@@ -228,6 +228,6 @@ def test_a_context_is_not_judged_while_its_frames_are_still_on_their_way(road, s
             road.until("SELECT count(*) > 0 FROM workers WHERE heartbeat_at > started_at + interval '1 s'")
             projecting.send(signal.SIGCONT)
             road.until("SELECT count(*) > 0 FROM runs WHERE status = 'failed'")
-            assert stopped(keeping) == 0
+            assert keeping.stop() == 0
     stops = "SELECT count(*) FROM frames WHERE type = 'UserStoppedSpeakingFrame'"
     assert ask_for(road, stops) == 1

@@ -60,13 +60,11 @@ def filled(database_server, migrated_template) -> Iterator[str]:
 
 
 @pytest.fixture
-def command(monkeypatch, tmp_path):
+def command(command):
     """Run a command against a database; what it printed."""
 
     def run(address, *words):
-        monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", address)
-        monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
-        result = CliRunner().invoke(application(), [str(word) for word in words])
+        result = command(address, *words)
         assert result.exit_code == 0, result.output
         return result.stdout
 

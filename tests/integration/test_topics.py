@@ -3,15 +3,15 @@
 import asyncio
 import json
 from dataclasses import replace
+from functools import partial
 from uuid import uuid4
 
 import psycopg
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
-from typer.testing import CliRunner
 
-from frameledger_services.cli import application
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.topics import problems, topic_specs
@@ -148,13 +148,9 @@ def test_a_broker_without_ids_is_held_to_the_number_of_partitions(log, database)
 
 
 @pytest.fixture
-def run(log_settings, database, monkeypatch):
+def run(log_settings, database, command):
     """Runs `frameledger`, on this test's topics and database."""
-    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", log_settings.kafka_bootstrap_servers)
-    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", log_settings.topic_prefix)
-    monkeypatch.setenv("FRAMELEDGER_TOPIC_PARTITIONS", str(log_settings.topic_partitions))
-    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", database)
-    return lambda *arguments: CliRunner().invoke(application(), arguments)
+    return partial(command, log_settings.model_copy(update={"database_url": SecretStr(database)}))
 
 
 def test_the_command_makes_topics_and_says_so(run, log_settings):

@@ -12,7 +12,7 @@ from tests.support.transferring import exported, imported, killed_while_importin
 
 from frameledger import record
 from frameledger_services.audit.verify import verify
-from frameledger_services.store import transfer
+from frameledger_services.store import frame_pages
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.transfer import importing
 from frameledger_services.transfer.importing import ImportRefusedError
@@ -75,7 +75,7 @@ def another_database(make_database, migrated_template):
 def test_what_is_imported_is_the_same_conversation_at_every_version(
     database, other, monkeypatch, page, seeds
 ):
-    monkeypatch.setattr(transfer, "PAGE_FRAMES", page)
+    monkeypatch.setattr(frame_pages, "PAGE_FRAMES", page)
     monkeypatch.setattr(importing, "PAGE_FRAMES", page)
     log, _ = random_log(range(seeds))
     project(database, log.records)

@@ -6,7 +6,16 @@ import time
 
 import psycopg
 import pytest
-from tests.support.batches import HISTORIES, Log, Projecting, dump, histories_interleaved, project, value_of
+from tests.support.batches import (
+    HISTORIES,
+    Log,
+    Projecting,
+    dump,
+    histories_interleaved,
+    project,
+    same,
+    value_of,
+)
 from tests.support.unparking import Sent, operator
 
 from frameledger.derived import run_id
@@ -106,8 +115,7 @@ def test_what_was_parked_reads_as_if_it_had_never_been(
         assert (done.error, done.parked_version) == (None, None)
 
     assert parked_since(database) == {}
-    for table, rows in dump(untouched).items():
-        assert dump(database)[table] == rows, table
+    same(dump(database), dump(untouched))
 
 
 def test_what_cannot_be_folded_again_after_a_restart_is_parked_and_reads_as_it_did(database, monkeypatch):

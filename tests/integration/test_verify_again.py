@@ -11,16 +11,14 @@ from psycopg.conninfo import make_conninfo
 from tests.laws.strategies import random_conversation
 from tests.support.batches import HISTORIES, Log, Projecting, histories_interleaved, project, value_of
 from tests.support.tampering import changed, rechained
-from typer.testing import CliRunner
 
 from frameledger.evolve import evolve
 from frameledger.frames import encode_frame
 from frameledger_services.audit.verify import Verified, verify
 from frameledger_services.audit.verify_many import verify_many
-from frameledger_services.cli import application
 from frameledger_services.projector import batch_fold
 from frameledger_services.settings import Settings
-from frameledger_services.store import stored_rows
+from frameledger_services.store import frame_pages, stored_rows
 
 DESK = "a-day-at-the-desk"
 
@@ -44,7 +42,7 @@ def differences(found):
 @pytest.mark.parametrize("step", [1, 5])
 @pytest.mark.parametrize("page", [3, 500])
 def test_what_was_verified_is_not_read_again_and_what_came_since_is(database, monkeypatch, step, page):
-    monkeypatch.setattr(stored_rows, "PAGE_FRAMES", page)
+    monkeypatch.setattr(frame_pages, "PAGE_FRAMES", page)
     records = histories_interleaved()
     part = len(records) // step + 1 if step > 1 else len(records) // 2
     seen: dict[str, int] = {}
@@ -109,7 +107,7 @@ def test_a_changed_row_of_a_conversation_that_did_not_go_on_is_found_in_its_head
 
 def test_a_conversation_that_moves_while_it_is_verified_is_no_difference(database, monkeypatch):
     """Between two pages of one conversation the projector writes on."""
-    monkeypatch.setattr(stored_rows, "PAGE_FRAMES", 10)
+    monkeypatch.setattr(frame_pages, "PAGE_FRAMES", 10)
     records = histories_interleaved()
     half = len(records) // 2
     ours = stored_rows.frames
@@ -135,6 +133,32 @@ def test_a_conversation_that_moves_while_it_is_verified_is_no_difference(databas
             return {one.context_id: one for one in found}
 
     assert differences(asyncio.run(run())) == {}
+
+
+@pytest.mark.parametrize("limit", [1, 10_000, 25_000, 1_000_000])
+def test_conversations_are_read_together_as_far_as_they_fit_and_all_are_verified(
+    database, monkeypatch, limit
+):
+    project(database, histories_interleaved(), sizes=(2_000,))
+    monkeypatch.setattr(stored_rows, "PAGE_BYTES", limit)
+
+    async def read(context_ids):
+        async with await AsyncConnection.connect(database, autocommit=True) as connection:
+            together = stored_rows.short(connection, dict.fromkeys(context_ids, 0))
+            return [(name, len(whole.frames)) async for name, whole in together]
+
+    with psycopg.connect(database, autocommit=True) as connection:
+        sizes = connection.execute(
+            "SELECT context_id, count(*), sum(octet_length(payload::text)) FROM frames GROUP BY context_id"
+        ).fetchall()
+    found = asyncio.run(read([name for name, _, _ in sizes]))
+    assert sorted(found) == sorted((name, count) for name, count, size in sizes if size <= limit)
+    assert differences(run_many(database)) == {}
+    names = [name for name, _, _ in sizes]
+    changed(database, "UPDATE frames SET source = 'x' WHERE version = 2")
+    for asked in (names, None):
+        found = differences(run_many(database, asked, again=True))
+        assert {name: one[0].version for name, one in found.items()} == dict.fromkeys(names, 2)
 
 
 def test_a_parked_conversation_is_compared_up_to_where_it_was_parked(database, monkeypatch):
@@ -202,15 +226,9 @@ def test_a_long_conversation_is_verified_in_the_memory_of_a_short_one(database):
 
 
 @pytest.fixture
-def command(monkeypatch, tmp_path):
+def command(command):
     """Run `frameledger verify` against a database."""
-
-    def run(address, *words):
-        monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", address)
-        monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
-        return CliRunner().invoke(application(), ["verify", *words])
-
-    return run
+    return lambda address, *words: command(address, "verify", *words)
 
 
 def test_the_command_says_what_it_checked_and_what_differs(database, command):
@@ -263,7 +281,7 @@ def test_real_conversations_differ_in_nothing(database, shared):
 
 @pytest.mark.parametrize("page", [11, 500])
 def test_random_conversations_differ_in_nothing(database, monkeypatch, page):
-    monkeypatch.setattr(stored_rows, "PAGE_FRAMES", page)
+    monkeypatch.setattr(frame_pages, "PAGE_FRAMES", page)
     log = Log()
     for seed in range(60):
         for frame in random_conversation(seed, 120):

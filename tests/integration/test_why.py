@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import psycopg
 import pytest
 from tests.support.batches import HISTORIES, histories_interleaved, project
 from tests.support.databases import made
-from typer.testing import CliRunner
 
-from frameledger_services.cli import application
 from frameledger_services.cli.audit.render_why import MOST_LINES
 
 COLUMNS = 100
@@ -115,11 +114,9 @@ def connection(filled) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture
-def command(filled, monkeypatch, tmp_path):
+def command(filled, command):
     """Run a command against that database."""
-    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", filled)
-    monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
-    return lambda *words: CliRunner().invoke(application(), [str(word) for word in words])
+    return partial(command, filled)
 
 
 def explained(connection, context_id, position, version=None):

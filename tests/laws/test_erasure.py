@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.laws.strategies import CONTEXT, conversations, moments, words_in
+from tests.laws.strategies import CONTEXT, conversation_of, conversations, moments, words_in
 
 from frameledger import stored
 from frameledger.evolve import erasure, evolve
@@ -73,20 +73,24 @@ def test_a_state_that_was_stored_between_two_frames_goes_on_as_if_it_had_not_bee
 
 
 @pytest.mark.rule("RA5.lives")
+@example(conversation_of([0] * 43 + [45379, 1, 1, 86, 5, 35123, 95], erases=True))
 @given(ERASED)
 def test_what_was_erased_published_once_more_by_its_workers_changes_nothing(frames):
     """Frames that name a run of an earlier life, behind the last erasure."""
-    erased_at = [place for place, frame in enumerate(frames) if isinstance(frame, LLMContextEraseFrame)]
-    if not erased_at:
+    played = list(moments(frames))
+    # One whose id came before is a repetition, and erases nothing.
+    erasures = [moment.frame for moment in played if isinstance(moment.frame, LLMContextEraseFrame)]
+    if not erasures:
         return
+    erased_at = next(place for place, frame in enumerate(frames) if frame is erasures[-1])
     own: set[str] = set()
-    for moment in moments(frames):
+    for moment in played:
         own = set() if isinstance(moment.frame, LLMContextEraseFrame) else own
         runs = moment.after.runs
         own |= {run.run_id for run in (runs.open, runs.wanted) if run is not None}
     late = [
         frame.model_copy(update={"id": None})
-        for frame in frames[: erased_at[-1]]
+        for frame in frames[:erased_at]
         if (run := getattr(frame, "run_id", None)) is not None and run not in own
     ]
     whole = fold(frames, NEW)

@@ -64,8 +64,8 @@ def frames_of(frame_type: type[Frame]) -> st.SearchStrategy[Frame]:
 
 @pytest.mark.parametrize("frame_type", FRAME_TYPES.values(), ids=FRAME_TYPES)
 def test_a_frame_is_read_as_it_was_written(frame_type):
-    # A quarter of the usual number for each type: there are many of them, and most fields come in several.
-    @settings(max_examples=settings().max_examples // 4)
+    # Half of the usual number for each type: there are many of them, and most fields come in several.
+    @settings(max_examples=settings().max_examples // 2)
     @given(frames_of(frame_type))
     def holds(frame):
         written = encode_frame(frame)

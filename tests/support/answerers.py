@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-import psutil
 import psycopg
 from tests.bounds import ON_SERVERS, scaled
-from tests.support.killable import _processes
+from tests.support.processes import Process, preload, reaching
 from tests.support.road import Raw
 
 from frameledger_services import work
@@ -34,8 +31,7 @@ from frameledger_services.providers import plugins
 from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
 
-# As the module of the projector's processes says: children are forked from a process that has imported this.
-_processes.set_forkserver_preload(["tests.support.killable", __name__])
+preload(__name__)
 
 QUICK = {"work_lease_secs": scaled(1.0), "work_heartbeat_secs": 0.1}
 """Nobody waits for the dead for long."""
@@ -49,62 +45,10 @@ class Plan:
     signal: signal.Signals = signal.SIGKILL
 
 
-class Answerer:
-    """A process of `run inference`, seen from the test."""
-
-    def __init__(self, settings: Settings, plan: Plan, options: dict[str, Any]) -> None:
-        self._heard, said = _processes.Pipe(duplex=False)
-        self._process = _processes.Process(target=_serve, args=(settings, plan, options, said))
-        self._process.start()
-        said.close()
-        self.pid: int = self._process.pid or 0
-
-    def is_alive(self) -> bool:
-        return self._process.is_alive()
-
-    def reached(self) -> str:
-        """Wait until the process is at its point; the point's name."""
-        assert self._heard.poll(ON_SERVERS), "the service did not come to its point"
-        name: str = self._heard.recv()
-        return name
-
-    def frozen(self) -> str:
-        """Wait until the process has stopped itself at its point; the point's name."""
-        name = self.reached()
-        until = time.monotonic() + ON_SERVERS
-        while psutil.Process(self.pid).status() != psutil.STATUS_STOPPED:
-            assert time.monotonic() < until
-        return name
-
-    def send(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
-
-    def ended(self) -> int:
-        """Wait for its end; its exit code, below zero for a signal."""
-        self._process.join(ON_SERVERS)
-        assert self._process.exitcode is not None, "the service does not end"
-        return self._process.exitcode
-
-    def stop(self) -> int:
-        """Ask it to end, as `frameledger down` does; its exit code."""
-        if self.is_alive():
-            self.send(signal.SIGTERM)
-        return self.ended()
-
-    def kill(self) -> None:
-        """Whatever became of it: nothing is left."""
-        self._process.kill()
-        self._process.join()
-
-
-@contextmanager
-def answerer(settings: Settings, plan: Plan | None = None, **options: Any):
-    """A process of the service for as long as the block lasts, with the provider that the settings name."""
-    started = Answerer(settings, plan or Plan(), options)
-    try:
-        yield started
-    finally:
-        started.kill()
+def answerer(settings: Settings, plan: Plan | None = None, **options: Any) -> Process:
+    """A process of `run inference` for as long as a block lasts, with the provider that the settings name. It says the
+    name of its point when it is there."""
+    return Process(_serve, settings, plan or Plan(), options)
 
 
 class Beside:
@@ -168,7 +112,7 @@ def answering(
 
 
 def _serve(settings: Settings, plan: Plan, options: dict[str, Any], said: Any) -> None:
-    reach = _reaching(plan, said.send)
+    reach = reaching(plan.point, plan.signal, said.send)
     _wrap(reach)
 
     async def life() -> None:
@@ -178,18 +122,6 @@ def _serve(settings: Settings, plan: Plan, options: dict[str, Any], said: Any) -
         await InferenceService(settings, model, **options).run(stopping)
 
     asyncio.run(life())
-
-
-def _reaching(plan: Plan, say: Callable[[str], None]) -> Callable[[str], None]:
-    left = [plan.point]
-
-    def reach(name: str) -> None:
-        if left == [name]:
-            left.clear()
-            say(name)
-            os.kill(os.getpid(), plan.signal)
-
-    return reach
 
 
 def _wrap(reach: Callable[[str], None]) -> None:

@@ -150,6 +150,13 @@ def dump(address):
         return {table: rows_of(connection, table) for table in FOLDED}
 
 
+def same(dumped, expected):
+    """Both have the same tables, with the same rows; said table by table."""
+    assert dumped.keys() == expected.keys()
+    for table, rows in expected.items():
+        assert dumped[table] == rows, table
+
+
 def value_of(connection, query, *parameters):
     """The one value of a query's one row."""
     row = connection.execute(query, parameters).fetchone()

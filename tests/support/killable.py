@@ -8,21 +8,18 @@ under test: the connection, the consumer and the producer are wrapped here.
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import re
 import signal
-import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
 from aiokafka import AIOKafkaProducer
 from psycopg import AsyncConnection, AsyncCursor, AsyncRawCursor
-from tests.bounds import ON_SERVERS
 from tests.support import releases
+from tests.support.processes import CONTEXT, Process, preload
 
 from frameledger import record as record_module
 from frameledger.evolve import evolve
@@ -40,10 +37,7 @@ from frameledger_services.projector import (
 from frameledger_services.settings import Settings
 from frameledger_services.store import single_statement
 
-# Children are forked from a process that has imported this module and runs nothing: they start at once.
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload([__name__])
-
+preload(__name__)
 
 AT_ONCE = "everything at once"
 """The point of the statement that writes a whole batch."""
@@ -94,29 +88,17 @@ class Plan:
 LOOK_AGAIN = 0.05
 
 
-class Projector:
-    """A projector's process, seen from the test."""
+class Projector(Process):
+    """A projector's process, seen from the test. It says the name of a point when it is there."""
 
     def __init__(self, settings: Settings, plan: Plan) -> None:
-        self._armed = _processes.Event()
-        self._may_be_stopped = _processes.Event()
-        self._heard, said = _processes.Pipe(duplex=False)
-        self._process = _processes.Process(
-            target=_project, args=(settings, plan, self._armed, self._may_be_stopped, said)
-        )
-        self._process.start()
-        said.close()
-        self.pid: int = self._process.pid or 0
+        self._armed = CONTEXT.Event()
+        self._may_be_stopped = CONTEXT.Event()
+        super().__init__(_project, settings, plan, self._armed, self._may_be_stopped)
 
     def arm(self) -> None:
         """From the next batch on, points count."""
         self._armed.set()
-
-    def reached(self) -> str:
-        """Wait until the process is at its point; the point's name."""
-        assert self._heard.poll(ON_SERVERS), "the projector did not come to its point"
-        name: str = self._heard.recv()
-        return name
 
     def points(self) -> list[str]:
         """All points that it told of by now, each once."""
@@ -125,50 +107,16 @@ class Projector:
             found[self._heard.recv()] = None
         return list(found)
 
-    def frozen(self) -> str:
-        """Wait until the process has stopped itself at its point; the point's name."""
-        name = self.reached()
-        process = psutil.Process(self.pid)
-        until = time.monotonic() + ON_SERVERS
-        while process.status() != psutil.STATUS_STOPPED:
-            assert time.monotonic() < until, process.status()
-        return name
-
-    def send(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
-
-    def is_alive(self) -> bool:
-        return self._process.is_alive()
-
-    def ended(self, *what: object) -> int:
-        """Wait for its end; its exit code, below zero for a signal."""
-        self._process.join(ON_SERVERS)
-        assert self._process.exitcode is not None, ("the projector does not end", *what)
-        return self._process.exitcode
-
     def stop(self) -> int:
-        """Ask it to end, as `frameledger down` does; its exit code."""
         # Earlier the signal would end it, as it would any process.
         while self.is_alive() and not self._may_be_stopped.wait(LOOK_AGAIN):
             pass
-        if self.is_alive():
-            self.send(signal.SIGTERM)
-        return self.ended()
-
-    def kill(self) -> None:
-        """Whatever became of it: nothing is left."""
-        self._process.kill()
-        self._process.join()
+        return super().stop()
 
 
-@contextmanager
-def projector(settings: Settings, plan: Plan | None = None):
-    """A projector's process for as long as the block lasts."""
-    started = Projector(settings, plan or Plan())
-    try:
-        yield started
-    finally:
-        started.kill()
+def projector(settings: Settings, plan: Plan | None = None) -> Projector:
+    """A projector's process for as long as a block lasts."""
+    return Projector(settings, plan or Plan())
 
 
 class _Points:

@@ -11,22 +11,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
-import os
 import signal
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 from aiokafka.conn import AIOKafkaConnection
 from tests.bounds import ON_SERVERS
 from tests.support.killable_worker import quick_to_notice
+from tests.support.processes import CONTEXT, LOOK_AGAIN, Process, preload, reaching
 
 from frameledger_services import process
 from frameledger_services.event_log.sender import Sender
@@ -34,12 +32,10 @@ from frameledger_services.functions import FunctionRegistry, FunctionService
 from frameledger_services.settings import Settings
 from frameledger_services.work import effect_consumer, session
 
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["tests.support.killable", "tests.support.answerers", __name__])
+preload(__name__)
 
-LOOK_AGAIN = 0.02
 _NOTHING_TELLS = threading.Event()
-"""Never set: nothing notifies of a row in SQLite or of a stopped process, so they are polled."""
+"""Never set: nothing notifies of a row in SQLite, so it is polled."""
 
 DOOMED = {"work_lease_secs": 1.0, "work_heartbeat_secs": 0.1}
 """For processes that die: their work is soon taken over."""
@@ -100,26 +96,15 @@ class Effects:
         return connection
 
 
-class Tools:
-    """The process, seen from the test."""
+class Tools(Process):
+    """The process, seen from the test. It says `alive`, `stopped` by a handler, and the name of its point when it is
+    there."""
 
     def __init__(
         self, settings: Settings, tools: Mapping[str, bool], effects: Path, service: str, plan: Plan
     ) -> None:
-        self._heard, said = _processes.Pipe(duplex=False)
-        self._released = _processes.Event()
-        self._process = _processes.Process(
-            target=_serve, args=(settings, dict(tools), effects, service, plan, self._released, said)
-        )
-        self._process.start()
-        said.close()
-        self.pid: int = self._process.pid or 0
-
-    def hear(self) -> str:
-        """Returns its next message: `alive`, `stopped` by a handler, or the name of its point when it is there."""
-        assert self._heard.poll(ON_SERVERS), "the service says nothing"
-        said: str = self._heard.recv()
-        return said
+        self._released = CONTEXT.Event()
+        super().__init__(_serve, settings, dict(tools), effects, service, plan, self._released)
 
     def alive(self) -> None:
         """Wait until it has been given partitions."""
@@ -129,43 +114,12 @@ class Tools:
         """Let handlers return, now and later."""
         self._released.set()
 
-    def frozen(self) -> None:
-        """Wait until it has stopped itself."""
-        until = time.monotonic() + ON_SERVERS
-        while psutil.Process(self.pid).status() != psutil.STATUS_STOPPED:
-            assert time.monotonic() < until, "the service did not come to its point"
-            _NOTHING_TELLS.wait(LOOK_AGAIN)
 
-    def send(self, number: signal.Signals) -> None:
-        os.kill(self.pid, number)
-
-    def ended(self) -> int:
-        """Wait for its end. Returns its exit code, negative for a signal."""
-        self._process.join(ON_SERVERS)
-        assert self._process.exitcode is not None, "the service does not end"
-        return self._process.exitcode
-
-    def stop(self) -> int:
-        """Send SIGTERM and wait. Returns its exit code."""
-        self.send(signal.SIGTERM)
-        return self.ended()
-
-    def kill(self) -> None:
-        """Kill it, if it still runs."""
-        self._process.kill()
-        self._process.join()
-
-
-@contextmanager
 def tools(
     settings: Settings, names: Mapping[str, bool], effects: Path, service: str, plan: Plan | None = None
-):
-    """A process that serves functions of these names, each safe to retry or not, for as long as the block lasts."""
-    started = Tools(settings, names, effects, service, plan or Plan())
-    try:
-        yield started
-    finally:
-        started.kill()
+) -> Tools:
+    """A process that serves functions of these names, each safe to retry or not, for as long as a block lasts."""
+    return Tools(settings, names, effects, service, plan or Plan())
 
 
 def _serve(
@@ -177,7 +131,7 @@ def _serve(
     released: Any,
     said: Any,
 ) -> None:
-    effects, reach = Effects(path), _reaching(plan, said.send)
+    effects, reach = Effects(path), reaching(plan.point, plan.signal, said.send)
     _wrap(plan, reach)
 
     async def handle(params: Any) -> None:
@@ -218,18 +172,6 @@ def _serve(
 async def _tell_alive(functions: FunctionService, said: Any) -> None:
     await functions.worker_id()
     said.send("alive")
-
-
-def _reaching(plan: Plan, say: Callable[[str], None]) -> Callable[[str], None]:
-    left = [plan.point]
-
-    def reach(name: str) -> None:
-        if left == [name]:
-            left.clear()
-            say(name)
-            os.kill(os.getpid(), plan.signal)
-
-    return reach
 
 
 def _wrap(plan: Plan, reach: Callable[[str], None]) -> None:

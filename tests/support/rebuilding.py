@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import signal
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from psycopg import AsyncConnection, AsyncCursor, IsolationLevel
-from tests.bounds import ON_SERVERS
 from tests.support.batches import TOPIC
+from tests.support.processes import Process, preload
 from tests.support.unparking import Sent
 
 from frameledger_services import failpoints
 from frameledger_services.audit.rebuild import Options, Pair, rebuild_many, rebuild_some
 from frameledger_services.event_log.topics import TopicNames
 
-_processes = multiprocessing.get_context("forkserver")
+preload(__name__)
 
 NAMES = TopicNames(TOPIC.removesuffix("frames"))
 
@@ -89,14 +88,13 @@ def rebuild_in(
 def killed_at(address: str, statement: int, names: TopicNames = NAMES) -> bool:
     """Rebuild everything, one at a time, in a process that kills itself before its statement of this number. Returns
     whether it came to that."""
-    process = _processes.Process(target=_rebuild_and_die, args=(address, statement, names))
-    process.start()
-    process.join(ON_SERVERS)
-    assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
-    return process.exitcode != 0
+    with Process(_rebuild_and_die, address, statement, names) as process:
+        code = process.ended()
+    assert code in (0, -signal.SIGKILL), code
+    return code != 0
 
 
-def _rebuild_and_die(address: str, statement: int, names: TopicNames) -> None:
+def _rebuild_and_die(address: str, statement: int, names: TopicNames, _: Any) -> None:
     counted = 0
 
     def count() -> None:

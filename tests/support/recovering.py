@@ -12,9 +12,7 @@ from tests.bounds import ON_SERVERS
 from tests.support import road as roads
 from tests.support.killable import projector
 from tests.support.power_cut import machine as machine_in
-from typer.testing import CliRunner
 
-from frameledger_services.cli import application
 from frameledger_services.event_log import broker
 
 RUN = b'{"type":"LLMRunFrame"}'
@@ -38,19 +36,9 @@ def road_with_power_cuts(machine, database, make_database, migrated_template):
 
 
 @pytest.fixture(name="run")
-def command_on_a_road(monkeypatch, tmp_path):
+def command_on_a_road(command):
     """Run a command on a road."""
-
-    def command(one, *words, answer=None):
-        settings = one.settings
-        monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
-        monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
-        monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
-        monkeypatch.setenv("FRAMELEDGER_TOPIC_PARTITIONS", str(settings.topic_partitions))
-        monkeypatch.setenv("FRAMELEDGER_DATA_DIR", str(tmp_path))
-        return CliRunner().invoke(application(), words, input=answer)
-
-    return command
+    return lambda one, *words, answer=None: command(one.settings, *words, input=answer)
 
 
 def projected(one, *bursts):

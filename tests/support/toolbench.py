@@ -121,6 +121,16 @@ class Conversation:
     async def until_running(self, *tool_call_ids: str) -> None:
         await self.settled(*tool_call_ids, statuses=("running",))
 
+    async def until_registered(self, pid: int) -> None:
+        """Wait until this process is a live worker. What nobody serves yet is answered with an error after a while."""
+
+        async def is_registered():
+            async with await psycopg.AsyncConnection.connect(self._address) as connection:
+                found = await connection.execute("SELECT FROM live_workers() WHERE pid = %s", [pid])
+                return found.rowcount or None
+
+        await self.until(is_registered)
+
     async def log(self, *, of: str | None = None) -> list[tuple[str, str, str | None]]:
         """Returns type, outcome and reason of every frame, or of those of one call."""
         rows = await self.rows(

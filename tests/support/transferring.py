@@ -2,13 +2,13 @@
 
 import asyncio
 import io
-import multiprocessing
 import os
 import signal
 
 from psycopg import AsyncConnection
 from tests.laws.strategies import random_conversation
 from tests.support.batches import Log
+from tests.support.processes import Process, preload
 
 from frameledger.frames import LLMContextEraseFrame, encode_frame
 from frameledger_services import failpoints
@@ -19,8 +19,7 @@ from frameledger_services.transfer import exporting, importing
 
 RELEASE = "0.1.0"
 
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload([__name__])
+preload(__name__)
 
 
 def random_log(seeds):
@@ -69,13 +68,11 @@ def imported(address, content):
 def killed_while_importing(address, content, point, times):
     """Import in another process, which kills itself when it comes to this point for the `times`-th time; its exit
     code."""
-    process = _processes.Process(target=_import_and_die, args=(address, content, point, times))
-    process.start()
-    process.join()
-    return process.exitcode
+    with Process(_import_and_die, address, content, point, times) as process:
+        return process.ended()
 
 
-def _import_and_die(address, content, point, times):
+def _import_and_die(address, content, point, times, _):
     passed = 0
 
     async def die(name):

@@ -28,7 +28,7 @@ def test_the_first_differences_are_shown_and_nothing_that_a_terminal_obeys(capsy
     render_rebuild.print_lines(Outcome("ctx", 9, 4, differing(5)))
     said = capsys.readouterr().out
     assert said.splitlines()[0] == "ctx  5 differences up to version 9"
-    assert "  version 3, messages era 1 position 0: text: was" in said
+    assert "  version 3, messages.text of era 1, position 0 is was" in said
     assert said.splitlines()[-1] == "  ... and 2 more"
     assert "\x1b" not in said
 
@@ -39,7 +39,7 @@ def test_what_was_rebuilt_says_what_is_open_now(capsys):
     render_rebuild.print_lines(done)
     assert capsys.readouterr().out.splitlines() == [
         "ctx  1 difference up to version 9; rebuilt",
-        "  version 3, messages era 1 position 0: text: was �[31mred instead of is",
+        "  version 3, messages.text of era 1, position 0 is was �[31mred, should be is",
         "  1 frame restored from the log",
         "  open now: run run-1 (version 7)",
     ]
@@ -50,14 +50,12 @@ def test_what_was_rebuilt_says_what_is_open_now(capsys):
     assert told["differences"][0]["key"] == {"era": 1, "position": 0}
 
 
-def test_a_row_that_is_missing_and_one_too_many_are_told_apart(capsys):
+def test_what_cannot_be_folded_says_why(capsys):
     found = Differences()
     found.add(1, "eras", ROW, None, 2)
-    found.add(2, "eras", ROW, 2, None)
     render_rebuild.print_lines(Outcome("ctx", 9, 4, found, problem="its frames are damaged"))
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "  version 1, eras: missing",
-        "  version 2, eras: one too many",
+        "  version 1, eras: a row is missing",
         "  not rebuilt: its frames are damaged",
     ]
 

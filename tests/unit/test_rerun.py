@@ -35,15 +35,18 @@ def moment(*calls, answer=None, settings=None, said="Weather?"):
     return Original(stored, ORIGIN, answer, recorded)
 
 
-def rerun(tmp_path, replies, original, changes=None):
-    """The answer, and the frames that were published, with the conversation that each of them is of."""
+def rerun(tmp_path, replies, original, changes=None, causes=None):
+    """The answer, and the frames that were published, with the conversation that each of them is of. `causes` gets the
+    cause of each frame, by its id."""
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"replies": replies}))
     settings = Settings(inference_provider="scripted", inference_script=script, inference_retries=0)
     published: list[Any] = []
 
-    async def publish(context_id, frames):
+    async def publish(context_id, frames, cause):
         published.extend((context_id, frame) for frame in frames)
+        if causes is not None:
+            causes.update({frame.id: cause for frame in frames})
 
     async def ask():
         asked = OutOfBand(settings)
@@ -87,6 +90,30 @@ def test_the_experiment_is_a_recording_of_its_own_and_has_no_effects(tmp_path):
     assert folding.state.calls.open == {}
     assert (answer.text, answer.requests) == ("Let me see.\nRain.", 2)
     assert answer.calls == (AnswerCall("weather", {"city": "Oslo"}, "recorded"),)
+
+
+def test_every_frame_has_a_cause_and_they_lead_to_the_fork_by_way_of_the_calls(tmp_path):
+    replies = [
+        {"when": {"user": "weather"}, "say": [*call("Oslo"), *call("Bergen")]},
+        {"when": {"result_of": "weather"}, "say": [{"text": "Rain."}]},
+    ]
+    causes: dict[str, str | None] = {}
+    _, published = rerun(tmp_path, replies, moment(({"city": "Oslo"}, "rain")), causes=causes)
+    types = {frame.id: frame.type for _, frame in published}
+    assert len(types) == len(published)
+
+    def way(frame_id):
+        return [types[frame_id], *way(causes[frame_id])] if causes[frame_id] else [types[frame_id]]
+
+    last = published[-1][1]
+    assert way(last.id) == [
+        "LLMFullResponseEndFrame",
+        "FunctionCallResultFrame",
+        "FunctionCallInProgressFrame",
+        "FunctionCallsStartedFrame",
+        "LLMContextFrame",
+    ]
+    assert {way(frame_id)[-1] for frame_id in types} == {"LLMContextFrame"}
 
 
 def test_each_recorded_result_is_given_once_in_order_and_other_calls_are_refused(tmp_path):

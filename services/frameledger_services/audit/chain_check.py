@@ -29,9 +29,8 @@ class ChainCheck:
         for one in frames:
             if one.version != version + 1:
                 self._found.add(version + 1, "frames", ROW, None, f"a frame of version {version + 1}")
-            elif next_link(chain, one.version, one.source, one.payload) != one.chain:
-                expected = next_link(chain, one.version, one.source, one.payload)
-                self._found.add(one.version, "frames", "chain", one.chain, expected)
+            elif (link := next_link(chain, one.version, one.source, one.payload)) != one.chain:
+                self._found.add(one.version, "frames", "chain", one.chain, link)
             if last_at is not None and one.logged_at < last_at:
                 self._found.add(one.version, "frames", "logged_at", one.logged_at, f"not before {last_at}")
             version, chain, last_at = one.version, one.chain, one.logged_at

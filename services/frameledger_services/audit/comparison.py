@@ -119,7 +119,9 @@ class Comparison:
         for row in piece.rows.messages():
             key = row.era, row.position, row.valid_from
             if (found := begun.pop(key, None)) is None:
-                self._found.add(row.valid_from, "messages", ROW, None, row.message, _message_key(*key))
+                self._found.add(
+                    row.valid_from, "messages", ROW, None, row.message.decode(), _message_key(*key)
+                )
             else:
                 said_by = row.run_id
                 if row.inherits and (replaced := ended.get(key)) is not None:
@@ -216,6 +218,8 @@ def check_fold_version(found: Differences, row: Mapping[str, Any]) -> None:
 
 def _compare_state(found: Differences, row: Mapping[str, Any], state: State, at: int) -> None:
     text = str(row["state"]).encode()
+    if text == stored.dump(state):
+        return
     try:
         was = stored.load(text)
     except stored.StoredStateError as error:

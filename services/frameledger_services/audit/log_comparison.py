@@ -29,7 +29,7 @@ from frameledger_services.projector.batch_fold import is_at_home
 from frameledger_services.projector.decoded import decode_record
 from frameledger_services.projector.log_check import LogChangedError
 from frameledger_services.projector.rows import at, clean
-from frameledger_services.recovery.diagnosis import ByPartition, spans
+from frameledger_services.recovery.diagnosis import ByPartition, generation_at, spans
 from frameledger_services.settings import Settings
 from frameledger_services.store import logged_frames, projections, recovery, topics
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
@@ -215,24 +215,21 @@ class _Partition:
         if row.offset_before is not None and row.offset_before >= row.offset:
             found.add(row.version, "log", "offset", row.offset, f"behind {row.offset_before}")
         if found.count:
-            into = self._done.of(row.context_id)
-            for one in found.kept:
-                into.add(one.version, one.table, one.field, one.stored, one.expected)
+            self._done.of(row.context_id).extend(found)
         else:
             self._done.frames += 1
 
     async def _no_row(self, record: Record) -> None:
         """Report a record without a frame, unless there is a reason for it."""
-        _, logged = decode_record(replace(record, generation=self._part.generation))
+        generation = generation_at(((span.generation, span.end) for span in self._part.spans), record.offset)
+        _, logged = decode_record(replace(record, generation=generation))
         if isinstance(logged, LoggedFrame) and not is_at_home(record, self._partitions):
             return
-        place = Span(record.partition, self._part.generation, record.offset, record.offset + 1)
+        place = Span(record.partition, generation, record.offset, record.offset + 1)
         context_id = logged.context_id if isinstance(logged, LoggedFrame) else None
         frame_id = frame_uuid(logged.frame_id) if isinstance(logged, LoggedFrame) else None
         known = await logged_frames.unstored(self._connection, self._topic, place, context_id, frame_id)
-        if known.is_stored or known.is_rejected:
-            return
-        if known.erased_at_offset is not None and record.offset <= known.erased_at_offset:
+        if known.is_stored or known.is_rejected or known.is_erased_behind:
             return
         if known.is_erased and isinstance(logged, LoggedFrame) and _may_be_late(logged):
             return

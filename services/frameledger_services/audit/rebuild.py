@@ -199,7 +199,7 @@ class _Page:
         try:
             done = await self._rebuild(pair.writer, context_id)
         except (DamagedFramesError, UnfoldableFrameError, NewerHeadError) as error:
-            return Outcome(context_id, version, fold, found, str(error))
+            return Outcome(context_id, version, fold, found, str(error), restored=restored)
         if done is None:
             return None
         unsent = await publish_committed(pair.writer, done.outbox, self._send) if done.outbox else None

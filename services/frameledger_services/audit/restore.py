@@ -28,12 +28,14 @@ from frameledger_services.projector.batch_fold import named
 from frameledger_services.projector.decoded import decode_record
 from frameledger_services.projector.rebuild import DamagedFramesError
 from frameledger_services.projector.rows import FrameRow, at, clean, time_of
+from frameledger_services.recovery.diagnosis import NO_END, generation_at, spans
 from frameledger_services.settings import Settings
-from frameledger_services.store import heads, missing_frames, tables, topics
+from frameledger_services.store import frame_ids, missing_frames, recovery, tables, topics
 from frameledger_services.store import rebuild as statements
 from frameledger_services.store.batch import Insert, insert_values
 from frameledger_services.store.frame_ids import cause_uuid, frame_uuid
 from frameledger_services.store.missing_frames import Gap, Neighbor
+from frameledger_services.store.recovery import Receipt
 
 Connection = AsyncConnection[Any]
 
@@ -104,6 +106,9 @@ class Restoring:
                 chain = next_link(chain, version, logged.source, record.value or b"")
                 time = at(record.timestamp_ms or 0)
                 logged_at = time if logged_at is None else max(time, logged_at)
+                if behind is not None:
+                    # A copy of a record that the log lost is younger than the frame.
+                    logged_at = min(logged_at, behind.logged_at)
                 yield FrameRow(
                     context_id=context_id,
                     version=version,
@@ -138,27 +143,51 @@ class Restoring:
             return
         key = context_id.encode()
         partition = home_partition(key, topic.partitions)
+        receipts = await recovery.receipts(connection, self._topic)
+        on_log = _OnLog([one for one in receipts if one.partition == partition], topic.generation)
         async with self._probing:
             first, end = await self._probe.offsets(partition)
-        if before is not None and before.generation == topic.generation:
-            first = max(first, before.offset + 1)
-        if behind is not None:
-            end = min(end, behind.offset) if behind.generation == topic.generation else first
+        first = first if before is None else max(first, on_log.first_behind(before))
+        end = end if behind is None else min(end, on_log.end_before(behind))
         seen: set[object] = set()
         place = Place(self._topic, partition, first)
         async with aclosing(records_between(self._settings, place, end)) as records:
             async for record in records:
                 if record.key != key:
                     continue
-                _, logged = decode_record(replace(record, generation=topic.generation))
+                record = replace(record, generation=on_log.generation(record.offset))
+                _, logged = decode_record(record)
                 if not isinstance(logged, LoggedFrame):
                     continue
                 pair = context_id, frame_uuid(logged.frame_id)
-                if pair in seen or await _is_stored(connection, [pair]):
+                if pair in seen or await frame_ids.payloads(connection, [pair]):
                     continue
                 seen.add(pair)
-                yield replace(record, generation=topic.generation), logged
+                yield record, logged
 
 
-async def _is_stored(connection: Connection, pairs: Sequence[tuple[str, Any]]) -> bool:
-    return bool(await heads.recent_ids(connection, pairs))
+class _OnLog:
+    """Which generations of a partition the log has, where they lay when they were stored.
+
+    A frame of another one, or of an import, has no record there, nor have those before it.
+    """
+
+    def __init__(self, receipts: Sequence[Receipt], newest: int) -> None:
+        self._below = dict(spans(receipts, newest))
+
+    def first_behind(self, frame: Neighbor) -> int:
+        """Returns the offset from which records may be of frames behind this one."""
+        below = self._below.get(frame.generation)
+        # A record from `below` on was lost; its copy lies there.
+        return 0 if below is None else min(frame.offset + 1, below)
+
+    def end_before(self, frame: Neighbor) -> int:
+        """Returns the offset below which records may be of frames before this one."""
+        below = self._below.get(frame.generation)
+        if below is None:
+            return 0
+        return frame.offset if frame.offset < below else NO_END
+
+    def generation(self, offset: int) -> int:
+        """Returns the generation in which a record was stored first."""
+        return generation_at(self._below.items(), offset)

@@ -27,7 +27,7 @@ from frameledger_services.audit.remembered import head_of, is_of, is_unchanged, 
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.refold import Piece, Refold, UnfoldableFrameError
 from frameledger_services.projector.stored_heads import head_after
-from frameledger_services.store import erasures, stored_rows, verified
+from frameledger_services.store import erasures, frame_pages, stored_rows, verified
 from frameledger_services.store.stored_rows import StoredFrame, StoredRows
 from frameledger_services.store.verified import VerifiedUpTo
 
@@ -98,21 +98,14 @@ async def verify(
             )
             for context_id, row in heads.items()
         ]
-        few: dict[str, int] = {
-            job.context_id: job.after
-            for job in jobs
-            if not job.is_unchanged and job.done.frames <= stored_rows.PAGE_FRAMES
-        }
-        short = await stored_rows.short(connection, few) if few else {}
-        for job in jobs:
-            if job.is_unchanged:
-                continue
-            if (whole := short.get(job.context_id)) is not None:
-                await job.run(_one(whole.frames), whole.rows)
-                continue
-            rows = stored_rows.rows(connection, job.context_id, after=job.after)
+        left: dict[str, _Job] = {job.context_id: job for job in jobs if not job.is_unchanged}
+        few = {name: job.after for name, job in left.items() if job.done.frames <= frame_pages.PAGE_FRAMES}
+        async for name, whole in stored_rows.short(connection, few):
+            await left.pop(name).run(_one(whole.frames), whole.rows)
+        for name, job in left.items():
+            rows = stored_rows.rows(connection, name, after=job.after)
             try:
-                await job.run(stored_rows.frames(connection, job.context_id, after=job.after), rows)
+                await job.run(stored_rows.frames(connection, name, after=job.after), rows)
             finally:
                 await rows.close()
     return [job.done for job in jobs]

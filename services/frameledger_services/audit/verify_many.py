@@ -21,8 +21,8 @@ Connection = AsyncConnection[Any]
 LISTED = 1_000
 """Conversations that are listed with one statement."""
 
-TOGETHER_FRAMES = 1_000
-TOGETHER = 100
+TOGETHER_FRAMES = 4_000
+TOGETHER = 200
 """Most frames, and conversations, that one snapshot is of; but a long conversation has one of its own."""
 
 NAME = "frameledger verify"
@@ -56,7 +56,7 @@ async def verify_many(
 
     async def deal() -> None:
         with _database_errors():
-            async for batch in _batches(settings, context_ids, again=again):
+            async for batch in batches(settings, context_ids, again=again):
                 await waiting.put(batch)
         for _ in range(jobs):
             await waiting.put(None)
@@ -94,22 +94,35 @@ async def _remember(connection: Connection, found: Sequence[Verified]) -> None:
             await verified.store(connection, new)
 
 
-async def _batches(
+async def batches(
     settings: Settings, context_ids: Sequence[str] | None, *, again: bool
 ) -> AsyncIterator[list[str]]:
-    if context_ids is not None:
-        for first in range(0, len(context_ids), TOGETHER):
-            yield list(context_ids[first : first + TOGETHER])
-        return
+    """Yields these conversations, all if that is None, in groups that are verified together; without those that are not
+    there. With `again` all frames count, otherwise those that were not verified before. Raises psycopg's errors and
+    `SchemaError`."""
+    batch, frames = list[str](), 0
     async with connected(settings) as connection:
-        behind, batch, frames = "", list[str](), 0
-        while listed := await verified.left(connection, behind, LISTED, again=again):
-            for context_id, left in listed:
-                if batch and (frames + left > TOGETHER_FRAMES or len(batch) == TOGETHER):
-                    yield batch
-                    batch, frames = [], 0
-                batch.append(context_id)
-                frames += left
-            behind = listed[-1][0]
+        async for context_id, left in _listed(connection, context_ids, again=again):
+            if batch and (frames + left > TOGETHER_FRAMES or len(batch) == TOGETHER):
+                yield batch
+                batch, frames = [], 0
+            batch.append(context_id)
+            frames += left
         if batch:
             yield batch
+
+
+async def _listed(
+    connection: Connection, context_ids: Sequence[str] | None, *, again: bool
+) -> AsyncIterator[tuple[str, int]]:
+    """Yields conversations, each with the number of frames that are left to verify."""
+    if context_ids is not None:
+        for first in range(0, len(context_ids), LISTED):
+            for one in await verified.left_of(connection, context_ids[first : first + LISTED], again=again):
+                yield one
+        return
+    behind = ""
+    while listed := await verified.left(connection, behind, LISTED, again=again):
+        for one in listed:
+            yield one
+        behind = listed[-1][0]

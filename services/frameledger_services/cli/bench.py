@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 RECORDED = Path(__file__).parents[3] / "tests" / "histories"
 """The project's own histories, where this package runs from a checkout."""
+
+S = TypeVar("S")
+"""How much a bench measures: its `Scale`."""
 
 commands = typer.Typer(name="bench", no_args_is_help=True)
 
@@ -93,8 +96,7 @@ def road(only: Only = None, quick: Quick = False, as_json: Json = False) -> None
     """
     from frameledger_services.bench.road import figures as bench
 
-    scale = bench.QUICK if quick else bench.Scale()
-    _on_servers(bench.MEASURES, only, lambda ours, names: bench.measure(ours, names, scale), quick, as_json)
+    _on_servers(bench.MEASURES, bench.QUICK if quick else bench.Scale(), only, quick, as_json)
 
 
 @commands.command()
@@ -108,8 +110,7 @@ def inference(only: Only = None, quick: Quick = False, as_json: Json = False) ->
     """
     from frameledger_services.bench.inference import figures as bench
 
-    scale = bench.QUICK if quick else bench.Scale()
-    _on_servers(bench.MEASURES, only, lambda ours, names: bench.measure(ours, names, scale), quick, as_json)
+    _on_servers(bench.MEASURES, bench.QUICK if quick else bench.Scale(), only, quick, as_json)
 
 
 @commands.command()
@@ -122,8 +123,7 @@ def functions(only: Only = None, quick: Quick = False, as_json: Json = False) ->
     """
     from frameledger_services.bench.functions import figures as bench
 
-    scale = bench.QUICK if quick else bench.Scale()
-    _on_servers(bench.MEASURES, only, lambda ours, names: bench.measure(ours, names, scale), quick, as_json)
+    _on_servers(bench.MEASURES, bench.QUICK if quick else bench.Scale(), only, quick, as_json)
 
 
 @commands.command()
@@ -137,14 +137,13 @@ def audit(only: Only = None, quick: Quick = False, as_json: Json = False) -> Non
     """
     from frameledger_services.bench.audit import figures as bench
 
-    scale = bench.QUICK if quick else bench.Scale()
-    _on_servers(bench.MEASURES, only, lambda ours, names: bench.measure(ours, names, scale), quick, as_json)
+    _on_servers(bench.MEASURES, bench.QUICK if quick else bench.Scale(), only, quick, as_json)
 
 
 def _on_servers(
-    known: Collection[str],
+    measures: Mapping[str, Callable[[Servers, S], Awaitable[Sequence[Figure]]]],
+    scale: S,
     only: Sequence[str] | None,
-    measure: Callable[[Servers, Sequence[str]], Awaitable[Sequence[Figure]]],
     quick: bool,
     as_json: bool,
 ) -> None:
@@ -153,13 +152,13 @@ def _on_servers(
     from frameledger_services.bench.road.servers import servers
     from frameledger_services.embedded.program import EmbeddedError
 
-    names = only or list(known)
+    names = only or list(measures)
     for name in names:
-        if name not in known:
-            raise typer.BadParameter(f"{name} is none of {', '.join(known)}.")
+        if name not in measures:
+            raise typer.BadParameter(f"{name} is none of {', '.join(measures)}.")
 
     async def measured() -> Sequence[Figure]:
-        return await measure(ours, names)
+        return [figure for name in names for figure in await measures[name](ours, scale)]
 
     try:
         with servers(Settings.from_env(look_for_running=False)) as ours:

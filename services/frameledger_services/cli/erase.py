@@ -21,6 +21,7 @@ from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.store import erasures
+from frameledger_services.store.erasures import Erasable
 
 SOURCE = "frameledger/erase"
 
@@ -53,10 +54,10 @@ def erase(
     tables, and cancels its work. A row in `erasures` says what was deleted, when, by whom and why. Kafka keeps older
     records until their retention ends, but whoever rebuilds the tables from them meets the erasure, too, and the
     conversation does not come back. A later frame of the same key begins a new conversation, unless
-    FRAMELEDGER_ERASED_IDS refuses it.
+    FRAMELEDGER_ERASED_IDS refuses it. What was erased already is not erased again: its receipt is printed.
 
-    Exit code 1: nothing was published, or no projector has honoured the erasure in time. In the latter case it stays on
-    the log, and is honoured as soon as a projector runs.
+    Exit code 1: nothing was published, or no projector has honoured the erasure in time. In the latter case, and after
+    Ctrl-C (exit code 130), it stays on the log, and is honoured as soon as a projector runs.
 
     Example: `frameledger erase ctx-1 --why "request 17 of its user"`
     """
@@ -68,20 +69,27 @@ def erase(
         output.confirm(f"Erase all of {context!r} for good?", "`frameledger show` shows it.")
     with backend.exit_on_error():
         settings = Settings.from_env()
-        copies = asyncio.run(_looked_up(settings, context, force=force))
-        waiting = _Waiting(within)
-        try:
-            receipt = asyncio.run(_erase(settings, context, why, requested_by or _user(), waiting))
-        except NotVisibleError:
-            waiting.give_up()
-        except KeyboardInterrupt:
-            waiting.interrupt()
+        before = asyncio.run(_looked_up(settings, context, force=force))
+        if before.is_there or force:
+            waiting = _Waiting(within)
+            try:
+                receipt = asyncio.run(_erase(settings, context, why, requested_by or _user(), waiting))
+            except NotVisibleError:
+                waiting.give_up()
+            except KeyboardInterrupt:
+                waiting.interrupt()
+            if not receipt.frame_count and not force:
+                # An erasure before it was on its way, and deleted all.
+                receipt = asyncio.run(_newest(settings, context))
+        else:
+            typer.echo(f"{context!r} was erased before. Nothing was published; its receipt:", err=True)
+            receipt = asyncio.run(_newest(settings, context))
         kept = asyncio.run(_retention(settings))
     names = TopicNames(settings.topic_prefix)
     if as_json:
-        _print_json(receipt, names, kept, copies)
+        _print_json(receipt, names, kept, before.forks)
         return
-    for line in _shown(receipt, names, kept, copies):
+    for line in _shown(receipt, names, kept, before.forks):
         typer.echo(line)
 
 
@@ -111,8 +119,8 @@ class _Waiting:
     def give_up(self) -> NoReturn:
         output.fail(
             f"The erasure is on the log ({self._where}), and no projector has honoured it within {self.within:g} s.",
-            "It is honoured as soon as one runs (`frameledger status`); nothing has to be published again. The receipt "
-            "is in the table `erasures` then.",
+            "It is honoured as soon as one runs (`frameledger status`); nothing has to be published again. Then the "
+            "same command prints the receipt.",
         )
 
     def interrupt(self) -> NoReturn:
@@ -123,7 +131,7 @@ class _Waiting:
         else:
             typer.echo(
                 f"Interrupted. The erasure stays on the log ({self._where}), and is honoured by the projector that "
-                "reads it; the receipt is in the table `erasures` then.",
+                "reads it. Then the same command prints the receipt.",
                 err=True,
             )
         raise typer.Exit(130)
@@ -136,18 +144,26 @@ def _user() -> str | None:
         return None
 
 
-async def _looked_up(settings: Settings, context: str, *, force: bool) -> Sequence[str]:
-    """Returns the conversations that were forked from this one. Ends the command if it is not there."""
+async def _looked_up(settings: Settings, context: str, *, force: bool) -> Erasable:
+    """Returns what the database has of a conversation. Ends the command if that is nothing, and it was never erased."""
     found = await backend.query(settings, erasures.erasable, context)
-    if not found.is_there and not force:
-        problem = f"There is no context {context!r} in the database."
-        if found.erased_at is not None:
-            problem += f" It was erased at {_utc(found.erased_at)}."
+    if not found.is_there and found.erased_at is None and not force:
         output.fail(
-            problem,
+            f"There is no context {context!r} in the database.",
             "`frameledger list` lists those that are; --force erases one that only Kafka has, or will have.",
         )
-    return found.forks
+    return found
+
+
+async def _newest(settings: Settings, context: str) -> Receipt:
+    """Returns the newest receipt of a conversation that was erased: of erasures with no frame between them the first,
+    since that one deleted what there was. The others are of a command that was interrupted and run again."""
+    newest, *older = await backend.query(settings, erasures.receipts, context)
+    for one in older:
+        if newest.frame_count or one.version != newest.version - 1:
+            break
+        newest = one
+    return newest
 
 
 async def _erase(

@@ -18,6 +18,7 @@ import typer
 from frameledger.frames import AnyFrame
 from frameledger.record import MAX_VALUE_BYTES, DecodeError, decode
 from frameledger_services.cli.terminal import backend, options, output
+from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.client import (
     Client,
     ContextChangedError,
@@ -139,7 +140,7 @@ async def _publish(
                     f"See what it is now, and say it again if it is still meant: frameledger show {context}",
                 )
             except ValueError as error:
-                output.fail(str(error), f"{count} frames were published before.")
+                output.fail(str(error), f"Published before: {plural(count, 'frame')}.")
             count, last = count + len(published), published[-1]
             outcomes.update(one.outcome for one in published)
             if as_json:
@@ -175,16 +176,18 @@ def _print_outcomes(published: Sequence[PublishedFrame]) -> None:
         before = " (it was published before, and counts once)" if one.repeated else ""
         typer.echo(f"{one.type} {one.frame_id}{where} {one.outcome or 'not in the tables yet'}{why}{before}")
     if len(told) > FEW:
-        typer.echo(f"... and {len(told) - FEW} more; --json tells of all.")
+        typer.echo(f"... and {len(told) - FEW:,} more; --json tells of all.")
 
 
 def _print_sum(
     context: str, count: int, last: PublishedFrame, outcomes: Counter[str | None], version: int | None
 ) -> None:
-    said = f"Published {count} {'frame' if count == 1 else 'frames'} to {context}: "
+    said = f"Published {plural(count, 'frame')} to {context}: "
     said += f"{last.topic}, partition {last.partition}, up to offset {last.offset}."
     if version is not None:
-        became = ", ".join(f"{number} {outcome or 'not known'}" for outcome, number in outcomes.most_common())
+        became = ", ".join(
+            f"{number:,} {outcome or 'not known'}" for outcome, number in outcomes.most_common()
+        )
         said += f" Of these {became}. The context has version {version}."
     typer.echo(said)
 

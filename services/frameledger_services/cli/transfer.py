@@ -19,10 +19,11 @@ from psycopg import AsyncConnection
 from frameledger_services import database
 from frameledger_services.cli.terminal import backend, moment, options, progress, safe
 from frameledger_services.cli.terminal.plural import plural
+from frameledger_services.cli.terminal.whole_file import whole_file
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, connections, contexts, schema, transfer
 from frameledger_services.store.transfer import Exported
-from frameledger_services.transfer import exporting, importing, target
+from frameledger_services.transfer import exporting, importing
 from frameledger_services.transfer.cloudevents import CloudEvents
 from frameledger_services.transfer.exporting import Export, Lines, Pages
 from frameledger_services.transfer.importing import Checked, Imported
@@ -112,7 +113,7 @@ def export(
         if format_ is Format.PARQUET and out is not None:
             asyncio.run(_export_tables(settings, named, from_time, out, done))
         else:
-            with target.written(out) as file:
+            with whole_file(out) as file:
                 if format_ is Format.OPENAI:
                     asyncio.run(_export_context(settings, named[0], at, file, done))
                 else:

@@ -79,13 +79,7 @@ class Moment:
 
     def snapshot(self) -> ContextSnapshot:
         """The context of the fork."""
-        wire = self.stored.context.to_wire()
-        return ContextSnapshot(
-            messages=self.messages,
-            tools=wire["tools"],
-            tool_choice=wire["tool_choice"],
-            settings=wire["settings"],
-        )
+        return ContextSnapshot(**self.stored.context.to_wire() | {"messages": self.messages})
 
 
 async def moment(connection: Connection, context_id: str, version: int | None = None) -> Moment:

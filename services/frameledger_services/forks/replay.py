@@ -106,15 +106,9 @@ class Replayer:
     async def _open(self, copies: Copies, topic: str, first: int) -> None:
         """Publish what makes the new conversation a recording, and see that it is one."""
         moment = await self._connections.read(forking.moment, copies.context_id, first - 1)
-        wire = moment.stored.context.to_wire()
         opening = LLMContextFrame(
             id=derived.copy_id("replay opening", copies.context_id, str(first), copies.copy),
-            context=ContextSnapshot(
-                messages=wire["messages"],
-                tools=wire["tools"],
-                tool_choice=wire["tool_choice"],
-                settings=wire["settings"],
-            ),
+            context=ContextSnapshot(**moment.stored.context.to_wire()),
             react=copies.live,
             forked_from=moment.origin,
         )

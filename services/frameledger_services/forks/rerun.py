@@ -19,6 +19,9 @@ the background in the original is answered at once here, as all are: how a model
 since words about that would be a difference that we made ourselves. With the same provider and settings the first
 request is the recorded one, byte for byte, but for cancel tools, which are not offered.
 
+**Causes.** The first request was caused by the opening, a call's start by its announcement, its result by its start,
+and the next request by the newest result. So the causes of every frame of an experiment lead to the fork.
+
 If the process dies, the experiment ends where it was: nobody waits for it, and a new rerun is a new experiment.
 """
 
@@ -29,6 +32,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import uuid4
 
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import (
@@ -55,8 +59,8 @@ from frameledger_services.providers.request import Request
 MOST_REQUESTS = 10
 """Requests of one rerun. A model that then still calls is stopped, and the answer says so."""
 
-Publish = Callable[[str, Sequence[AnyFrame]], Awaitable[object]]
-"""Publishes frames of a conversation."""
+Publish = Callable[[str, Sequence[AnyFrame], str | None], Awaitable[object]]
+"""Publishes frames of a conversation, given the id of the frame that caused them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +115,7 @@ class Rerunner:
             "system_instruction": changes.system,
         }
         return LLMContextFrame(
-            context=ContextSnapshot(
-                messages=wire["messages"],
-                tools=wire["tools"],
-                tool_choice=wire["tool_choice"],
-                settings=settings,
-            ),
+            context=ContextSnapshot(**wire | {"settings": settings}),
             react=False,
             forked_from=original.origin,
             metadata={"experiment": {name: said for name, said in experiment.items() if said is not None}},
@@ -153,8 +152,8 @@ class Rerunner:
             sentence = sentence.replace(secret, "...")
         return sentence
 
-    async def publish(self, context_id: str, frames: Sequence[AnyFrame]) -> None:
-        await self._publish(context_id, frames)
+    async def publish(self, context_id: str, frames: Sequence[AnyFrame], cause: str | None) -> None:
+        await self._publish(context_id, frames, cause)
 
 
 class _Experiment:
@@ -168,10 +167,12 @@ class _Experiment:
         self._folding = Folding(Conversation.new(context_id))
         self._opening = by.opening(original)
         self._answers: dict[int, str | None] = {}
+        # What the next request answers: the opening, and then the newest result of a call.
+        self._cause: str | None = None
         self._answer = Answer(context_id=context_id)
 
     async def run(self) -> Answer:
-        await self._say([self._opening])
+        [self._cause] = await self._say([self._opening], None)
         positions = [position for position, _ in self._folding.messages.rows()]
         self._answers = dict(zip(positions, self._original.stored.answers, strict=False))
         try:
@@ -180,7 +181,7 @@ class _Experiment:
                     return self._answer
         except ProviderError as error:
             sentence = self._by.without_secrets(str(error))
-            await self._say([ErrorFrame(message=sentence, code=error.code, fatal=True)])
+            await self._say([ErrorFrame(message=sentence, code=error.code, fatal=True)], self._cause)
             return replace(self._answer, error=sentence)
         return replace(self._answer, error=f"It still called functions after {MOST_REQUESTS} requests.")
 
@@ -200,8 +201,17 @@ class _Experiment:
             provider=request.provider, model=request.model, request_sha256=request.sha256
         )
         frames, calls = self._renamed([start, *heard.frames])
-        made = [frame for call in calls for frame in self._answered(call)]
-        await self._say([*frames, *made])
+        ids = await self._say(frames, self._cause)
+        announced = {
+            call.tool_call_id: id_
+            for id_, frame in zip(ids, frames, strict=True)
+            if isinstance(frame, FunctionCallsStartedFrame)
+            for call in frame.function_calls
+        }
+        for call in calls:
+            beginning, result = self._answered(call)
+            [began] = await self._say([beginning], announced[call.tool_call_id])
+            [self._cause] = await self._say([result], began)
         for position, message in self._folding.messages.rows()[len(rows) :]:
             if message.get("role") != "tool":
                 self._answers[position] = f"request {self._answer.requests}"
@@ -260,11 +270,14 @@ class _Experiment:
             first_text_seconds=first,
         )
 
-    async def _say(self, frames: Sequence[AnyFrame]) -> None:
-        """Fold frames as every projector will, and publish them."""
-        for frame in frames:
-            self._folding.step(frame)
-        await self._by.publish(self._context_id, frames)
+    async def _say(self, frames: Sequence[AnyFrame], cause: str | None) -> list[str]:
+        """Fold frames as every projector will, and publish them. Returns the ids that they get."""
+        ids = [str(uuid4()) for _ in frames]
+        named = [frame.model_copy(update={"id": id_}) for frame, id_ in zip(frames, ids, strict=True)]
+        for one in named:
+            self._folding.step(one)
+        await self._by.publish(self._context_id, named, cause)
+        return ids
 
 
 def _join(frames: list[AnyFrame], frame: AnyFrame) -> None:

@@ -46,10 +46,9 @@ from frameledger_services.projector.rows import Rows, at
 from frameledger_services.projector.stored_heads import load, park
 from frameledger_services.projector.watchdog import deadline
 from frameledger_services.projector.writer import write_parts, write_single_statement
-from frameledger_services.store import checkpoints, erasures, single_statement
+from frameledger_services.store import checkpoints, frame_ids, single_statement
 from frameledger_services.store import heads as head_statements
 from frameledger_services.store.batch import StaleHeadError
-from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.projections import Progress
 
@@ -249,7 +248,7 @@ class Batches:
     async def _stored_ids(self, batch: Sequence[DecodedRecord]) -> StoredIds:
         """Returns the frames of the batch that are stored already."""
         frames = [logged for _, logged in self._at_home(batch)]
-        pairs = [(logged.context_id, frame_uuid(logged.frame_id)) for logged in frames]
+        pairs = [(logged.context_id, frame_ids.frame_uuid(logged.frame_id)) for logged in frames]
         erasing = [
             pair
             for pair, logged in zip(pairs, frames, strict=True)
@@ -257,8 +256,8 @@ class Batches:
         ]
         async with self._connection.transaction():
             return StoredIds(
-                await head_statements.recent_ids(self._connection, pairs),
-                await erasures.payloads(self._connection, erasing),
+                await frame_ids.payloads(self._connection, pairs),
+                await frame_ids.payloads(self._connection, erasing, "erasures"),
             )
 
     def _at_home(self, batch: Sequence[DecodedRecord]) -> Iterator[tuple[Record, LoggedFrame]]:

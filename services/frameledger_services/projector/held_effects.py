@@ -16,20 +16,17 @@ tables call open (`claims.rules.ACTIVE_OWNED_CONTEXT`).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from psycopg import AsyncConnection
 
-from frameledger.record import Place
 from frameledger_services.projector.batches import OwnedPartition, ProjectorFencedError, ProjectorTopics
-from frameledger_services.projector.outbox_rows import effect_row
 from frameledger_services.projector.rows import Rows
-from frameledger_services.projector.stale_work import MAX_AGE, closing_id, closing_row
+from frameledger_services.projector.stale_work import MAX_AGE, Closing, closing_id, open_work_rows
 from frameledger_services.projector.writer import write
-from frameledger_services.store import heads as head_statements
+from frameledger_services.store import frame_ids
 from frameledger_services.store import held_effects as statements
 from frameledger_services.store.held_effects import OpenCall, OpenRun
 from frameledger_services.store.outbox import OutboxRow
@@ -37,11 +34,10 @@ from frameledger_services.store.outbox import OutboxRow
 Connection = AsyncConnection[Any]
 OpenWork = OpenRun | OpenCall
 
-SOURCE = "frameledger/projector"
-
-TOO_LATE_CODE = "asked_too_long_ago"
-TOO_LATE_MESSAGE = (
-    "This run was asked for more than five minutes before its frame was projected, so it was not begun."
+TOO_LATE = Closing(
+    "frameledger/projector",
+    "asked_too_long_ago",
+    "This run was asked for more than five minutes before its frame was projected, so it was not begun.",
 )
 
 
@@ -60,9 +56,8 @@ async def release(connection: Connection, topics: ProjectorTopics, owned: OwnedP
             raise ProjectorFencedError({partition})
         old = await _not_closed(connection, await _open(connection, topic, partition, now, old=True))
         young = [] if old else await _open(connection, topic, partition, now, old=False)
-        outbox = list(
-            _rows(topics, partition, [one for one in old or young if not one.is_sent], is_old=bool(old))
-        )
+        unsent = [one for one in old or young if not one.is_sent]
+        outbox = list(open_work_rows(topic, partition, topics.effects, unsent, TOO_LATE if old else None))
         # Each closing frame will be another record of this partition.
         until = owned.next_offset + len(old) if old else None
         await write(connection, Rows(outbox=outbox), ())
@@ -85,21 +80,5 @@ async def _not_closed(connection: Connection, work: Sequence[OpenWork]) -> list[
     """Returns the work without that whose closing frame is stored already and closed nothing: a second would not
     either."""
     ids = {(one.context_id, closing_id(one.effect)): one for one in work}
-    stored = await head_statements.recent_ids(connection, list(ids))
+    stored = await frame_ids.payloads(connection, ids)
     return [one for key, one in ids.items() if key not in stored]
-
-
-def _rows(
-    topics: ProjectorTopics, partition: int, work: Iterable[OpenWork], *, is_old: bool
-) -> Iterator[OutboxRow]:
-    ordinals: Counter[Place] = Counter()
-    for one in work:
-        place = Place(topics.frames, partition, one.offset, one.generation)
-        ordinal, effect = ordinals[place], one.effect
-        ordinals[place] += 1
-        if is_old:
-            yield closing_row(
-                effect, place, ordinal, source=SOURCE, code=TOO_LATE_CODE, message=TOO_LATE_MESSAGE
-            )
-        else:
-            yield effect_row(effect, place, ordinal, topics.effects[effect.effect])

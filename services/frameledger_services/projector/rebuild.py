@@ -11,7 +11,6 @@ by a frame if it is old (`stale_work`). What was open and is not any more is sto
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,15 +24,13 @@ from frameledger.effects import RunInference
 from frameledger.errors import RefusedError
 from frameledger.frames import LLMContextEraseFrame
 from frameledger.ids import ContextId
-from frameledger.record import Place
 from frameledger_services import failpoints
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import stored_heads
 from frameledger_services.projector.head import Head
-from frameledger_services.projector.outbox_rows import effect_row
 from frameledger_services.projector.refold import Piece, Refold
 from frameledger_services.projector.rows import Rows, erasure_of
-from frameledger_services.projector.stale_work import MAX_AGE, closing_row
+from frameledger_services.projector.stale_work import MAX_AGE, Closing, open_work_rows
 from frameledger_services.projector.stored_heads import NewerHeadError
 from frameledger_services.projector.watchdog import deadline
 from frameledger_services.projector.writer import write
@@ -47,10 +44,11 @@ from frameledger_services.store.stored_rows import StoredFrame
 
 Connection = AsyncConnection[Any]
 
-SOURCE = "frameledger/rebuild"
-
-TOO_LATE_CODE = "rebuilt_too_late"
-TOO_LATE_MESSAGE = "Only a rebuild showed that this run was asked for, too late to begin it."
+TOO_LATE = Closing(
+    "frameledger/rebuild",
+    "rebuilt_too_late",
+    "Only a rebuild showed that this run was asked for, too late to begin it.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,20 +216,9 @@ async def _settle(
     if partition is None:
         return []
     rows: list[OutboxRow] = []
-    ordinals: Counter[Place] = Counter()
     for old in (True, False):
         work = await held_effects.open_work_of(connection, topic, context_id, held.now - MAX_AGE, old=old)
-        for one in _only(begun, work):
-            place = Place(topic, partition, one.offset, one.generation)
-            ordinal, effect = ordinals[place], one.effect
-            ordinals[place] += 1
-            if old:
-                row = closing_row(
-                    effect, place, ordinal, source=SOURCE, code=TOO_LATE_CODE, message=TOO_LATE_MESSAGE
-                )
-            else:
-                row = effect_row(effect, place, ordinal, effects[effect.effect])
-            rows.append(row)
+        rows += open_work_rows(topic, partition, effects, _only(begun, work), TOO_LATE if old else None)
     return rows
 
 

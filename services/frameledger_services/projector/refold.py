@@ -27,6 +27,7 @@ from frameledger_services.projector.batch_fold import named
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.rows import Rows, clean, time_of
 from frameledger_services.projector.step_rows import write_step
+from frameledger_services.projector.stored_heads import UNKNOWN
 from frameledger_services.store.stored_rows import StoredFrame
 
 Derived = tuple[datetime | None, str, str, str | None, str | None, str | None]
@@ -110,7 +111,7 @@ class Refold:
         head = self.head
         before = head.state
         frame = decode(one.payload)
-        folded = _UNKNOWN if one.outcome == "unknown" and not self._unknown_again else frame
+        folded = UNKNOWN if one.outcome == "unknown" and not self._unknown_again else frame
         step = evolve(before, folded)
         write_step(rows, head, folded, step, before, one.logged_at)
         outcome, reason = step.outcome, step.reason
@@ -125,7 +126,7 @@ class Refold:
             )
         )
         own_ids.append(frame.id)
-        if isinstance(folded, _BRINGS):
+        if type(folded) in _BRINGS:
             self._brought.add(one.version)
         head.state = step.state
         head.version = one.version
@@ -135,6 +136,4 @@ class Refold:
             self.states[one.version] = step.state
 
 
-_BRINGS = (LLMMessagesAppendFrame, LLMMessagesUpdateFrame, LLMContextFrame)
-
-_UNKNOWN = decode(b'{"type":"unknown"}')
+_BRINGS = frozenset({LLMMessagesAppendFrame, LLMMessagesUpdateFrame, LLMContextFrame})

@@ -1,8 +1,11 @@
-"""Closing work that was requested too long ago: nobody waits for the answer to a question of yesterday."""
+"""Open work as rows of the outbox: requested, or closed if that was too long ago: nobody waits for the answer to a
+question of yesterday."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import UUID, uuid5
 
@@ -10,6 +13,7 @@ from frameledger.effects import CallFunction, RunInference
 from frameledger.frames import ErrorFrame, FunctionCallCancelFrame
 from frameledger.record import Place, outgoing
 from frameledger_services.projector.outbox_rows import effect_row
+from frameledger_services.store.held_effects import OpenCall, OpenRun
 from frameledger_services.store.outbox import OutboxRow
 
 MAX_AGE = timedelta(minutes=5)
@@ -19,26 +23,56 @@ CLOSING_IDS = UUID("5d8e2f0b-94c7-5a16-b3e0-7c41a96f2d18")
 """The namespace of the ids of frames that close old work. It never changes: stored ids came from it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Who closes old work. `code` and `message` are for a run, which fails."""
+
+    source: str
+    code: str
+    message: str
+
+
 def closing_id(effect: RunInference | CallFunction) -> UUID:
     """Returns the id of the frame that closes the work of an effect. It follows from the effect's id, so publishing the
     frame twice counts once."""
     return uuid5(CLOSING_IDS, effect.id)
 
 
+def open_work_rows(
+    topic: str,
+    partition: int,
+    effects: Mapping[str, str],
+    work: Iterable[OpenRun | OpenCall],
+    closing: Closing | None,
+) -> Iterator[OutboxRow]:
+    """Yields the rows that request open work of a partition, or close it if `closing` is given. `effects` has the topic
+    of each effect."""
+    ordinals: Counter[Place] = Counter()
+    for one in work:
+        place, effect = Place(topic, partition, one.offset, one.generation), one.effect
+        if closing is None:
+            yield effect_row(effect, place, ordinals[place], effects[effect.effect])
+        else:
+            yield closing_row(effect, place, ordinals[place], closing)
+        ordinals[place] += 1
+
+
 def closing_row(
-    effect: RunInference | CallFunction, cause: Place, ordinal: int, *, source: str, code: str, message: str
+    effect: RunInference | CallFunction, cause: Place, ordinal: int, closing: Closing
 ) -> OutboxRow:
-    """Returns the frame that closes the work of an old effect, as a row of the outbox: its cause is that of the effect.
-    `code` and `message` are for a run, which fails."""
+    """Returns the frame that closes the work of an old effect, as a row of the outbox: its cause is that of the
+    effect."""
     frame_id = str(closing_id(effect))
     frame: ErrorFrame | FunctionCallCancelFrame
     if isinstance(effect, RunInference):
-        frame = ErrorFrame(id=frame_id, run_id=effect.run_id, fatal=True, code=code, message=message)
+        frame = ErrorFrame(
+            id=frame_id, run_id=effect.run_id, fatal=True, code=closing.code, message=closing.message
+        )
     else:
         frame = FunctionCallCancelFrame(
             id=frame_id, tool_call_id=effect.tool_call_id, function_name=effect.function_name
         )
-    record = outgoing(frame, effect.context_id, source=source, causation_id=effect.causation_id)
+    record = outgoing(frame, effect.context_id, source=closing.source, causation_id=effect.causation_id)
     return replace(
         effect_row(effect, cause, ordinal, cause.topic),
         key=record.key,

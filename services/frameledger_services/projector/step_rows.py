@@ -28,7 +28,7 @@ from frameledger.evolve.changes import (
     RunStarted,
     SettingChanged,
 )
-from frameledger.evolve.state import State
+from frameledger.evolve.state import Run, State
 from frameledger.evolve.text import trimmed
 from frameledger.frames import (
     AnyFrame,
@@ -54,17 +54,33 @@ def write_step(rows: Rows, head: Head, frame: AnyFrame, step: Step, before: Stat
 
     `head` still has the version before; `step` has the next one.
     """
+    if not step.changes and _is_more_text(head, frame, before):
+        return
     writing = _Writing(rows, head, frame, step.state, before, logged_at)
     for change in step.changes:
         writing.write(change)
     if step.outcome == "applied":
         writing.notice()
-    if isinstance(frame, InterruptionFrame):
+    if type(frame) is InterruptionFrame:
         head.counters.interruptions += 1
+
+
+def _is_more_text(head: Head, frame: AnyFrame, before: State) -> bool:
+    """Whether a frame is what most frames are: more text of a run that had some before, of which no row tells."""
+    run = before.runs.open
+    return (
+        type(frame) is LLMTextFrame
+        and frame.usage is None
+        and run is not None
+        and head.first_text_of == (run.run_id, run.attempt)
+        and before.runs.wanted is None
+    )
 
 
 class _Writing:
     """One step being written."""
+
+    __slots__ = ("after", "before", "context_id", "era", "frame", "head", "logged_at", "rows", "version")
 
     def __init__(
         self, rows: Rows, head: Head, frame: AnyFrame, after: State, before: State, logged_at: Any
@@ -123,21 +139,27 @@ class _Writing:
         """What no change says: the first text of an attempt, an error that closed nothing, a run that was dropped."""
         before, after = self.before, self.after
         frame, run = self.frame, before.runs.open
-        if isinstance(frame, TextFrame) and run is not None and run.run_id == _answered_run(after):
-            attempt = (run.run_id, int(run.attempt))
-            if self.head.first_text_of != attempt and frame.text:
-                self.head.first_text_of = attempt
-                self._run(run.run_id)["first_text_at"] = self.logged_at
-            if isinstance(frame, LLMTextFrame) and frame.usage is not None:
-                self._used(run.run_id, frame.usage, partial=True)
-        elif isinstance(frame, ErrorFrame) and run is not None and frame.run_id in (None, run.run_id):
-            self._run(run.run_id).update(error=clean(frame.message), error_code=_clean(frame.code))
+        if run is not None:
+            # Most frames are of this type, and `isinstance` with a class above it takes longer than all of this.
+            if type(frame) is LLMTextFrame or isinstance(frame, TextFrame):
+                if run.run_id == _answered_run(after):
+                    self._notice_text(frame, run)
+            elif type(frame) is ErrorFrame and frame.run_id in (None, run.run_id):
+                self._run(run.run_id).update(error=clean(frame.message), error_code=_clean(frame.code))
         wanted = before.runs.wanted
         if wanted is not None and after.runs.wanted is None:
             opened = after.runs.open is not None and after.runs.open.run_id == wanted.run_id
             row = self._run(wanted.run_id)
             if not opened and row.get("status") not in ("open", "ended"):
                 row.update(status="dropped", closed_version=self.version, closed_at=self.logged_at)
+
+    def _notice_text(self, frame: TextFrame, run: Run) -> None:
+        attempt = (run.run_id, int(run.attempt))
+        if self.head.first_text_of != attempt and frame.text:
+            self.head.first_text_of = attempt
+            self._run(run.run_id)["first_text_at"] = self.logged_at
+        if isinstance(frame, LLMTextFrame) and frame.usage is not None:
+            self._used(run.run_id, frame.usage, partial=True)
 
     def _open(self, position: int, message: Any, run_id: str | None) -> None:
         row = open_row(self.context_id, self.era, position, self.version, run_id, message, to_json(message))

@@ -163,15 +163,16 @@ def refold(head: Head, frames: Iterable[Unfolded]) -> None:
     Raises `OutcomeChangedError` where this release gives a frame another outcome than the stored one.
     """
     for one in frames:
-        # A frame that was unknown when it was folded changed nothing, even if its type is known by now.
-        frame = _UNKNOWN if one.outcome == "unknown" else decode(one.payload)
+        frame = UNKNOWN if one.outcome == "unknown" else decode(one.payload)
         step = evolve(head.state, frame)
         if (step.outcome, step.reason) != (one.outcome, one.reason):
             raise OutcomeChangedError(one, step)
         head.state = step.state
 
 
-_UNKNOWN = decode(b'{"type":"unknown"}')
+UNKNOWN = decode(b'{"type":"unknown"}')
+"""What a frame that was unknown when it was folded is folded as: it changed nothing, even if its type is known by
+now."""
 
 
 class OutcomeChangedError(RefusedError):

@@ -6,7 +6,7 @@ which were not on disk yet; a topic can be deleted and created again; and record
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -125,6 +125,11 @@ def spans(chain: Sequence[Receipt], generation: int) -> list[tuple[int, int]]:
         below = min(below, began.begins_at)
         found.append((began.generation - 1, below))
     return found
+
+
+def generation_at(found: Iterable[tuple[int, int]], offset: int) -> int:
+    """Returns the generation in which the record at an offset was stored. `found` is what `spans` returns."""
+    return min(number for number, below in found if offset < below)
 
 
 def gaps(chain: Sequence[Receipt], generation: int, begins_at: int) -> list[tuple[int, int]]:

@@ -33,7 +33,7 @@ from frameledger_services.projector.head import Head
 from frameledger_services.projector.outbox_rows import effect_row, effect_topics
 from frameledger_services.projector.relay import publish_committed
 from frameledger_services.projector.rows import Rows, clean, erasure_of
-from frameledger_services.projector.stale_work import MAX_AGE, closing_row
+from frameledger_services.projector.stale_work import MAX_AGE, Closing, closing_row
 from frameledger_services.projector.step_rows import write_step
 from frameledger_services.projector.stored_heads import RefoldError, loaded_head
 from frameledger_services.projector.writer import write
@@ -48,9 +48,11 @@ FRAMES_AT_ONCE = 2_000
 BYTES_AT_ONCE = 8 * 1024 * 1024
 """Limits of one transaction: a projector waits for it a second, not an hour."""
 
-SOURCE = "frameledger/unpark"
-
-TOO_LATE = "The conversation was parked when this run was asked for, and unparked too late to begin it."
+TOO_LATE = Closing(
+    "frameledger/unpark",
+    "parked",
+    "The conversation was parked when this run was asked for, and unparked too late to begin it.",
+)
 
 
 class NotParkedError(NotFoundError):
@@ -279,7 +281,7 @@ class _Part:
             if isinstance(effect, Cancel) or now - cause.logged_at < MAX_AGE:
                 yield effect_row(effect, place, ordinal, topics[effect.effect])
             else:
-                yield closing_row(effect, place, ordinal, source=SOURCE, code="parked", message=TOO_LATE)
+                yield closing_row(effect, place, ordinal, TOO_LATE)
 
 
 def _last_erasure(frames: Sequence[ParkedFrame]) -> int | None:

@@ -126,23 +126,31 @@ _CONTEXT = """
     FROM contexts AS head
     CROSS JOIN LATERAL (SELECT coalesce(%(version)s::bigint, head.version) AS version) AS at
     CROSS JOIN LATERAL (
+        -- What made each call, by the version at which it started: a call's messages are written by its start, the call
+        -- itself first. As one value, since a join would be planned for the few messages and calls that most
+        -- conversations have, as a loop in a loop, which takes a long one the square of its length.
+        SELECT jsonb_object_agg(
+            started_version,
+            CASE
+                WHEN run_id IS NOT NULL THEN 'run ' || run_id
+                WHEN requested_version < started_version THEN 'announced ' || requested_version
+                ELSE 'group ' || group_id
+            END
+        ) AS by_call
+        FROM tool_calls
+        WHERE tool_calls.context_id = head.context_id AND started_version IS NOT NULL
+    ) AS made
+    CROSS JOIN LATERAL (
         SELECT
             string_agg(said.message::text, ',' ORDER BY said.position) AS messages,
             array_agg(
-                coalesce('run ' || coalesce(said.run_id, made.run_id), made.announced) ORDER BY said.position
+                coalesce(
+                    'run ' || said.run_id,
+                    CASE WHEN said.role = 'assistant' THEN made.by_call ->> said.valid_from::text END
+                )
+                ORDER BY said.position
             ) AS answers
         FROM messages AS said
-        -- A call's messages are written by its start, the call itself first.
-        LEFT JOIN (
-            SELECT
-                started_version, run_id,
-                CASE
-                    WHEN requested_version < started_version THEN 'announced ' || requested_version
-                    ELSE 'group ' || group_id
-                END AS announced
-            FROM tool_calls
-            WHERE context_id = %(id)s
-        ) AS made ON made.started_version = said.valid_from AND said.role = 'assistant'
         WHERE said.context_id = %(id)s AND said.era = era_at(%(id)s, at.version)
             AND said.valid_from <= at.version AND said.valid_to > at.version
     ) AS found

@@ -172,23 +172,6 @@ async def count_late(connection: Connection, late: Mapping[tuple[str, int], int]
         )
 
 
-async def payloads(
-    connection: Connection, pairs: Collection[tuple[str, UUID]]
-) -> dict[tuple[str, UUID], bytes]:
-    """Which of these frames, given as context and frame id, have erased it, with their payloads."""
-    if not pairs:
-        return {}
-    cursor = await connection.execute(
-        """
-        SELECT erasures.context_id, erasures.frame_id, erasures.payload::text
-        FROM unnest(%s::text[], %s::uuid[]) AS asked (context_id, frame_id)
-        JOIN erasures USING (context_id, frame_id)
-        """,
-        ([context_id for context_id, _ in pairs], [frame_id for _, frame_id in pairs]),
-    )
-    return {(row[0], row[1]): row[2].encode() for row in await cursor.fetchall()}
-
-
 async def beginnings(connection: Connection, context_ids: Sequence[str]) -> dict[str, Beginning]:
     """Where the present life of each of these conversations began, or the next one will; without those that were never
     erased."""

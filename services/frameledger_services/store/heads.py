@@ -1,4 +1,4 @@
-"""The heads of conversations: reading many in one query, and which frames are stored already."""
+"""The heads of conversations: reading many in one query."""
 
 from __future__ import annotations
 
@@ -90,23 +90,6 @@ async def lock(connection: Connection, context_ids: Iterable[str]) -> None:
         "SELECT FROM contexts WHERE context_id = ANY (%s) ORDER BY context_id FOR NO KEY UPDATE",
         (list(context_ids),),
     )
-
-
-async def recent_ids(
-    connection: Connection, pairs: Sequence[tuple[str, Any]]
-) -> dict[tuple[str, Any], bytes]:
-    """Which of these frames, given as context and frame id, are stored already, with their payloads."""
-    if not pairs:
-        return {}
-    cursor = await connection.execute(
-        """
-        SELECT frames.context_id, frames.frame_id, frames.payload::text
-        FROM unnest(%s::text[], %s::uuid[]) AS asked (context_id, frame_id)
-        JOIN frames USING (context_id, frame_id)
-        """,
-        tuple(map(list, zip(*pairs, strict=True))),
-    )
-    return {(row[0], row[1]): row[2].encode() for row in await cursor.fetchall()}
 
 
 def _is_behind(row: Mapping[str, Any]) -> bool:

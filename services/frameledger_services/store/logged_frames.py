@@ -50,8 +50,8 @@ class Unstored:
     is_rejected: bool
     """It is a dead letter."""
 
-    erased_at_offset: int | None
-    """The newest erasure of its conversation, in its partition and generation."""
+    is_erased_behind: bool
+    """An erasure of its conversation lies behind it on the log, or at its place."""
 
     is_erased: bool
     """Its conversation was ever erased."""
@@ -118,10 +118,11 @@ async def unstored(
                     WHERE topic = %(topic)s AND partition = %(partition)s AND "offset" = %(offset)s
                         AND generation = %(generation)s
                 ) AS is_rejected,
-                (
-                    SELECT max("offset") FROM erasures
-                    WHERE context_id = %(id)s AND partition = %(partition)s AND generation = %(generation)s
-                ) AS erased_at_offset,
+                EXISTS (
+                    SELECT FROM erasures
+                    WHERE context_id = %(id)s AND partition = %(partition)s
+                        AND (generation > %(generation)s OR generation = %(generation)s AND "offset" >= %(offset)s)
+                ) AS is_erased_behind,
                 EXISTS (SELECT FROM erasures WHERE context_id = %(id)s) AS is_erased,
                 (
                     SELECT coalesce(max(version), 0) FROM frames

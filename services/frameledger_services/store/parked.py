@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg import AsyncConnection
-from psycopg.rows import class_row
 
+from frameledger_services.store.frame_pages import FramePages
 from frameledger_services.store.projections import PROJECTION
 
 Connection = AsyncConnection[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ParkedFrame:
+class ParkedFrame(NamedTuple):
     """A frame that is stored and not folded."""
 
     version: int
@@ -87,30 +86,10 @@ async def next_frames(
 ) -> list[ParkedFrame]:
     """The frames of a conversation from a version on, in order: `limit` at most, and ended by the one that brings
     them beyond `limit_bytes`."""
-    async with connection.cursor(row_factory=class_row(ParkedFrame)) as cursor:
-        await cursor.execute(
-            """
-            SELECT
-                version, frame_id, logged_at, partition, generation, "offset",
-                convert_to(payload, 'UTF8') AS payload
-            FROM (
-                SELECT
-                    version, frame_id, logged_at, partition, generation, "offset", payload,
-                    sum(octet_length(payload)) OVER (ORDER BY version) - octet_length(payload) AS bytes_before
-                FROM (
-                    SELECT version, frame_id, logged_at, partition, generation, "offset", payload::text AS payload
-                    FROM frames
-                    WHERE context_id = %s AND version >= %s
-                    ORDER BY version
-                    LIMIT %s
-                ) AS next
-            ) AS counted
-            WHERE bytes_before <= %s
-            ORDER BY version
-            """,
-            (context_id, version, limit, limit_bytes),
-        )
-        return await cursor.fetchall()
+    return await _FRAMES.page(connection, context_id, after=version - 1, limit=limit, limit_bytes=limit_bytes)
+
+
+_FRAMES = FramePages(ParkedFrame._make, ParkedFrame._fields)
 
 
 async def settle(connection: Connection, context_id: str, settled: Sequence[Settled], why: str) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from psycopg import AsyncConnection, AsyncServerCursor
@@ -17,13 +19,10 @@ from sqlalchemy import Table
 
 from frameledger_services.store import tables
 from frameledger_services.store.binary_copy import type_name
+from frameledger_services.store.frame_pages import PAGE_BYTES, FramePages, selected
 
 Connection = AsyncConnection[Any]
 Row = tuple[Any, ...]
-
-PAGE_FRAMES = 500
-PAGE_BYTES = 4 * 1024 * 1024
-"""Limits of a page of frames, which is read with one statement and kept in memory."""
 
 FETCH_ROWS = 500
 """Rows that are fetched at once where there may be millions."""
@@ -105,69 +104,51 @@ async def heads(connection: Connection, context_ids: Sequence[str]) -> dict[str,
     return {row[0]: dict(zip(columns, row, strict=True)) for row in await cursor.fetchall()}
 
 
-async def frames(
+def frames(
     connection: Connection, context_id: str, *, after: int = 0, upto: int = tables.FOR_EVER
 ) -> AsyncGenerator[list[StoredFrame], None]:
     """Yields the frames of a conversation, in order, in pages of bounded size."""
-    while after < upto:
-        async with connection.cursor(binary=True) as cursor:
-            await cursor.execute(_FRAMES, (context_id, after, upto, PAGE_FRAMES, PAGE_BYTES))
-            page = list(map(StoredFrame._make, await cursor.fetchall()))
-        if not page:
-            return
-        yield page
-        after = page[-1].version
+    return _FRAMES.pages(connection, context_id, after=after, upto=upto)
 
 
-_COLUMNS = (
-    "version, logged_at, source, payload, chain, frame_id, produced_at, type, outcome, reason, run_id, tool_call_id"
-)  # fmt: skip
-_READ = _COLUMNS.replace("payload", "convert_to(payload, 'UTF8')").replace("frame_id", "frame_id::text")
-_READ_IF_IT_FITS = _READ.replace("convert_to(", "CASE WHEN bytes <= %(most)s THEN convert_to(").replace(
-    "'UTF8')", "'UTF8') END"
-)
-_AS_TEXT = ", ".join(f"frames.{name}" for name in _COLUMNS.split(", ")).replace(
-    "frames.payload", "frames.payload::text AS payload"
-)
-
-_FRAMES = f"""
-    SELECT {_READ}
-    FROM (
-        SELECT *, sum(octet_length(payload)) OVER (ORDER BY version) - octet_length(payload) AS bytes_before
-        FROM (
-            SELECT {_AS_TEXT}
-            FROM frames
-            WHERE context_id = %s AND version > %s AND version <= %s
-            ORDER BY version
-            LIMIT %s
-        ) AS next
-    ) AS counted
-    WHERE bytes_before <= %s
-    ORDER BY version
-"""
+_FRAME_COLUMNS = tuple("frame_id::text" if name == "frame_id" else name for name in StoredFrame._fields)
+_FRAMES = FramePages(StoredFrame._make, _FRAME_COLUMNS)
 
 
-async def short(connection: Connection, after: Mapping[str, int]) -> dict[str, Short]:
-    """Returns conversations with all of their frames and rows behind the version given for each, from one statement for
-    each table. The caller knows from their heads that they are short.
+async def short(connection: Connection, after: Mapping[str, int]) -> AsyncGenerator[tuple[str, Short], None]:
+    """Yields conversations with all of their frames and rows behind the version given for each. As many as fit into
+    `PAGE_BYTES` of payloads are read together, with one statement for each table. The caller knows from their heads
+    that they are short.
 
-    One whose payloads do not fit into `PAGE_BYTES` with those before it is left out: read it by `frames` and `rows`.
+    One whose payloads do not fit by themselves is left out: read it by `frames` and `rows`.
     """
+    waiting, together = dict(after), len(after)
+    while waiting:
+        asked = dict(islice(waiting.items(), together))
+        found = await _read_together(connection, asked)
+        for context_id, whole in found.items():
+            yield context_id, whole
+        for context_id in found if len(asked) > 1 else asked:
+            del waiting[context_id]
+        together = max(1, 2 * len(found))
+
+
+async def _read_together(connection: Connection, after: Mapping[str, int]) -> dict[str, Short]:
+    """Returns the first of these conversations, as many as fit."""
     asked = {"ids": list(after), "after": list(after.values())}
     found: dict[str, list[StoredFrame]] = {context_id: [] for context_id in after}
     async with connection.cursor(binary=True) as cursor:
         await cursor.execute(_SHORT_FRAMES, {**asked, "most": PAGE_BYTES})
-        for context_id, is_cut, *values in await cursor.fetchall():
-            if is_cut:
-                found.pop(context_id, None)
-            elif (kept := found.get(context_id)) is not None:
-                kept.append(StoredFrame._make(values))
+        for row in await cursor.fetchall():
+            if row[_IS_CUT]:
+                found.pop(row[0], None)
+            elif (kept := found.get(row[0])) is not None:
+                kept.append(StoredFrame._make(row[2:]))
     parts: list[dict[str, list[Row]]] = []
     for statement in _SHORT_ROWS:
         of_table: dict[str, list[Row]] = {context_id: [] for context_id in after}
-        rows = await (await connection.execute(statement, asked)).fetchall()
-        for context_id, *values in rows:
-            of_table[context_id].append(tuple(values))
+        for row in await (await connection.execute(statement, asked, binary=True)).fetchall():
+            of_table[row[0]].append(row[1:])
         parts.append(of_table)
     return {
         context_id: Short(frames, StoredRows(*(_Read(part[context_id]) for part in parts)))
@@ -175,12 +156,15 @@ async def short(connection: Connection, after: Mapping[str, int]) -> dict[str, S
     }
 
 
+_IS_CUT = 1
 _SHORT_FRAMES = f"""
-    SELECT context_id, bytes > %(most)s, {_READ_IF_IT_FITS}
+    SELECT
+        context_id, bytes > %(most)s,
+        {selected(_FRAME_COLUMNS, "CASE WHEN bytes <= %(most)s THEN convert_to(text, 'UTF8') END")}
     FROM (
-        SELECT *, sum(octet_length(payload)) OVER (ORDER BY context_id, version) AS bytes
+        SELECT *, sum(octet_length(text)) OVER (ORDER BY context_id, version) AS bytes
         FROM (
-            SELECT frames.context_id, {_AS_TEXT}
+            SELECT frames.*, frames.payload::text AS text
             FROM unnest(%(ids)s::text[], %(after)s::bigint[]) AS asked (context_id, after)
             INNER JOIN frames ON frames.context_id = asked.context_id AND frames.version > asked.after
         ) AS next
@@ -258,11 +242,13 @@ class _Reading:
         return bool(self._read)
 
 
+@cache
 def names(table: Table) -> tuple[str, ...]:
     """Returns the columns of a table, in its order."""
     return tuple(str(column.name) for column in table.columns)
 
 
+@cache
 def json_columns(table: Table) -> frozenset[str]:
     """Returns the columns whose values are read as the text of JSON."""
     return frozenset(name for name in names(table) if type_name(table, name) == "json")

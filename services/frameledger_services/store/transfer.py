@@ -17,7 +17,7 @@ from sqlalchemy import Table
 
 from frameledger_services.store import stored_rows
 from frameledger_services.store.binary_copy import type_name
-from frameledger_services.store.stored_rows import PAGE_BYTES, PAGE_FRAMES
+from frameledger_services.store.frame_pages import FramePages
 
 Connection = AsyncConnection[Any]
 
@@ -115,41 +115,12 @@ async def exported(connection: Connection, context_id: str) -> Exported | None:
         return await cursor.fetchone()
 
 
-async def exported_frames(
-    connection: Connection, context_id: str
-) -> AsyncGenerator[list[ExportedFrame], None]:
+def exported_frames(connection: Connection, context_id: str) -> AsyncGenerator[list[ExportedFrame], None]:
     """Yields the frames of a conversation in order, in pages of bounded size."""
-    after = 0
-    while True:
-        async with connection.cursor(binary=True) as cursor:
-            await cursor.execute(_FRAMES, (context_id, after, PAGE_FRAMES, PAGE_BYTES))
-            page = list(map(ExportedFrame._make, await cursor.fetchall()))
-        if not page:
-            return
-        yield page
-        after = page[-1].version
+    return _FRAMES.pages(connection, context_id)
 
 
-_FRAMES = """
-    SELECT
-        version, frame_id, type, source, logged_at, produced_at, causation_id, trace_id, run_id, tool_call_id,
-        generation, partition, "offset", chain, outcome, reason, convert_to(payload, 'UTF8')
-    FROM (
-        SELECT
-            next.*, sum(octet_length(payload)) OVER (ORDER BY version) - octet_length(payload) AS bytes_before
-        FROM (
-            SELECT
-                version, frame_id, type, source, logged_at, produced_at, causation_id, trace_id, run_id, tool_call_id,
-                generation, partition, "offset", chain, outcome, reason, payload::text AS payload
-            FROM frames
-            WHERE context_id = %s AND version > %s
-            ORDER BY version
-            LIMIT %s
-        ) AS next
-    ) AS counted
-    WHERE bytes_before <= %s
-    ORDER BY version
-"""
+_FRAMES = FramePages(ExportedFrame._make, ExportedFrame._fields)
 
 
 async def presence(connection: Connection, asked: Sequence[tuple[str, int]]) -> list[Presence]:
@@ -195,5 +166,5 @@ async def table_rows(
         await cursor.execute(
             f"SELECT {columns} FROM {table.name} WHERE context_id = %s ORDER BY {key}", (context_id,)
         )
-        while rows := await cursor.fetchmany(PAGE_FRAMES):
+        while rows := await cursor.fetchmany(stored_rows.FETCH_ROWS):
             yield rows

@@ -83,15 +83,26 @@ async def left(connection: Connection, behind: str, limit: int, *, again: bool) 
     """Returns conversations behind this id, in order, each with the number of frames that were not verified before;
     with `again` with that of all its frames."""
     cursor = await connection.execute(
-        """
-        SELECT contexts.context_id,
-            greatest(contexts.version - CASE WHEN %s THEN 0 ELSE coalesce(verified.version, 0) END, 0)
-        FROM contexts
-        LEFT JOIN verified USING (context_id)
-        WHERE contexts.context_id > %s
-        ORDER BY contexts.context_id
-        LIMIT %s
-        """,
+        f"{_LEFT} WHERE contexts.context_id > %s ORDER BY contexts.context_id LIMIT %s",
         (again, behind, limit),
     )
     return await cursor.fetchall()
+
+
+async def left_of(
+    connection: Connection, context_ids: Sequence[str], *, again: bool
+) -> list[tuple[str, int]]:
+    """Returns those of these conversations that are there, as `left` does."""
+    cursor = await connection.execute(
+        f"{_LEFT} WHERE contexts.context_id = ANY (%s) ORDER BY contexts.context_id",
+        (again, list(context_ids)),
+    )
+    return await cursor.fetchall()
+
+
+_LEFT = """
+    SELECT contexts.context_id,
+        greatest(contexts.version - CASE WHEN %s THEN 0 ELSE coalesce(verified.version, 0) END, 0)
+    FROM contexts
+    LEFT JOIN verified USING (context_id)
+"""

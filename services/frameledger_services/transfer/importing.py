@@ -42,7 +42,8 @@ from frameledger_services.projector.rows import FrameRow, Rows
 from frameledger_services.projector.writer import write as write_rows
 from frameledger_services.store import transfer
 from frameledger_services.store.frame_ids import frame_uuid
-from frameledger_services.store.stored_rows import PAGE_BYTES, PAGE_FRAMES, StoredFrame
+from frameledger_services.store.frame_pages import PAGE_BYTES, PAGE_FRAMES
+from frameledger_services.store.stored_rows import StoredFrame
 from frameledger_services.store.transfer import NO_LOG_GENERATION, NO_LOG_PARTITION, Presence
 from frameledger_services.transfer import lines
 from frameledger_services.transfer.lines import BadFileError, FrameLine, Header

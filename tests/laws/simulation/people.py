@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tests.laws.simulation.actors import Steps
 from tests.laws.simulation.world import World
 
@@ -14,6 +16,7 @@ from frameledger.frames import (
     FunctionCallResultFrame,
     InterimTranscriptionFrame,
     InterruptionFrame,
+    LLMContextEraseFrame,
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
     LLMRunFrame,
@@ -21,6 +24,8 @@ from frameledger.frames import (
     UserStartedSpeakingFrame,
     UserStoppedSpeakingFrame,
 )
+
+Ways = tuple[tuple[float, Callable[[], Steps]], ...]
 
 
 class Person:
@@ -30,14 +35,13 @@ class Person:
         self.name, self.frozen_until = name, 0.0
         self._world = world
         self._looked_at = 0
-        self._work = self._talk()
+        self._work = self._talk(self._ways())
 
     def step(self) -> None:
         next(self._work)
 
-    def _talk(self) -> Steps:
-        rng = self._world.rng
-        ways = (
+    def _ways(self) -> Ways:
+        return (
             (6, self._turn),
             (1, self._interrupts),
             (1, self._writes),
@@ -47,6 +51,9 @@ class Person:
             (0.3, self._starts_over),
             (0.15, self._ends),
         )
+
+    def _talk(self, ways: Ways) -> Steps:
+        rng = self._world.rng
         while True:
             way = rng.choices([way for _, way in ways], [weight for weight, _ in ways])[0]
             yield from way()
@@ -127,4 +134,31 @@ class Person:
 
     def _ends(self) -> Steps:
         self._say(EndFrame())
+        yield
+
+
+class ForgetfulPerson(Person):
+    """Somebody who also asks to be forgotten, and whose client publishes old records again: its own and those of
+    workers."""
+
+    def _ways(self) -> Ways:
+        return (*super()._ways(), (2, self._erases), (1, self._says_again))
+
+    def _erases(self) -> Steps:
+        rng = self._world.rng
+        erasure = LLMContextEraseFrame(id=f"erase-{self._world.word()}", why="asked")
+        self._say(erasure)
+        for _ in range(rng.randint(0, 20)):
+            yield
+        if rng.random() < 0.4:
+            self._say(erasure)
+
+    def _says_again(self) -> Steps:
+        log = self._world.log
+        erased_at = [place for place, frame in enumerate(log) if isinstance(frame, LLMContextEraseFrame)]
+        # Without ids, they would be other frames in the life in which they were said.
+        of_before = log[: erased_at[-1]] if erased_at else []
+        known = [frame for frame in log if frame.id is not None] + of_before
+        if known:
+            self._say(self._world.rng.choice(known))
         yield

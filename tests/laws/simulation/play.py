@@ -6,11 +6,13 @@ from collections.abc import Callable
 from random import Random
 
 from tests.laws.simulation.actors import Actor, Projector
+from tests.laws.simulation.erasing import Operator, check_forgotten, receipts_of, verified
 from tests.laws.simulation.functions import FunctionWorker
 from tests.laws.simulation.inference import InferenceWorker
-from tests.laws.simulation.people import Person
+from tests.laws.simulation.lives import CONTEXT
+from tests.laws.simulation.people import ForgetfulPerson, Person
 from tests.laws.simulation.timekeeping import Timekeeper
-from tests.laws.simulation.world import CONTEXT, LEASE, LeaseLostError, World
+from tests.laws.simulation.world import LEASE, LeaseLostError, World
 
 from frameledger.fold import Conversation, fold
 
@@ -24,6 +26,10 @@ CAST: tuple[tuple[str, Callable[[World, str], Actor], int], ...] = (
     ("timekeeper", Timekeeper, 2),
     ("person", Person, 1),
 )
+CAST_WITH_ERASURES = (*CAST[:-1], ("person", ForgetfulPerson, 1), ("operator", Operator, 1))
+
+ERASES_EVERY = 5
+"""Of so many seeds one plays a conversation that is erased now and then."""
 
 
 class Play:
@@ -36,7 +42,8 @@ class Play:
         self._steps_to_rest = steps_to_rest
         self._faults = self.rng.choice((0.0, 0.003, 0.012))
         self._loses_commits = self.rng.random() < 0.5
-        self._kinds = [(kind, make) for kind, make, many in CAST for _ in range(many)]
+        cast = CAST_WITH_ERASURES if seed % ERASES_EVERY == 0 else CAST
+        self._kinds = [(kind, make) for kind, make, many in cast for _ in range(many)]
         self._actors = [self._new(kind, make) for kind, make in self._kinds]
 
     def run(self) -> None:
@@ -111,6 +118,10 @@ class Play:
         whole = fold(world.log, Conversation.new(CONTEXT))
         if (whole.state, whole.rows) != (world.conversation.state, world.conversation.rows):
             raise world.broken("the tables are the fold of the log")
+        if world.lives_kept.receipts != receipts_of(world.log):
+            raise world.broken("the receipts are those of the log")
+        verified(world)
+        check_forgotten(world)
         for call in world.calls.values():
             if not call.is_over:
                 raise world.broken(f"every call that began is settled: {call}")

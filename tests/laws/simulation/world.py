@@ -20,6 +20,7 @@ from typing import Any
 
 from tests.laws.arbitrary import as_from_a_record
 from tests.laws.author import WORD
+from tests.laws.simulation.lives import CONTEXT, Lives
 from tests.laws.test_messages import assert_valid
 
 from frameledger import effects
@@ -35,6 +36,7 @@ from frameledger.evolve.changes import (
     CallSettled,
     CallStarted,
     CallWaiting,
+    ContextErased,
     EraBegan,
     MessageAppended,
     MessageEnded,
@@ -45,12 +47,12 @@ from frameledger.evolve.changes import (
     RunStarted,
     SettingChanged,
 )
+from frameledger.evolve.erasure import is_of_an_earlier_life
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import AnyFrame, Frame, FunctionCallsStartedFrame, LLMTextFrame, OfContext
 from frameledger.ids import ContextId, RunId, ToolCallId, Version
 from frameledger.react import react
 
-CONTEXT = "talk"
 LEASE = 5.0
 MISSED_AFTER = 2.0
 STANDBY_BEHIND = 2.0
@@ -58,7 +60,7 @@ STANDBY_BEHIND = 2.0
 
 TRACE_LINES = 45
 
-CONTEXT_CHANGES = (MessageAppended, MessageReplaced, MessageEnded, EraBegan, SettingChanged)
+CONTEXT_CHANGES = (MessageAppended, MessageReplaced, MessageEnded, EraBegan, SettingChanged, ContextErased)
 
 
 class PromiseBrokenError(AssertionError):
@@ -167,6 +169,13 @@ class World:
     epoch: int = 0
     next_offset: int = 0
     conversation: Conversation = field(default_factory=lambda: Conversation.new(CONTEXT))
+    lives_kept: Lives = field(default_factory=Lives)
+    erased_ids: set[str] = field(default_factory=set)
+    """The runs and calls of lives that were erased."""
+
+    left_out: int = 0
+    """Frames of an earlier life that came behind its erasure."""
+
     outcomes: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     runs: dict[str, RunRow] = field(default_factory=dict)
     calls: dict[CallKey, CallRow] = field(default_factory=dict)
@@ -219,8 +228,9 @@ class World:
     def replicate(self) -> None:
         """The standby gets what was committed, a few times a second."""
         if not self._standby or self.now - self._standby[-1][0] > 0.2:
-            state = {name: getattr(self, name) for name in IN_THE_DATABASE if name != "conversation"}
-            self._standby.append((self.now, copy.deepcopy(state) | {"conversation": self.conversation}))
+            state = {name: getattr(self, name) for name in IN_THE_DATABASE}
+            values = {name: state.pop(name) for name in ("conversation", "lives_kept")}
+            self._standby.append((self.now, copy.deepcopy(state) | values))
             while self._standby[0][0] < self.now - STANDBY_BEHIND:
                 self._standby.popleft()
 
@@ -290,8 +300,10 @@ class World:
         folding = Folding(self.conversation)
         for frame, before, step in batch:
             folding.step(frame)
-            if step is not None:
-                self._write(frame, before, step)
+            if step is None:
+                self.left_out += is_of_an_earlier_life(before, frame)
+            else:
+                self.write(frame, before, step)
                 if isinstance(frame, LLMTextFrame) and step.outcome == "applied":
                     self._check_words(frame)
                 if step.changes:
@@ -300,17 +312,23 @@ class World:
         self.next_offset += len(batch)
         return True
 
-    def _write(self, frame: AnyFrame, before: State, step: Step) -> None:
+    def write(self, frame: AnyFrame, before: State, step: Step) -> None:
+        """Store one frame and what it changes."""
         self.last_at = self.now
+        self.lives_kept = self.lives_kept.after(int(step.state.version), frame, self.now)
+        if any(isinstance(change, ContextErased) for change in step.changes):
+            self._erase()
+        elif frame.id is not None:
+            self.outcomes[frame.id] = step.outcome, step.reason
         if isinstance(frame, OfContext) and frame.expected_version is not None:
-            known = self.changed_version <= frame.expected_version
+            # Of a life after an erasure, version 0 is the one at which it began with nothing.
+            of_nothing = before.erased.version if before.erased is not None else 0
+            known = self.changed_version <= (frame.expected_version or of_nothing)
             self.expectations.append(known)
             if (step.outcome == "applied") != known:
                 raise self.broken("who expects a version is heard if, and only if, nothing changed since")
         if any(isinstance(change, CONTEXT_CHANGES) for change in step.changes):
             self.changed_version = int(step.state.version)
-        if frame.id is not None:
-            self.outcomes[frame.id] = step.outcome, step.reason
         if (run_id := getattr(frame, "run_id", None)) in self.runs:
             self.runs[run_id].last_frame_at = self.now
         for change in step.changes:
@@ -322,6 +340,15 @@ class World:
         if frame.type == "EndFrame":
             self.ends.append(int(step.state.version))
         self.outbox += react(before, frame, step.state)
+
+    def _erase(self) -> None:
+        """Delete all of the conversation, as the projector's transaction does in which an erasure is folded."""
+        self.erased_ids |= self.runs.keys() | {call.tool_call_id for call in self.calls.values()}
+        for table in (self.outcomes, self.runs, self.calls, self.claims, self.words_written):
+            table.clear()
+        for notes in (self.outbox, self.interruptions, self.ends):
+            notes.clear()
+        self.cut_off.clear()
 
     def _write_change(self, frame: AnyFrame, step: Step, change: Any) -> None:
         version = int(step.state.version)
@@ -614,6 +641,9 @@ IN_THE_DATABASE = (
         "epoch",
         "next_offset",
         "conversation",
+        "lives_kept",
+        "erased_ids",
+        "left_out",
         "outcomes",
         "runs",
         "calls",

@@ -38,9 +38,4 @@ MEASURES: dict[str, Measure] = {
         servers, frames=scale.frames, others=scale.others, rounds=scale.turns
     ),
 }
-"""By the name with which one is asked for."""
-
-
-async def measure(servers: Servers, names: Sequence[str], scale: Scale) -> list[Figure]:
-    """The figures of these names. Raises `BenchError` when something that is measured does not work at all."""
-    return [figure for name in names for figure in await MEASURES[name](servers, scale)]
+"""By the name with which one is asked for. Each raises `BenchError` when what is measured does not work at all."""

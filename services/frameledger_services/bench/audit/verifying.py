@@ -1,12 +1,13 @@
 """How fast conversations are verified from their rows, against the least that can: a bare read, sha256 and the fold.
 
-The yardstick reads version, source and payload, hashes them, decodes and folds. It compares nothing but the chain.
+Both read with one connection: what is verified in the groups that `frameledger verify` makes, the yardstick one
+conversation after another, from the same rows: version, source and payload. It hashes them, decodes and folds, and
+compares nothing.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -17,7 +18,7 @@ from frameledger.fold import Conversation, Folding
 from frameledger.ids import ContextId
 from frameledger_services import access
 from frameledger_services.audit.verify import verify
-from frameledger_services.audit.verify_many import TOGETHER
+from frameledger_services.audit.verify_many import batches
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.direct import direct
 from frameledger_services.bench.road.rounds import in_turns, no_collections
@@ -41,9 +42,13 @@ async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) ->
         ) as connection:
             await connection.execute("ANALYZE")
 
+            groups = [group async for group in batches(settings, names, again=True)]
+
             async def ours() -> float:
                 start = time.perf_counter()
-                await _verified(connection, names)
+                for group in groups:
+                    done = await verify(connection, group, again=True)
+                    assert not any(one.found.count for one in done), "what is not intact is no measure"
                 return contexts * each / (time.perf_counter() - start)
 
             async def yardstick() -> float:
@@ -58,16 +63,11 @@ async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) ->
     return [measured.figure(name, "frames/s", float, 0.5, "at least")]
 
 
-async def _verified(connection: Connection, names: Sequence[str]) -> None:
-    for first in range(0, len(names), TOGETHER):
-        done = await verify(connection, names[first : first + TOGETHER], again=True)
-        assert not any(one.found.count for one in done), "what is not intact is no measure"
-
-
 async def _hashed_and_folded(connection: Connection, name: str) -> None:
     cursor = await connection.execute(
         "SELECT version, source, convert_to(payload::text, 'UTF8') FROM frames WHERE context_id = %s ORDER BY version",
         (name,),
+        binary=True,
     )
     chain = first_link(name)
     folding = Folding(Conversation.new(ContextId(name)))

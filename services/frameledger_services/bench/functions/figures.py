@@ -28,9 +28,4 @@ MEASURES: dict[str, Measure] = {
     "latency": lambda servers, scale: latency.measure(servers, calls=scale.calls, rounds=scale.rounds),
     "crowd": lambda servers, scale: crowd.measure(servers, calls=scale.crowd),
 }
-"""By the name with which one is asked for."""
-
-
-async def measure(servers: Servers, names: Sequence[str], scale: Scale) -> list[Figure]:
-    """The figures of these names. Raises `BenchError` when something that is measured does not work at all."""
-    return [figure for name in names for figure in await MEASURES[name](servers, scale)]
+"""By the name with which one is asked for. Each raises `BenchError` when what is measured does not work at all."""

@@ -47,9 +47,4 @@ MEASURES: dict[str, Measure] = {
         servers, interruptions=scale.interruptions, lost=scale.lost
     ),
 }
-"""By the name with which one is asked for."""
-
-
-async def measure(servers: Servers, names: Sequence[str], scale: Scale) -> list[Figure]:
-    """The figures of these names. Raises `BenchError` when something that is measured does not work at all."""
-    return [figure for name in names for figure in await MEASURES[name](servers, scale)]
+"""By the name with which one is asked for. Each raises `BenchError` when what is measured does not work at all."""

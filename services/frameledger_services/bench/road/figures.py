@@ -58,9 +58,4 @@ MEASURES: dict[str, Measure] = {
     "memory": lambda servers, scale: memory.measure(servers, contexts=scale.remembered_contexts),
     "reading": lambda servers, scale: reading.measure(servers, messages=scale.messages, rounds=scale.turns),
 }
-"""By the name with which one is asked for."""
-
-
-async def measure(servers: Servers, names: Sequence[str], scale: Scale) -> list[Figure]:
-    """The figures of these names. Raises `BenchError` when something that is measured does not work at all."""
-    return [figure for name in names for figure in await MEASURES[name](servers, scale)]
+"""By the name with which one is asked for. Each raises `BenchError` when what is measured does not work at all."""

@@ -6,8 +6,6 @@ nothing but their primary keys. A kilobyte more or less of settings or of tables
 
 from __future__ import annotations
 
-from typing import Any
-
 from psycopg import AsyncConnection
 
 from frameledger_services import access
@@ -37,7 +35,7 @@ async def measure(servers: Servers, *, contexts: int, each: int) -> list[Figure]
                 await _copy_bare(connection, table, key)
             ours = await _size(connection, [table.name for table in tables.metadata.sorted_tables])
             bare = await _size(connection, [f"bare_{table}" for table in _KEYS])
-            messages = await _value(connection, "SELECT count(*) FROM messages")
+            [(messages,)] = await (await connection.execute("SELECT count(*) FROM messages")).fetchall()
     return [
         Figure(
             name="all tables / bare frames and messages",
@@ -58,16 +56,8 @@ async def _copy_bare(connection: AsyncConnection, table: str, key: str) -> None:
 
 
 async def _size(connection: AsyncConnection, names: list[str]) -> int:
-    return int(
-        await _value(
-            connection,
-            "SELECT sum(pg_total_relation_size(name::regclass)) FROM unnest(%s::text[]) AS name",
-            names,
-        )
+    cursor = await connection.execute(
+        "SELECT sum(pg_total_relation_size(name::regclass)) FROM unnest(%s::text[]) AS name", (names,)
     )
-
-
-async def _value(connection: AsyncConnection, query: str, *parameters: Any) -> Any:
-    row = await (await connection.execute(query, parameters)).fetchone()
-    assert row is not None, "an aggregate has one row"
-    return row[0]
+    [(size,)] = await cursor.fetchall()
+    return int(size)

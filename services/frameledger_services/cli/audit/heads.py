@@ -62,7 +62,7 @@ def heads(
 
 def shown(root: Root) -> Iterator[str]:
     """What goes on paper, line by line."""
-    erased = f", {root.receipts:,} receipts of erased ones" if root.receipts else ""
+    erased = f", {plural(root.receipts, 'receipt')} of what was erased" if root.receipts else ""
     yield f"root      {root.hash.hex()}"
     yield f"leaves    {root.leaf_count:,}: {plural(root.conversations, 'conversation')}{erased}"
     yield f"at        {root.at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f} UTC, by the database's clock"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -51,11 +50,8 @@ def prove(
     """
     with backend.exit_on_error():
         settings = Settings.from_env()
-        if file is None:
-            traced, count = asyncio.run(_prove(settings, context, heads_file, sys.stdout.buffer))
-        else:
-            with whole_file(file) as opened:
-                traced, count = asyncio.run(_prove(settings, context, heads_file, opened))
+        with whole_file(file) as opened:
+            traced, count = asyncio.run(_prove(settings, context, heads_file, opened))
     is_error_output = file is None
     if as_json:
         leaf = {"context_id": context, "version": traced.leaf.version, "chain": traced.leaf.chain.hex()}
@@ -93,5 +89,4 @@ async def _prove(
         written = await proving.write_proof(
             connection, context_id, traced, lambda line: file.write(line.encode())
         )
-        file.flush()
     return traced, written

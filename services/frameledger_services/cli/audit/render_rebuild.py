@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import typer
 
-from frameledger_services.audit.differences import ROW, Difference
 from frameledger_services.audit.rebuild import Outcome
+from frameledger_services.cli.audit.render_difference import as_objects, in_words
+from frameledger_services.cli.terminal import output
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.cli.terminal.safe import one_line
-from frameledger_services.store.rebuild import Work
 from frameledger_services.store.rebuilds import Progress
 
 SHOWN = 3
 """Differences of a conversation that are shown; `--json` has more."""
-
-LENGTH = 40
-"""Characters of a value that are shown."""
 
 
 def print_lines(done: Outcome) -> None:
@@ -32,24 +28,22 @@ def print_json(done: Outcome) -> None:
     if not done.found.count and not done.restored and done.problem is None and done.rebuilt is None:
         return
     rebuilt = done.rebuilt
-    typer.echo(
-        json.dumps(
-            {
-                "context_id": done.context_id,
-                "version": done.version,
-                "fold_version": done.fold_version,
-                "difference_count": done.found.count,
-                "differences": [_as_json(one) for one in done.found.in_order()],
-                "problem": done.problem,
-                "frames_restored": done.restored,
-                "rebuilt": rebuilt is not None,
-                "outcomes_changed": 0 if rebuilt is None else rebuilt.settled,
-                "open_now": [] if rebuilt is None else [_work(one) for one in rebuilt.begun],
-                "open_no_more": [] if rebuilt is None else [_work(one) for one in rebuilt.over],
-                "published": 0 if rebuilt is None else len(rebuilt.outbox),
-                "unsent": done.unsent,
-            }
-        )
+    output.print_json_object(
+        {
+            "context_id": done.context_id,
+            "version": done.version,
+            "fold_version": done.fold_version,
+            "difference_count": done.found.count,
+            "differences": as_objects(done.found),
+            "problem": done.problem,
+            "frames_restored": done.restored,
+            "rebuilt": rebuilt is not None,
+            "outcomes_changed": 0 if rebuilt is None else rebuilt.settled,
+            "open_now": [] if rebuilt is None else [one._asdict() for one in rebuilt.begun],
+            "open_no_more": [] if rebuilt is None else [one._asdict() for one in rebuilt.over],
+            "published": 0 if rebuilt is None else len(rebuilt.outbox),
+            "unsent": done.unsent,
+        }
     )
 
 
@@ -70,7 +64,7 @@ def _lines(done: Outcome) -> Iterator[str]:
             + ("; rebuilt" if done.rebuilt is not None else "")
         )
         differences = done.found.in_order()
-        yield from (f"  {_difference(one)}" for one in differences[:SHOWN])
+        yield from (f"  version {one.version:,}, {in_words(one)}" for one in differences[:SHOWN])
         if done.found.count > SHOWN:
             yield f"  ... and {done.found.count - SHOWN:,} more"
     if done.restored:
@@ -82,38 +76,3 @@ def _lines(done: Outcome) -> Iterator[str]:
         yield from (f"  open no more: {one_line(str(one))}" for one in done.rebuilt.over)
     if done.unsent is not None:
         yield f"  in the outbox, for the partition's next owner: {one_line(done.unsent)}"
-
-
-def _difference(one: Difference) -> str:
-    key = "".join(f" {name} {value}" for name, value in one.key.items())
-    if one.field == ROW:
-        what = "one too many" if one.expected is None else "missing"
-    else:
-        what = f"{one.field}: {_short(one.stored)} instead of {_short(one.expected)}"
-    return one_line(f"version {one.version:,}, {one.table}{key}: {what}")
-
-
-def _short(value: object) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= LENGTH else f"{text[: LENGTH - 3]}..."
-
-
-def _as_json(one: Difference) -> dict[str, object]:
-    return {
-        "version": one.version,
-        "table": one.table,
-        "key": {name: _plain(value) for name, value in one.key.items()},
-        "field": one.field,
-        "stored": _plain(one.stored),
-        "expected": _plain(one.expected),
-    }
-
-
-def _plain(value: object) -> object:
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    return value.hex() if isinstance(value, bytes) else json.loads(json.dumps(value, default=str))
-
-
-def _work(one: Work) -> dict[str, object]:
-    return {"kind": one.kind, "id": one.id, "version": one.version}

@@ -17,7 +17,7 @@ import typer
 from frameledger import heads_file
 from frameledger.heads_file import HeadsHeader
 from frameledger_services.audit import proof_files
-from frameledger_services.audit.against import Compared, What, compare
+from frameledger_services.audit.against import WRONG, Compared, What, compare
 from frameledger_services.audit.heads import snapshot
 from frameledger_services.audit.proof_files import HeadsFile, ProofFile
 from frameledger_services.cli.terminal import backend, output, safe
@@ -71,7 +71,7 @@ def verify_against(path: Path, root: bytes | None, *, as_json: bool) -> None:
             typer.echo(line)
     if root is None and not as_json:
         _warn_of_own_root()
-    if found.is_wrong:
+    if found.wrong_count:
         raise typer.Exit(1)
 
 
@@ -83,11 +83,12 @@ class _Found:
     listed: list[Compared] = field(default_factory=list)
     """What is wrong, and what was erased."""
 
-    is_wrong: bool = False
+    @property
+    def wrong_count(self) -> int:
+        return sum(self.counts[what] for what in WRONG)
 
     def add(self, one: Compared) -> None:
         self.counts[one.what] += 1
-        self.is_wrong = self.is_wrong or one.is_wrong
         if one.is_wrong or one.what == "erased":
             self.listed.append(one)
 
@@ -109,10 +110,9 @@ def _summary(header: HeadsHeader, found: _Found) -> Iterator[str]:
     yield f"Compared with the root {header.root} of {header.at}:"
     yield f"  {counts['unchanged']:,} conversations are unchanged, {counts['continued']:,} go on from what was written,"
     yield f"  {counts['erased']:,} were erased with a receipt; {counts['new']:,} are new."
-    wrong = sum(counts[what] for what in ("missing", "truncated", "rewritten", "receipt_missing"))
     yield (
-        f"  {wrong:,} are not what was written down."
-        if wrong
+        f"  {found.wrong_count:,} are not what was written down."
+        if found.wrong_count
         else "  Nothing was changed, removed or replaced."
     )
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import typer
 
-from frameledger_services.audit.differences import ROW, Difference, Differences
+from frameledger_services.audit.differences import ROW, Differences
 from frameledger_services.audit.log_comparison import ComparedWithLog, compare_with_log
 from frameledger_services.audit.verify import Verified
 from frameledger_services.audit.verify_many import connected, verify_many
+from frameledger_services.cli.audit.render_difference import as_objects, in_words
 from frameledger_services.cli.terminal import backend, output, safe
 from frameledger_services.cli.terminal.counting import counting
 from frameledger_services.cli.terminal.plural import plural
@@ -23,9 +22,6 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import leftovers
 from frameledger_services.store.connections import failure
 from frameledger_services.store.leftovers import Receipt
-
-SHOWN = 40
-"""Characters of a value that are shown."""
 
 
 @dataclass(slots=True)
@@ -78,7 +74,7 @@ def verify_rows(
     known = seen | {one.context_id for one in summary.receipts} | summary.found.keys()
     missing = [one for one in context_ids or () if one not in known]
     if as_json:
-        typer.echo(json.dumps(_as_json(summary, missing), default=_json))
+        output.print_json_object(_as_json(summary, missing))
     else:
         for line in _lines(summary, missing):
             typer.echo(line)
@@ -113,7 +109,7 @@ def _lines(summary: _Summary, missing: Sequence[str]) -> Iterator[str]:
         assert first is not None
         more = f" ({found.count - 1:,} more)" if found.count > 1 else ""
         name = safe.printable(context_id) or "(no conversation)"
-        yield f"{name}  version {first.version:,}  {_said(first)}{more}"
+        yield f"{name}  version {first.version:,}  {in_words(first)}{more}"
     again = f"; {summary.frames_before:,} were verified before" if summary.frames_before else ""
     yield f"Verified {plural(summary.conversations, 'conversation')}: {plural(summary.frames, 'frame')}{again}."
     yield "  chain   each link computed from the bytes of its frame, up to the head"
@@ -126,28 +122,13 @@ def _lines(summary: _Summary, missing: Sequence[str]) -> Iterator[str]:
     if summary.log is not None:
         log, total = summary.log, summary.frames + summary.frames_before
         yield f"  Kafka   {log.frames:,} frames are on it as they are stored; {log.records:,} records were read"
-        yield f"          {max(total - log.frames, 0):,} have expired, are of an older generation, or differ"
+        rest = max(total - log.frames, 0)
+        yield f"          {rest:,} were imported, have expired, are of an older generation, or differ"
     gone = [one for one in summary.receipts if not one.lives_again]
     if summary.receipts:
         yield f"  erased  {len(summary.receipts):,} have a receipt; of {len(gone):,} nothing is left in any table"
     wrong = len(summary.found)
     yield f"{wrong:,} differ." if wrong else "No difference." if not missing else "Not all of them are there."
-
-
-def _said(one: Difference) -> str:
-    # The version stands in front.
-    named = [(name, value) for name, value in one.key.items() if value != one.version]
-    key = ", ".join(f"{name} {_short(value)}" for name, value in named)
-    where = f" of {key}" if key else ""
-    if one.field == ROW:
-        row = f"{one.table}: a row{where}"
-        return f"{row} is missing" if one.stored is None else f"{row} is one too many"
-    return f"{one.table}.{one.field}{where} is {_short(one.stored)}, should be {_short(one.expected)}"
-
-
-def _short(value: object) -> str:
-    text = safe.printable(value if isinstance(value, str) else json.dumps(value, default=_json))
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
 
 
 def _as_json(summary: _Summary, missing: Sequence[str]) -> dict[str, Any]:
@@ -165,16 +146,8 @@ def _as_json(summary: _Summary, missing: Sequence[str]) -> dict[str, Any]:
             {
                 "context_id": context_id,
                 "count": found.count,
-                "differences": [asdict(one) for one in found.in_order()],
+                "differences": as_objects(found),
             }
             for context_id, found in sorted(summary.found.items())
         ],
     }
-
-
-def _json(value: object) -> str:
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
-    return str(value)

@@ -231,8 +231,8 @@ class _Desk:
             self._rerunners[name] = Rerunner(model, self._asked.changes, self._publish, time.monotonic)
         return self._rerunners[name]
 
-    async def _publish(self, context_id: str, frames: Sequence[Any]) -> None:
-        await self._client.publish(context_id, *frames)
+    async def _publish(self, context_id: str, frames: Sequence[Any], cause: str | None) -> None:
+        await self._client.publish(context_id, *frames, causation_id=cause)
 
 
 @asynccontextmanager

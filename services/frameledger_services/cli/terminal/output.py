@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -27,14 +27,19 @@ def console() -> Console:
 
 
 def print_json(values: Iterable[Any]) -> None:
-    """Print dataclasses as JSON objects, one a line; times as ISO 8601."""
+    """Print dataclasses as JSON objects, one a line, as `json_text` has them."""
     for one in values:
-        typer.echo(json.dumps(asdict(one), default=_as_text))
+        print_json_object(asdict(one))
 
 
 def print_json_object(value: Mapping[str, Any]) -> None:
-    """Print a JSON object on a line of its own; times as ISO 8601, ids as text."""
-    typer.echo(json.dumps(value, default=_as_text))
+    """Print a JSON object on a line of its own, as `json_text` has it."""
+    typer.echo(json_text(value))
+
+
+def json_text(value: object) -> str:
+    """A value as JSON, without a line break; times as ISO 8601 in UTC, ids as text, bytes in hexadecimal."""
+    return json.dumps(value, default=_as_text)
 
 
 def fail(problem: str, remedy: str) -> NoReturn:
@@ -62,8 +67,10 @@ def can_ask() -> bool:
 def _as_text(value: object) -> str:
     match value:
         case datetime():
-            return value.isoformat()
+            return value.astimezone(UTC).isoformat()
         case UUID():
             return str(value)
+        case bytes():
+            return value.hex()
         case _:
             raise TypeError(f"no JSON for {type(value).__name__}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -11,23 +13,30 @@ from frameledger_services.cli.terminal import output
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write. It gets its name when the block ends, in place of what had that name; an error removes it.
+def whole_file(path: Path | None) -> Iterator[BinaryIO]:
+    """A file to write; standard output without a path. It gets its name when the block ends, and is on disk then, in
+    place of what had that name; an error removes it.
 
     A process that is killed leaves only a file whose name ends with `.partial`. Ends the command with exit code 1 if
     the file cannot be written.
     """
+    if path is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
     partial = path.with_name(f"{path.name}.partial")
     try:
         with partial.open("wb") as file:
-            try:
-                yield file
-            except BaseException:
-                partial.unlink(missing_ok=True)
-                raise
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
         partial.replace(path)
-    except (ConnectionError, TimeoutError):
-        # Errors of the system too, but of a server.
+    except BaseException as error:
+        with suppress(OSError):
+            partial.unlink()
+        # Those two are of a server.
+        if isinstance(error, OSError) and not isinstance(error, ConnectionError | TimeoutError):
+            output.fail(
+                f"{path} cannot be written: {error.strerror}.", "Give another path, or make room there."
+            )
         raise
-    except OSError as error:
-        output.fail(f"{path} cannot be written: {error.strerror}.", "Give another path, or make room there.")

@@ -1,0 +1,80 @@
+"""The frames of one conversation in pages of bounded size, with whichever of their columns somebody reads.
+
+A page is read with one statement and kept in memory. All that is read is in the caller's transaction, which has to be
+REPEATABLE READ for the pages to be of one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import Any, Generic, Protocol, TypeVar
+
+from psycopg import AsyncConnection
+
+from frameledger_services.store.tables import FOR_EVER
+
+PAGE_FRAMES = 500
+PAGE_BYTES = 4 * 1024 * 1024
+"""Limits of a page, if its reader has none of its own."""
+
+
+class _HasVersion(Protocol):
+    @property
+    def version(self) -> int: ...
+
+
+F = TypeVar("F", bound=_HasVersion)
+
+
+class FramePages(Generic[F]):
+    """Reads frames as rows of one kind."""
+
+    def __init__(self, make: Callable[[Iterable[Any]], F], columns: Iterable[str]) -> None:
+        """`make` gets the values of `columns`, in their order, and returns a row, which knows its version."""
+        self._make = make
+        self._statement = f"""
+            SELECT {selected(columns)}
+            FROM (
+                SELECT *, sum(octet_length(text)) OVER (ORDER BY version) - octet_length(text) AS bytes_before
+                FROM (
+                    SELECT *, payload::text AS text
+                    FROM frames
+                    WHERE context_id = %s AND version > %s AND version <= %s
+                    ORDER BY version
+                    LIMIT %s
+                ) AS next
+            ) AS counted
+            WHERE bytes_before <= %s
+            ORDER BY version
+        """
+
+    async def page(
+        self,
+        connection: AsyncConnection[Any],
+        context_id: str,
+        *,
+        after: int = 0,
+        upto: int = FOR_EVER,
+        limit: int | None = None,
+        limit_bytes: int | None = None,
+    ) -> list[F]:
+        """Returns the frames behind a version, in order: `limit` at most, and ended by the one that brings their
+        payloads beyond `limit_bytes`. Empty only if there are none."""
+        limits = PAGE_FRAMES if limit is None else limit, PAGE_BYTES if limit_bytes is None else limit_bytes
+        async with connection.cursor(binary=True) as cursor:
+            await cursor.execute(self._statement, (context_id, after, upto, *limits))
+            return list(map(self._make, await cursor.fetchall()))
+
+    async def pages(
+        self, connection: AsyncConnection[Any], context_id: str, *, after: int = 0, upto: int = FOR_EVER
+    ) -> AsyncGenerator[list[F], None]:
+        """Yields all frames behind `after` and up to `upto`, in order."""
+        while after < upto and (page := await self.page(connection, context_id, after=after, upto=upto)):
+            yield page
+            after = page[-1].version
+
+
+def selected(columns: Iterable[str], payload: str = "convert_to(text, 'UTF8')") -> str:
+    """Returns these columns of `frames` as a SELECT lists them, the payload as its bytes; `text` is its text."""
+    expressions = {"payload": payload, "offset": '"offset"'}
+    return ", ".join(expressions.get(name, name) for name in columns)

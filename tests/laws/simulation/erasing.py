@@ -1,0 +1,126 @@
+"""What an erasure promises, and the operator who folds again while everybody acts.
+
+What an erased life said and named is known by its words, each of which occurs once, and by the ids of its runs and
+calls: none of them is in a table again, unless a client says it anew.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from tests.laws.author import WORD
+from tests.laws.simulation.actors import Steps
+from tests.laws.simulation.lives import CONTEXT, Lives, Receipt
+from tests.laws.simulation.world import World
+
+from frameledger import stored
+from frameledger.effects import Cancel
+from frameledger.fold import Conversation, Folding
+from frameledger.frames import AnyFrame, LLMContextEraseFrame, encode_frame
+
+
+class Operator:
+    """Verifies, rebuilds, and looks for what was to be forgotten; each in one transaction."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.name, self.frozen_until = name, 0.0
+        self._world = world
+        self._work = self._live()
+
+    def step(self) -> None:
+        next(self._work)
+
+    def _live(self) -> Steps:
+        world = self._world
+        while True:
+            for _ in range(world.rng.choice((20, 100, 400))):
+                yield
+            check_forgotten(world)
+            yield
+            rebuild(world)
+
+
+def rebuild(world: World) -> None:
+    """Fold the stored frames again, from the newest receipt on, and put what comes of it in the place of the tables."""
+    refolded = verified(world)
+    for name in FOLDED:
+        setattr(world, name, getattr(refolded, name))
+    world.say("operator", f"rebuilds, {len(world.lives_kept.receipts)} receipts")
+
+
+FOLDED = ("conversation", "runs", "calls", "outcomes", "changed_version", "cut_off", "lives_kept")
+
+
+def verified(world: World) -> World:
+    """The tables as the stored frames make them, which are found to be those that are there."""
+    again = World(Random(0))
+    again.conversation, again.lives_kept = world.lives_kept.beginning()
+    folding = Folding(again.conversation)
+    again.changed_version = int(folding.state.changed_version)
+    for row in world.lives_kept.frames:
+        before, step = folding.state, folding.step(row.frame)
+        if step is None:
+            raise world.broken(f"what is stored is of the present life, and version {row.version} is not")
+        again.now = row.stored_at
+        again.write(row.frame, before, step)
+    again.conversation = folding.conversation()
+    for name in FOLDED:
+        if getattr(again, name) != getattr(world, name):
+            raise world.broken(f"the tables are the fold of the stored frames, and not: {name}")
+    return again
+
+
+def check_forgotten(world: World) -> None:
+    """Look for what was to be forgotten in all text of all tables, but for effects that tell a worker to stop."""
+    conversation = world.conversation
+    tables = repr(
+        [
+            [encode_frame(row.frame) for row in world.lives_kept.frames],
+            conversation.rows,
+            conversation.frame_ids,
+            stored.dump(conversation.state),
+            [world.runs, world.calls, world.claims, world.outcomes, world.words_written, world.cut_off],
+            [effect for effect in world.outbox if not isinstance(effect, Cancel)],
+        ]
+    )
+    for text in forgotten(world):
+        if text in tables:
+            raise world.broken(f"nothing of an erased life is in any table, but {text!r} is")
+
+
+def forgotten(world: World) -> set[str]:
+    """What was said in lives that are over, as the log tells without being folded. Who names a run or a call of such a
+    life says nothing anew."""
+    over, present = set(world.erased_ids), set[str]()
+    erased_by: set[str | None] = set()
+    for frame in world.log[: world.next_offset]:
+        if isinstance(frame, LLMContextEraseFrame):
+            if frame.id not in erased_by:
+                over, present = over | present, set()
+            erased_by.add(frame.id)
+        elif ids_of(frame) & over:
+            over |= texts_of(frame)
+        else:
+            present |= texts_of(frame)
+    return over - present
+
+
+def texts_of(frame: AnyFrame) -> set[str]:
+    """What a frame says and names that occurs once: words, and the ids of runs and calls."""
+    return ids_of(frame) | set(WORD.findall(str(getattr(frame, "text", ""))))
+
+
+def ids_of(frame: AnyFrame) -> set[str]:
+    """The ids of the runs and calls that a frame names."""
+    named = {getattr(frame, name, None) for name in ("run_id", "tool_call_id")}
+    calls = {call.tool_call_id for call in getattr(frame, "function_calls", ())}
+    return calls | {str(one) for one in named if one}
+
+
+def receipts_of(log: list[AnyFrame]) -> tuple[Receipt, ...]:
+    """The receipts of whoever folds this log from its beginning, without ever having had the tables."""
+    folding, lives = Folding(Conversation.new(CONTEXT)), Lives()
+    for frame in log:
+        if (step := folding.step(frame)) is not None:
+            lives = lives.after(int(step.state.version), frame, 0.0)
+    return lives.receipts

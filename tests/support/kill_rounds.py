@@ -1,0 +1,85 @@
+"""Rounds of kills: a projector dies at one point after another, and each next one finishes what it left."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections.abc import Iterable, Iterator
+
+from tests.support.killable import ALWAYS_AT_ONCE, Plan, projector
+from tests.support.road import FEW, Raw, Road, mixed
+
+from frameledger import derived
+from frameledger.frames import LLMContextEraseFrame, LLMMessagesAppendFrame, LLMTextFrame, encode_frame
+from frameledger.ids import ContextId, Version
+
+ONCE = ("SELECT projections", "SELECT frames.context_id, contexts")
+"""What a projector does once when it has taken a partition over, or only when it loads a head whose stored state is
+behind: in a burst or in none. Both only read."""
+
+
+def points_of(road: Road, small: int | None, bursts: Iterator[list[Raw]]) -> list[str]:
+    """The points that a process which lives comes to in a burst of these, each once."""
+    with projector(road.settings, Plan(tell=True, member="it", small=small)) as running:
+        road.publish(next(bursts))
+        road.until_idle(running)
+        running.arm()
+        road.publish(next(bursts))
+        road.until_idle(running)
+        points = [point for point in running.points() if not point.startswith(ONCE)]
+        assert running.stop() == 0
+    if small == ALWAYS_AT_ONCE and "UPDATE projections" in points:
+        points.remove("UPDATE projections")  # once too: there no batch says so
+    return points
+
+
+def kill_at_each(road: Road, small: int | None, points: Iterable[str], bursts: Iterator[list[Raw]]) -> None:
+    """A process for each point, which first finishes what its predecessor left and then dies there, in a burst of its
+    own."""
+    for point in points:
+        with projector(road.settings, Plan(point=point, member="it", small=small)) as running:
+            road.until_idle(running)
+            running.arm()
+            road.publish(next(bursts))
+            assert running.ended(point) == -signal.SIGKILL, point
+
+
+def halves() -> Iterator[list[Raw]]:
+    """Each burst has the beginning of conversations, and the end of those that the burst before it began: rows are made
+    and changed."""
+    left: list[Raw] = []
+    for number in itertools.count(1):
+        records = mixed(str(number), FEW)
+        middle = len(records) // 2
+        yield left + records[:middle]
+        left = records[middle:]
+
+
+def erasures() -> Iterator[list[Raw]]:
+    """Each burst, but for the first, erases the conversations that the burst before it began, and has late words of
+    them, the next life of most, and a conversation that is erased whole, named `short-...`."""
+    yield _begun(0)
+    for number in itertools.count():
+        yield [*_erased(number), *_begun(number + 1)]
+
+
+def _said(text: str) -> bytes:
+    return encode_frame(LLMMessagesAppendFrame(messages=[{"role": "user", "content": text}], run_llm=True))
+
+
+def _begun(number: int) -> list[Raw]:
+    return [Raw(f"talk-{number}-{part}".encode(), _said("a secret")) for part in range(3)]
+
+
+def _erased(number: int) -> Iterator[Raw]:
+    for part in range(3):
+        context_id = f"talk-{number}-{part}"
+        key, run = context_id.encode(), derived.run_id(ContextId(context_id), Version(1))
+        yield Raw(key, encode_frame(LLMContextEraseFrame(id="e", why="asked")))
+        yield Raw(key, encode_frame(LLMTextFrame(run_id=run, text="a secret")))
+        yield Raw(key, encode_frame(LLMContextEraseFrame(id="e", why="asked")))
+        if part:
+            yield Raw(key, _said("fine"))
+    short = f"short-{number}".encode()
+    yield Raw(short, _said("a secret"))
+    yield Raw(short, encode_frame(LLMContextEraseFrame(why="asked")))

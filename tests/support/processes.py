@@ -1,0 +1,99 @@
+"""What a test has of a program in a process of its own: what the program says, signals for it, and its end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+import psutil
+from tests.bounds import ON_SERVERS
+
+CONTEXT = multiprocessing.get_context("forkserver")
+"""Children are forked from a process that runs nothing and has imported what `preload` named: they start at once."""
+
+LOOK_AGAIN = 0.02
+_NOTHING_TELLS = threading.Event()
+"""Never set: nothing notifies of a stopped process, so it is polled."""
+
+_preloaded: list[str] = []
+
+
+def preload(module: str) -> None:
+    """Have a module imported before the first process is started. For modules whose functions run in processes."""
+    _preloaded.append(module)
+    CONTEXT.set_forkserver_preload(_preloaded)
+
+
+class Process:
+    """A process that was started, and is killed with the block in which it is used."""
+
+    def __init__(self, target: Callable[..., None], *arguments: Any) -> None:
+        """Runs `target` with these arguments, and behind them a connection on which it says things."""
+        self._name = target.__module__.removeprefix("tests.support.")
+        self._heard, said = CONTEXT.Pipe(duplex=False)
+        self._process = CONTEXT.Process(target=target, args=(*arguments, said))
+        self._process.start()
+        said.close()
+        self.pid: int = self._process.pid or 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def hear(self) -> Any:
+        """Wait for what it says next."""
+        assert self._heard.poll(ON_SERVERS), f"the process of {self._name} says nothing"
+        return self._heard.recv()
+
+    def frozen(self) -> None:
+        """Wait until it has stopped itself."""
+        process, until = psutil.Process(self.pid), time.monotonic() + ON_SERVERS
+        while (status := process.status()) != psutil.STATUS_STOPPED:
+            assert time.monotonic() < until, f"the process of {self._name} is {status}"
+            _NOTHING_TELLS.wait(LOOK_AGAIN)
+
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def ended(self, *what: object) -> int:
+        """Wait for its end; its exit code, below zero for a signal. `what` is said if it does not end."""
+        self._process.join(ON_SERVERS)
+        assert self._process.exitcode is not None, (f"the process of {self._name} does not end", *what)
+        return self._process.exitcode
+
+    def stop(self) -> int:
+        """Ask it to end, as `frameledger down` does; its exit code."""
+        if self.is_alive():
+            self.send(signal.SIGTERM)
+        return self.ended()
+
+    def kill(self) -> None:
+        """Whatever became of it: nothing is left."""
+        self._process.kill()
+        self._process.join()
+
+
+def reaching(
+    point: str | None, number: signal.Signals, say: Callable[[str], None] = lambda _: None
+) -> Callable[[str], None]:
+    """Returns what a process calls with the name of each point: at `point` it says so, and sends itself the signal,
+    once."""
+    left = [point]
+
+    def reach(name: str) -> None:
+        if left == [name]:
+            left.clear()
+            say(name)
+            os.kill(os.getpid(), number)
+
+    return reach

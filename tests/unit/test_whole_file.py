@@ -1,0 +1,39 @@
+"""A file that a command writes is whole under its name, or what was there before."""
+
+import pytest
+import typer
+
+from frameledger_services.cli.terminal.whole_file import whole_file
+
+
+def test_a_file_has_its_name_when_it_is_whole(tmp_path):
+    path = tmp_path / "heads.jsonl"
+    path.write_bytes(b"old")
+    with whole_file(path) as file:
+        file.write(b"new")
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("error", [ValueError(), typer.Exit(1), TimeoutError(), KeyboardInterrupt()])
+def test_an_error_leaves_what_was_there(tmp_path, error):
+    path = tmp_path / "heads.jsonl"
+    path.write_bytes(b"old")
+    with pytest.raises(type(error)), whole_file(path):
+        raise error
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_path_that_cannot_be_written_ends_the_command(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    with pytest.raises(typer.Exit), whole_file(tmp_path / "file" / "heads.jsonl"):
+        pass
+    assert "cannot be written: Not a directory." in capsys.readouterr().err
+
+
+def test_without_a_path_it_is_standard_output(capsysbinary):
+    with whole_file(None) as file:
+        file.write(b"heads")
+    assert capsysbinary.readouterr().out == b"heads"
