@@ -126,6 +126,7 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
     assert (down.returncode, folder.living()) == (0, [])
     assert segments() <= before
     assert sorted(path.name for path in (folder.path / ".frameledger" / "run").iterdir()) == [
+        "gateway.port",
         "kafka.port",
         "lock",
         "name",

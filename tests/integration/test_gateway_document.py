@@ -46,9 +46,9 @@ def gateway(kafka, database_server, migrated_template) -> Iterator[Gateway]:
         road.publish([*records, Raw(b"acme/1", b'{"type":"LLMRunFrame"}')])
         road.until_idle(projecting)
         also = {
-            "FRAMELEDGER_GATEWAY_PORT": str(ports.choose(0)),
-            "FRAMELEDGER_GATEWAY_REQUESTS_PER_SEC": "1000000",
-            "FRAMELEDGER_GATEWAY_BURST": "1000000",
+            "gateway_port": str(ports.choose(0)),
+            "gateway_requests_per_sec": "1000000",
+            "gateway_burst": "1000000",
         }
         with running(road.settings, **also) as gateway:
             yield gateway

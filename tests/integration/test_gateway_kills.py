@@ -68,7 +68,7 @@ class Writer(threading.Thread):
 
 def test_each_frame_counts_once_however_often_the_gateway_is_killed(road):
     port = str(ports.choose(0))
-    also = {"FRAMELEDGER_GATEWAY_PORT": port, "FRAMELEDGER_GATEWAY_REQUESTS_PER_SEC": "1000000"}
+    also = {"gateway_port": port, "gateway_requests_per_sec": "1000000"}
     writers = [Writer(number, f"http://127.0.0.1:{port}") for number in range(WRITERS)]
     with projector(road.settings) as projecting, ExitStack() as stack:
         stack.enter_context(running(road.settings, **also))

@@ -10,6 +10,7 @@ import httpx
 import psycopg
 import pytest
 from openapi_spec_validator import validate
+from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
 from tests.support.batches import HISTORIES, Log, folded, project, value_of
 from tests.support.databases import made
@@ -36,7 +37,8 @@ def filled(database_server, migrated_template) -> Iterator[Settings]:
     log.add("acme/gone", b'{"type":"LLMContextEraseFrame","id":"e","why":"asked for","requested_by":"Eve"}')
     with made(database_server, template=migrated_template) as (_, address):
         project(address, log.records, sizes=(500,))
-        yield Settings(database_url=SecretStr(address))
+        # With the rights that a gateway needs, and no more.
+        yield Settings(database_url=SecretStr(make_conninfo(address, options="-crole=frameledger_reader")))
 
 
 @pytest.fixture

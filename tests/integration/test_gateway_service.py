@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import socket
 import threading
 
 import httpx
@@ -30,7 +31,10 @@ def test_it_begins_answers_and_stops_in_order(road):
     with projector(road.settings) as projecting, running(road.settings, **gateway_at(port())) as gateway:
         assert httpx.get(f"{gateway.address}/livez", timeout=ON_SERVERS).json() == {"live": True}
         ready = httpx.get(f"{gateway.address}/readyz", timeout=ON_SERVERS)
-        assert ready.json() == {"ready": True, "checks": {"draining": "no", "database": "ok"}}
+        assert ready.json() == {
+            "ready": True,
+            "checks": {"database": "ok", "log": "ok", "draining": "no"},
+        }
         said = httpx.post(f"{gateway.address}/v1/contexts/a%2Fb/frames", json=ASK, timeout=ON_SERVERS)
         assert said.status_code == 201, said.text
         gateway.process.send_signal(signal.SIGTERM)
@@ -59,7 +63,7 @@ def test_a_request_that_has_begun_is_finished_while_it_drains(road):
 
 
 def gateway_at(number: str) -> dict[str, str]:
-    return {"FRAMELEDGER_GATEWAY_PORT": number}
+    return {"gateway_port": number}
 
 
 def test_without_a_database_it_is_alive_and_not_ready_and_says_why(road):
@@ -67,7 +71,7 @@ def test_without_a_database_it_is_alive_and_not_ready_and_says_why(road):
         assert (await http.get("/livez")).status_code == 200
         ready = await http.get("/readyz")
         assert ready.status_code == 503
-        assert "refused" in ready.json()["checks"]["database"].lower()
+        assert ready.json()["checks"] == {"database": "It does not answer.", "log": "ok", "draining": "no"}
         context = await http.get("/v1/contexts/a")
         assert context.json()["type"] == "/problems/database-away"
         assert context.headers["retry-after"] == "1"
@@ -86,6 +90,8 @@ def test_without_a_broker_nothing_is_appended_and_the_ids_say_so(road):
         assert said.json()["type"] == "/problems/log-away"
         assert (said.json()["published"], said.json()["unpublished"]) == ([], ["one", "two"])
         assert (await http.get("/v1/contexts/a")).status_code == 404
+        ready = await http.get("/readyz")
+        assert ready.json()["checks"] == {"database": "ok", "log": "It does not answer.", "draining": "no"}
 
     with_app(road.settings.model_copy(update={"kafka_bootstrap_servers": "127.0.0.1:1"}), ask)
 
@@ -97,9 +103,10 @@ def test_it_does_not_begin_where_it_cannot_work(road):
 
     with pytest.raises(SettingsError, match="There is no database"):
         asyncio.run(serve(Settings(kafka_bootstrap_servers="127.0.0.1:1")))
-    elsewhere = road.settings.model_copy(update={"gateway_host": "192.0.2.1"})
-    with pytest.raises(service.AddressError, match=r"cannot listen at http://192\.0\.2\.1:18080"):
-        asyncio.run(serve(elsewhere))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        busy = road.settings.model_copy(update={"gateway_port": taken.getsockname()[1]})
+        with pytest.raises(service.AddressError, match=r"cannot listen at http://127\.0\.0\.1:\d+: .*in use"):
+            asyncio.run(serve(busy))
 
 
 @pytest.fixture

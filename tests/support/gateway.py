@@ -76,13 +76,13 @@ class Gateway:
 
 @contextmanager
 def running(settings: Settings, **also: str) -> Iterator[Gateway]:
-    """Runs the service until the end of the block, and kills it then. `also` are variables for it alone."""
+    """Runs the service until the end of the block, and kills it then. `also` are settings for it alone."""
     given = {
         name: str(getattr(value, "get_secret_value", lambda value=value: value)())
         for name in settings.model_fields_set
         if (value := getattr(settings, name)) is not None
     }
-    environment = {f"{PREFIX}{name.upper()}": value for name, value in given.items()} | also
+    environment = {f"{PREFIX}{name.upper()}": value for name, value in {**given, **also}.items()}
     process = subprocess.Popen(
         [sys.executable, "-m", "frameledger_services", "run", "gateway"],
         env={**os.environ, **environment, f"{PREFIX}LOG_FORMAT": "json"},

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from frameledger_services import database
+from frameledger_services.event_log import broker
+from frameledger_services.event_log.broker import BrokerError
+from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.store.connections import DatabaseError
 from frameledger_services.store.schema import SchemaError
+
+CHECK_SECONDS = 5.0
+"""A check that takes longer has failed."""
+
+OK = "ok"
+# Anybody may ask, so addresses and what servers say are for `frameledger doctor`.
+AWAY = "It does not answer."
 
 
 def routes(parts: Parts) -> list[BaseRoute]:
@@ -19,14 +31,31 @@ def routes(parts: Parts) -> list[BaseRoute]:
         return JSONResponse({"live": True})
 
     async def ready(_: Request) -> Response:
-        """Every connection that is made checks the schema."""
-        checks = {"draining": "yes" if parts.stopping.is_set() else "no"}
-        try:
-            await parts.database.read(database.ping)
-            checks["database"] = "ok"
-        except (DatabaseError, SchemaError) as error:
-            checks["database"] = str(error)
-        is_ready = checks == {"draining": "no", "database": "ok"}
+        found = await asyncio.gather(_database(parts), _log(parts))
+        checks = dict(zip(("database", "log"), found, strict=True))
+        checks["draining"] = "yes" if parts.stopping.is_set() else "no"
+        is_ready = checks == {"database": OK, "log": OK, "draining": "no"}
         return JSONResponse({"ready": is_ready, "checks": checks}, status_code=200 if is_ready else 503)
 
     return [Route("/livez", live, methods=["GET"]), Route("/readyz", ready, methods=["GET"])]
+
+
+async def _database(parts: Parts) -> str:
+    """Every connection that is made checks the schema."""
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            await parts.database.read(database.ping)
+    except SchemaError:
+        return "It is of another release."
+    except (DatabaseError, TimeoutError):
+        return AWAY
+    return OK
+
+
+async def _log(parts: Parts) -> str:
+    topic = TopicNames(parts.settings.topic_prefix).frames
+    try:
+        async with asyncio.timeout(CHECK_SECONDS), broker.connect(parts.settings) as brokers:
+            return OK if await brokers.find(topic) is not None else "The topic of frames is not there."
+    except (BrokerError, TimeoutError):
+        return AWAY
