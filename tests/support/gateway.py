@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import IO, Any, TypeVar
 
 import httpx
-from starlette.routing import BaseRoute
+from pydantic import SecretStr
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 from tests.bounds import ON_SERVERS
 
@@ -27,6 +28,14 @@ from frameledger_services.settings import PREFIX, Settings
 
 _T = TypeVar("_T")
 
+AWAY: dict[str, Any] = {
+    "database_url": SecretStr("postgresql://nobody@127.0.0.1:1/none"),
+    "kafka_bootstrap_servers": "127.0.0.1:1",
+    "gateway_request_secs": 1,
+    "gateway_burst": 1_000_000,
+}
+"""Settings of a gateway without servers: who gets past the guard is answered 503, or waits a second for it."""
+
 CLIENT = {"base_url": "http://localhost", "timeout": ON_SERVERS}
 
 
@@ -39,6 +48,22 @@ async def app_of(settings: Settings, token: str | None = None) -> AsyncIterator[
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         async with httpx.AsyncClient(transport=transport, headers=headers, **CLIENT) as http:
             yield http
+
+
+def all_routes() -> list[tuple[str, Route]]:
+    """Returns every route with its method."""
+
+    async def found() -> list[BaseRoute]:
+        async with connected(Settings(**AWAY), asyncio.Event()) as parts:
+            sessions = Sessions(parts.settings, security.live_tokens(parts.settings))
+            return [*create_app(parts).routes, *session_routes(sessions)]
+
+    return [
+        (method, route)
+        for route in asyncio.run(found())
+        if isinstance(route, Route)
+        for method in sorted(route.methods or ())
+    ]
 
 
 def served(parts: Parts, routes: Sequence[BaseRoute] = ()) -> ASGIApp:

@@ -5,42 +5,17 @@ import re
 from datetime import UTC, datetime
 
 import pytest
-from pydantic import SecretStr
 from starlette.routing import Route
-from tests.support.gateway import app_of
+from tests.support.gateway import AWAY, all_routes, app_of
 
 from frameledger_services.gateway import policy, tokens
-from frameledger_services.gateway.app import create_app
 from frameledger_services.gateway.caller import SCOPES
 from frameledger_services.gateway.routes import DescribedRoute
-from frameledger_services.gateway.service import connected
-from frameledger_services.gateway.sessions import Sessions
-from frameledger_services.gateway.sessions import routes as session_routes
 from frameledger_services.settings import Settings
 
-AWAY = {
-    "database_url": SecretStr("postgresql://nobody@127.0.0.1:1/none"),
-    "kafka_bootstrap_servers": "127.0.0.1:1",
-    "gateway_request_secs": 1,
-    "gateway_burst": 1_000_000,
-}
-
-
-def routes():
-    """Every method and path, with its route."""
-
-    async def found():
-        async with connected(Settings(**AWAY), asyncio.Event()) as parts:
-            return [*create_app(parts).routes, *session_routes(Sessions(parts.settings, None))]
-
-    return [
-        pytest.param(method, route.path, route, id=f"{method} {route.path}")
-        for route in asyncio.run(found())
-        for method in sorted(route.methods or ())
-    ]
-
-
-ROUTES = routes()
+ROUTES = [
+    pytest.param(method, route.path, route, id=f"{method} {route.path}") for method, route in all_routes()
+]
 
 
 def filled(path, context_id):
