@@ -153,6 +153,14 @@ def test_a_field_that_shows_a_number_does_not_show_what_a_publisher_hides_in_it(
     assert WORDS not in json.dumps(shown)
 
 
+def test_lists_of_nothing_stay_empty_and_lists_of_numbers_stay():
+    assert redacted({"messages": [], "eras": [1, 2], "frames": 7}, ANSWER) == {
+        "messages": [],
+        "eras": [1, 2],
+        "frames": 7,
+    }
+
+
 def test_how_long_something_is_is_said_in_bytes_of_utf8():
     assert redacted("ü\ud83d", ANSWER) == {"redacted": True, "bytes": 5}
     assert redacted([None, 12, True], ANSWER) == [

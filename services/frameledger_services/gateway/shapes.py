@@ -38,7 +38,7 @@ def redacted(value: Any, shape: Shape) -> Any:
 
 
 def _field(name: str, value: Any, shape: Shape) -> Any:
-    if name in shape.inside and isinstance(value, dict | list):
+    if name in shape.inside and (value == [] or not _is_plain(value)):
         return redacted(value, shape.inside[name])
     is_shown = name in shape.shown or (shape.shown_too is not None and shape.shown_too.fullmatch(name))
     return value if is_shown and _is_plain(value) else _hidden(value)
@@ -58,93 +58,64 @@ def _hidden(value: Any) -> Any:
     return {"redacted": True, "bytes": len(text.encode("utf-8", "surrogatepass"))}
 
 
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _USAGE = Shape(
-    frozenset(
-        ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
-    )
+    _names("input_tokens output_tokens cache_read_tokens cache_write_tokens reasoning_tokens partial")
 )
 _MESSAGE = Shape(
-    frozenset(("role", "tool_call_id")),
-    {"tool_calls": Shape(frozenset(("id", "type")), {"function": Shape(frozenset(("name",)))})},
+    _names("role tool_call_id"),
+    {"tool_calls": Shape(_names("id type"), {"function": Shape(_names("name"))})},
 )
 
 FRAME = Shape(
-    frozenset(
-        (
-            *("type", "id", "v", "pts", "produced_at", "timestamp", "run_id", "attempt", "claim", "group_id"),
-            *("tool_call_id", "function_name", "call_attempt", "opened_version", "expected_version"),
-            *("context_version", "settled_as", "finish_reason", "provider", "model", "worker", "language"),
-            *("append_to_context", "includes_inter_frame_spaces", "skip_tts", "run_llm", "react", "enable"),
-            *("fatal", "code", "cancel_on_interruption", "safe_to_retry", "timeout_secs", "run_in_parallel"),
-            *("group_parallel_tools", "is_realtime_service"),
-        )
+    _names(
+        """
+        append_to_context attempt call_attempt cancel_on_interruption claim code context_version enable
+        expected_version fatal finish_reason function_name group_id group_parallel_tools id
+        includes_inter_frame_spaces is_realtime_service language model opened_version produced_at provider pts react
+        run_id run_in_parallel run_llm safe_to_retry settled_as skip_tts timeout_secs timestamp tool_call_id type v
+        worker
+        """
     ),
     {
         "messages": _MESSAGE,
         "context": Shape(frozenset(), {"messages": _MESSAGE}),
         "usage": _USAGE,
-        "function_calls": Shape(frozenset(("function_name", "tool_call_id", "builtin"))),
-        "properties": Shape(frozenset(("run_llm", "is_final"))),
-        "waiting": Shape(frozenset(("deadline",))),
-        "forked_from": Shape(frozenset(("context_id", "version"))),
+        "function_calls": Shape(_names("function_name tool_call_id builtin")),
+        "properties": Shape(_names("run_llm is_final")),
+        "waiting": Shape(_names("deadline")),
+        "forked_from": Shape(_names("context_id version")),
     },
 )
 """A frame as it was published."""
 
-_NESTED: dict[str, Shape] = {"frame": FRAME, "message": _MESSAGE, "messages": _MESSAGE, "usage": _USAGE}
+_PARTS: dict[str, Shape] = {"frame": FRAME, "message": _MESSAGE, "messages": _MESSAGE, "usage": _USAGE}
 
 ANSWER = Shape(
-    frozenset(
-        (
-            *("id", "type", "version", "newest", "era", "eras", "position", "positions", "outcome", "reason"),
-            *("status", "kind", "role", "place", "source", "attempt", "ordinal", "duplicate", "completed"),
-            *("partition", "generation", "offset", "function_name", "provider", "model", "worker", "trigger"),
-            *(
-                "finish_reason",
-                "experiment",
-                "from",
-                "to",
-                "valid_from",
-                "valid_to",
-                "synchronous",
-                "partial",
-            ),
-            *("safe_to_retry", "builtin", "object", "created", "index", "matches", "valid"),
-        )
+    _names(
+        """
+        attempt at builtin code completed depth duplicate era eras error_code experiment finish_reason first frames
+        from function_name generation id idempotency_key intact logged_at matches_sha256 model newest offset
+        ordinal outcome partition place position positions provider reason role safe_to_retry since source
+        status superseded synchronous there to topic trigger type usage_partial valid_from valid_to version
+        waiting worker
+        """
     ),
-    _NESTED,
-    re.compile(r"\w+_(id|version|versions|at|count|tokens|secs|seconds|calls)"),
+    _PARTS,
+    re.compile(r"\w+_(id|version|at|count|tokens|secs)"),
 )
 """What the gateway answers."""
 
-# Its lists and parts are answers again.
-_NESTED |= dict.fromkeys(
-    (
-        *("contexts", "frames", "history", "rows", "runs", "run", "attempts", "calls", "call", "open_calls"),
-        *(
-            "added",
-            "removed",
-            "replaced",
-            "before",
-            "after",
-            "causes",
-            "cause",
-            "made_by",
-            "made_of",
-            "place",
-        ),
-        *(
-            "thrown_away",
-            "announced",
-            "started",
-            "settled",
-            "ended",
-            "waiting",
-            "ambiguous",
-            "workers",
-            "tools",
-        ),
-        *("partitions", "choices"),
+# What is in it is an answer again.
+_PARTS |= dict.fromkeys(
+    _names(
+        """
+        added asked_by attempts began_by call calls causes closed_by contexts ended_by eras frames ignored parked
+        partitions place readings rejected removed replaced rows run runs said streamed times tools versions
+        """
     ),
     ANSWER,
 )
