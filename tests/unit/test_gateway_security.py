@@ -95,7 +95,13 @@ async def _problem(request, error):
     return problems.answer(request, error)
 
 
-HANDLERS = {problems.ProblemError: _problem}
+async def _bug(_, error):
+    BUGS.append(error)
+    return Response(status_code=500)
+
+
+BUGS: list[Exception] = []
+HANDLERS = {problems.ProblemError: _problem, Exception: _bug}
 
 
 @pytest.fixture
@@ -586,6 +592,7 @@ def test_a_stream_ends_at_its_next_piece_once_its_token_is_revoked(gateway):
         assert one.sent.empty()
 
     asyncio.run(stream())
+    assert BUGS == []
 
 
 # The log

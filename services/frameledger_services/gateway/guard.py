@@ -99,8 +99,8 @@ class Guard:
         return checked
 
 
-class _RevokedError(Exception):
-    """Ends an answer whose token is no longer good."""
+class _RevokedError(BaseException):
+    """Ends an answer whose token is no longer good. The app would take an `Exception` for a failure of its own."""
 
 
 def is_this_machine(host: str) -> bool:
