@@ -7,7 +7,7 @@ from copy import deepcopy
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID
 
 import pytest
 from jsonschema import Draft7Validator
@@ -29,6 +29,9 @@ OFFICIAL = Path(__file__).parents[1] / "support" / "asyncapi" / "schema-3.0.0.js
 SHA256 = "abe96881dbfaad495ccbb6bd8d3fb43ca18a13b9d7564849ccb66f39d5e5b20f"
 NAMES = TopicNames(Settings().topic_prefix)
 PLACE = Place("llm.frames", 3, 41)
+
+CAUSE = UUID("575e39bf-ef94-4016-ba0a-fab1436d631e")
+"""Its text is part of the names of tests, which are the same in every process."""
 
 
 @cache
@@ -161,12 +164,12 @@ def test_what_is_no_frame_does_not_fit():
 @pytest.mark.parametrize(
     "effect",
     [
-        RunInference("e", "call-17", 4, "r", uuid4()),
+        RunInference("e", "call-17", 4, "r", CAUSE),
         RunInference("e", "call-17", 4, "r"),
-        CallFunction("e", "call-17", 4, 3, 1, "c", "order", "g", uuid4()),
+        CallFunction("e", "call-17", 4, 3, 1, "c", "order", "g", CAUSE),
         CallFunction("e", "call-17", 4, 3, 1, "c", "order", None),
         Cancel("e", "call-17", 4, run_id="r"),
-        Cancel("e", "call-17", 4, tool_call_id="c", causation_id=uuid4()),
+        Cancel("e", "call-17", 4, tool_call_id="c", causation_id=CAUSE),
     ],
     ids=str,
 )
