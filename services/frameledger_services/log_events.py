@@ -203,5 +203,13 @@ EVENTS: Mapping[str, Event] = {
     ),
     "gateway.database_away": Event("warning", "A request was answered by `database-away`.", _WAIT),
     "gateway.log_away": Event("warning", "A request was answered by `log-away`.", _WAIT),
+    "gateway.not_listening": Event(
+        "warning",
+        "Projectors' notifications are not received; streams look by themselves each second.",
+        _WAIT,
+    ),
+    "gateway.streams_waiting": Event(
+        "warning", "The database gives streams nothing for now; they go on once it does.", _WAIT
+    ),
     "gateway.request_failed": Event("error", "A request was answered by `internal-error`.", "Report it."),
 }

@@ -4,14 +4,14 @@ A plan is judged by what it touched: no table from end to end, and no more rows 
 """
 
 import asyncio
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import psycopg
 import pytest
 from tests.support.databases import made
 
-from frameledger_services.store import contexts
+from frameledger_services.store import contexts, following
 from frameledger_services.store.tables import FOR_EVER
 
 CONTEXTS, FRAMES, MESSAGES = 2_000, 40, 10
@@ -108,13 +108,15 @@ def filled(database_server, migrated_template) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def reads(connection: psycopg.Connection, query: str) -> tuple[set[str], int]:
+def reads(
+    connection: psycopg.Connection, query: str, parameters: Mapping[str, Any] | None = None
+) -> tuple[set[str], int]:
     """The tables of ours that the query read from end to end, and how many rows it fetched by index."""
     with connection.transaction(force_rollback=True):
         # A worker's reads are counted in another place.
         connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
         before = counted(connection)
-        assert connection.execute(query).fetchall()
+        assert connection.execute(query, parameters).fetchall()
         after = counted(connection)
     scanned = {table for table, (scans, _) in after.items() if scans > before.get(table, (0, 0))[0]}
     fetched = sum(rows for _, rows in after.values()) - sum(rows for _, rows in before.values())
@@ -221,6 +223,25 @@ def test_a_context_is_read_once_whatever_the_planner_expects_of_a_conversation(f
     assert {table for table, (scans, _) in after.items() if scans > before.get(table, (0, 0))[0]} == set()
     fetched = sum(rows for _, rows in after.values()) - sum(rows for _, rows in before.values())
     assert fetched <= MESSAGES * 1.1 + FRAMES / 8 + 10, "its messages, its calls, its settings"
+
+
+@pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
+def test_who_follows_many_conversations_reads_what_is_behind_each_cursor(filled, plan):
+    names = [f"context-{number}" for number in range(1, 101)]
+    asked = {
+        "topic": "llm.frames",
+        "context_ids": [*names, LONG, LONG],
+        "versions": [*([FRAMES - 1] * len(names)), LONG_FRAMES, 0],
+        "types": [None] * (len(names) + 2),
+        "separator": following.TYPES_SEPARATOR,
+        "most_frames": 50,
+        "most_bytes": 1_000_000,
+    }
+    with filled.transaction(force_rollback=True):
+        filled.execute(f"SET LOCAL plan_cache_mode = {plan}")
+        scanned, fetched = reads(filled, following.READ, asked)
+    assert scanned <= {"topics"}, "a row for each topic and generation"
+    assert fetched <= 2 * len(names) + 50 + 10
 
 
 def test_what_is_counted_is_counted(filled):

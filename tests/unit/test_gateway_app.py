@@ -18,6 +18,7 @@ from frameledger_services.client import (
     NoSuchVersionError,
     SchemaError,
 )
+from frameledger_services.gateway.hub import Hub
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import KINDS, ProblemError
 from frameledger_services.settings import Settings
@@ -28,7 +29,7 @@ def ask(address: str, *routes: Route, method: str = "GET") -> httpx.Response:
     async def asked() -> httpx.Response:
         settings = Settings()
         async with Client(settings) as client:
-            parts = Parts(settings, client, Connections(settings), asyncio.Event())
+            parts = Parts(settings, client, Connections(settings), Hub(settings), asyncio.Event())
             transport = httpx.ASGITransport(served(parts, routes), raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
                 return await http.request(method, address)

@@ -25,6 +25,7 @@ from frameledger_services.gateway import (
     lists,
     problems,
     settling,
+    streams,
 )
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
@@ -41,7 +42,7 @@ def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
     # A path that is nearly right is not: a redirect would lose what is encoded in it.
     app.router.redirect_slashes = False
     app.state.parts = parts
-    for module in (health, contexts, append, frames, details, lists, settling, asyncapi):
+    for module in (health, contexts, append, frames, streams, details, lists, settling, asyncapi):
         app.router.routes.extend(module.routes(parts))
     app.router.routes.extend((*problems.ROUTES, *routes))
     app.router.routes.extend(document.routes(app.router.routes))

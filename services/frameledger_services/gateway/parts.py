@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from frameledger_services.client import Client
+from frameledger_services.gateway.hub import Hub
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections
 
@@ -20,6 +21,9 @@ class Parts:
 
     database: Connections
     """Reads: `await parts.database.read(function, *arguments)`."""
+
+    hub: Hub
+    """Gives streams what they wait for."""
 
     stopping: asyncio.Event
     """Set when the process drains: long answers end, and `/readyz` says no."""

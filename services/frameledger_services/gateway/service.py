@@ -17,7 +17,9 @@ from frameledger_services.client import Client, MisspelledWarning
 from frameledger_services.gateway import security
 from frameledger_services.gateway.app import create_app
 from frameledger_services.gateway.append import SOURCE
+from frameledger_services.gateway.hub import Hub
 from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.protocol import AbortableProtocol
 from frameledger_services.gateway.sessions import Sessions
 from frameledger_services.gateway.sessions import routes as session_routes
 from frameledger_services.settings import Settings
@@ -63,6 +65,7 @@ async def serve(settings: Settings, stopping: asyncio.Event) -> None:
         stopped.cancel()
         if not serving.done():
             _log.info("gateway.draining")
+        parts.hub.close()
         server.should_exit = True
         await serving
     _log.info("gateway.left")
@@ -74,11 +77,26 @@ async def connected(settings: Settings, stopping: asyncio.Event) -> AsyncIterato
     end."""
     most = settings.gateway_database_connections
     database = Connections(settings, "frameledger-gateway", most=most, within=settings.gateway_request_secs)
-    async with Client(settings, source=SOURCE, connections=most) as client:
+    hub = Hub(settings)
+    async with Client(settings, source=SOURCE, connections=most) as client, _running(hub, stopping):
         try:
-            yield Parts(settings, client, database, stopping)
+            yield Parts(settings, client, database, hub, stopping)
         finally:
             await database.close()
+
+
+@asynccontextmanager
+async def _running(hub: Hub, stopping: asyncio.Event) -> AsyncIterator[None]:
+    """The hub works for as long as the block lasts. If it fails the process stops; the end of the block raises why."""
+    working = asyncio.create_task(hub.run())
+    working.add_done_callback(lambda _: stopping.set())
+    try:
+        yield
+    finally:
+        working.cancel()
+        await asyncio.wait([working])
+        if not working.cancelled():
+            working.result()
 
 
 def address(host: str, port: int) -> str:
@@ -93,7 +111,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=AbortableProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,

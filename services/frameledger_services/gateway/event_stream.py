@@ -1,0 +1,94 @@
+"""A response that never ends by itself: events to one client, as it takes them.
+
+Own, and not sse-starlette's: that has four tasks for each stream and a lock, replaces uvicorn's signal handler when it
+is imported, and cannot cut off a client that reads nothing. Here a heartbeat is a wait that ended, so one task writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from frameledger_services.gateway import protocol, stream_events
+from frameledger_services.gateway.hub import Chunk, Follower
+
+HEARTBEAT_SECONDS = 15.0
+SEND_SECONDS = 20.0
+"""A client that takes nothing for so long is cut off; it comes back with its version."""
+
+LIFE_SECONDS = 15 * 60.0
+LIFE_JITTER = 0.2
+"""A stream ends after so long, more or less by this part: streams move to new processes, and not all at once."""
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    # nginx would collect events before it passes them on.
+    "X-Accel-Buffering": "no",
+}
+
+
+class EventStream(Response):
+    """Sends a client what its follower is given."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, follower: Follower, first: Chunk | None) -> None:
+        """`first` is what the follower was given already."""
+        # Not the base's, which would say how long the body is.
+        self.status_code = 200
+        self.background = None
+        self.init_headers(HEADERS)
+        self._follower = follower
+        self._first = first
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the client is gone, the follower is closed, the conversation is erased or the time is over."""
+        watching = asyncio.create_task(self._close_at_disconnect(receive))
+        try:
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            await self._send(send, stream_events.BEGIN + (b"" if self._first is None else self._first.data))
+            if self._first is None or not _is_last(self._first):
+                await self._go_on(send)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:
+            if protocol.abort(scope):
+                # The server takes the answer for a broken one until it has noticed that the client is gone.
+                await watching
+        finally:
+            self._follower.close()
+            watching.cancel()
+
+    async def _go_on(self, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + LIFE_SECONDS * random.uniform(1 - LIFE_JITTER, 1 + LIFE_JITTER)
+        while not self._follower.is_closed and (left := end - loop.time()) > 0:
+            chunk = await self._follower.next(min(left, HEARTBEAT_SECONDS))
+            if self._follower.is_closed:
+                return
+            if chunk is None:
+                await self._send(send, stream_events.HEARTBEAT)
+                continue
+            await self._send(send, chunk.data)
+            if _is_last(chunk):
+                return
+
+    async def _send(self, send: Send, data: bytes) -> None:
+        """Returns when there is room for more. Raises TimeoutError for a client that reads nothing."""
+        message: Message = {"type": "http.response.body", "body": data, "more_body": True}
+        async with asyncio.timeout(SEND_SECONDS):
+            await send(message)
+
+    async def _close_at_disconnect(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._follower.close()
+
+
+def _is_last(chunk: Chunk) -> bool:
+    """Nothing comes behind it: the conversation was erased."""
+    return chunk.was_erased and not chunk.exists

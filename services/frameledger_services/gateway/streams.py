@@ -1,0 +1,111 @@
+"""`GET /v1/contexts/{id}/stream`: a conversation's frames as server-sent events, from a version on and as they come."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from frameledger_services.client import NoSuchContextError
+from frameledger_services.gateway import parameters
+from frameledger_services.gateway.event_stream import EventStream
+from frameledger_services.gateway.hub import Chunk, Follower, TooManyFollowersError
+from frameledger_services.gateway.parameters import INT64_MAX, Parameter
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.routes import DescribedRoute
+from frameledger_services.store.following import TYPES_SEPARATOR
+
+FIRST_SECONDS = 5.0
+"""A new client waits no longer than this for a database that does not answer."""
+
+_VERSION = parameters.integer("version", "")
+
+NEWEST = "now"
+
+
+def _read_after(text: str) -> int | None:
+    return None if text == NEWEST else _VERSION.read(text)
+
+
+AFTER: Parameter[int | None] = Parameter(
+    "after",
+    {"anyOf": [{"type": "integer", "minimum": 0, "maximum": INT64_MAX}, {"enum": [NEWEST]}]},
+    f"The version behind which it begins, 0 if not given; `{NEWEST}` for nothing of what there is.",
+    _read_after,
+)
+LAST = Parameter(
+    "Last-Event-ID",
+    _VERSION.schema,
+    "The `id` of the last event that was received. Browsers send it when they come back; it wins over `after`.",
+    _VERSION.read,
+    "header",
+)
+TYPES = parameters.text("types", "Only frames of these types, separated by commas.", most=2_000)
+
+
+def routes(parts: Parts) -> list[BaseRoute]:
+    """Returns the route."""
+
+    async def stream(request: Request) -> Response:
+        context_id = parameters.context_id(request)
+        last, types = LAST.of(request), TYPES.of(request)
+        if last is not None:
+            after: int | None = last
+        else:
+            after = AFTER.of(request) if AFTER.name in request.query_params else 0
+        wanted = None if types is None else types.split(TYPES_SEPARATOR)
+        try:
+            follower = parts.hub.follow(context_id, after, wanted)
+        except TooManyFollowersError:
+            raise ProblemError("too-many", "This process has as many streams as it may have.") from None
+        try:
+            answer = await _answer(follower, after, is_resumed=last is not None)
+        except BaseException:
+            follower.close()
+            raise
+        if not isinstance(answer, EventStream):
+            follower.close()
+        return answer
+
+    return [
+        DescribedRoute(
+            "GET",
+            "/v1/contexts/{context_id}/stream",
+            stream,
+            scope="read",
+            summary="The frames of a conversation as they are stored, as server-sent events.",
+            answers={
+                200: {
+                    "description": "Events `frame`, `head` when there is no more for now, `reset` if the client has "
+                    "more than there is, `gone` if the conversation was erased. Their `id` is the version up to which "
+                    "the client has everything.",
+                    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+                },
+                204: {"description": "The client has everything, and the conversation ended or was erased."},
+            },
+            problems=("bad-parameter", "no-such-context"),
+            parameters=[parameters.CONTEXT, AFTER, LAST, TYPES],
+        )
+    ]
+
+
+async def _answer(follower: Follower, after: int | None, *, is_resumed: bool) -> Response:
+    first = await follower.next(FIRST_SECONDS)
+    if follower.is_closed:
+        raise ProblemError("draining", "The gateway is stopping.")
+    if first is None:
+        if not is_resumed:
+            raise ProblemError("database-away", "The database does not answer.")
+        # A browser takes any error for the end, so one that comes back is let wait for the database.
+    elif not first.exists and not first.was_erased:
+        raise NoSuchContextError(follower.cursor.context_id)
+    elif _is_over(first, after):
+        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+    return EventStream(follower, first)
+
+
+def _is_over(first: Chunk, after: int | None) -> bool:
+    """Returns whether there is nothing to send, and nothing to wait for."""
+    has_nothing_new = after is None or first.version == after
+    return has_nothing_new and (first.ended or not first.exists)

@@ -1,0 +1,203 @@
+"""Streams of the gateway in tests: a projector's side, without Kafka, and a client's, as browsers are one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from tests.bounds import ON_SERVERS
+from tests.support.batches import PARTITIONS, TOPIC, Log, Projecting
+
+from frameledger_services import supervision
+from frameledger_services.embedded import ports
+from frameledger_services.gateway import service
+from frameledger_services.settings import Settings
+from frameledger_services.store import projections
+
+HOST = "127.0.0.1"
+LOOK_AGAIN = 0.02
+NO_KAFKA = f"{HOST}:1"
+"""For the settings of a gateway that publishes nothing."""
+
+
+class Talks(Projecting):
+    """Conversations that go on: frames are stored, and notified as a projector does."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self._log = Log()
+
+    async def __aenter__(self) -> Talks:
+        await super().__aenter__()
+        await self.connection.execute(
+            "INSERT INTO topics (topic, partitions) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+            (TOPIC, PARTITIONS),
+        )
+        return self
+
+    async def say(self, context_id: str, *texts: str, notify: bool = True) -> None:
+        """Append a message for each text."""
+        await self.frames(
+            context_id,
+            *(
+                {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": text}]}
+                for text in texts
+            ),
+            notify=notify,
+        )
+
+    async def frames(self, context_id: str, *frames: Any, notify: bool = True) -> None:
+        """Append frames, each as JSON or as its bytes."""
+        before = len(self._log.records)
+        for frame in frames:
+            self._log.add(context_id, frame if isinstance(frame, bytes) else json.dumps(frame).encode())
+        records = self._log.records[before:]
+        await self.store(records)
+        if notify:
+            await self.notify({record.partition: record.offset + 1 for record in records})
+
+    async def notify(self, offsets: dict[int, int]) -> None:
+        await projections.notify_progress(self.connection, TOPIC, offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event as a browser's EventSource gives it; `id` is what it would resume with."""
+
+    name: str
+    data: Any
+    id: str | None
+
+
+class Stream:
+    """One response."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+        self.comments: list[str] = []
+        self.retry: int | None = None
+        self._lines = _lines(response)
+        self._id: str | None = None
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        name = "message"
+        data: list[str] = []
+        async for line in self._lines:
+            field, _, text = line.partition(":")
+            text = text.removeprefix(" ")
+            match field:
+                case "" if line:
+                    self.comments.append(text)
+                case "":
+                    if data:
+                        yield Event(name, json.loads("\n".join(data)), self._id)
+                    name = "message"
+                    data = []
+                case "event":
+                    name = text
+                case "data":
+                    data.append(text)
+                case "id":
+                    self._id = text
+                case "retry":
+                    self.retry = int(text)
+
+    async def until(self, name: str, version: int | None = None) -> list[Event]:
+        """The events up to the first one of this name, and of this version if one is given."""
+        found: list[Event] = []
+        async with asyncio.timeout(ON_SERVERS):
+            async for event in self:
+                found.append(event)
+                if event.name == name and version in (None, event.data.get("version")):
+                    return found
+        raise AssertionError(f"the stream ended without {name} {version}: {found}")
+
+
+async def _lines(response: httpx.Response) -> AsyncIterator[str]:
+    """The lines of a body. httpx splits also where a text has another end of line than a file."""
+    rest = b""
+    async for part in response.aiter_bytes():
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            yield line.decode()
+
+
+@asynccontextmanager
+async def streaming(
+    port: int, context_id: str, query: str = "", last: str | None = None
+) -> AsyncIterator[Stream]:
+    """A stream of a gateway on this port."""
+    headers = {} if last is None else {"Last-Event-ID": last}
+    async with (
+        # To read the certificates of all authorities takes longer than all else.
+        httpx.AsyncClient(timeout=ON_SERVERS, verify=False) as client,
+        client.stream(
+            "GET", f"http://{HOST}:{port}/v1/contexts/{context_id}/stream{query}", headers=headers
+        ) as response,
+    ):
+        yield Stream(response)
+
+
+class Browser:
+    """A client that comes back with its version whenever it is cut off, until it is told 204."""
+
+    def __init__(self, port: int, context_id: str) -> None:
+        self.events: list[Event] = []
+        self.connections = 0
+        self._port, self._context_id = port, context_id
+
+    async def run(self) -> None:
+        while True:
+            last = self.events[-1].id if self.events else None
+            try:
+                async with streaming(self._port, self._context_id, last=last) as stream:
+                    self.connections += 1
+                    if stream.response.status_code == 204:
+                        return
+                    assert stream.response.status_code == 200, await stream.response.aread()
+                    async for event in stream:
+                        self.events.append(event)
+            except httpx.TransportError:
+                await look_again()
+
+    @property
+    def versions(self) -> list[int]:
+        return [event.data["version"] for event in self.events if event.name == "frame"]
+
+
+@asynccontextmanager
+async def gateway(settings: Settings) -> AsyncIterator[int]:
+    """A gateway in this process; its port."""
+    port = ports.choose(0)
+    stopping = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(service.serve(settings.model_copy(update={"gateway_port": port}), stopping))
+        try:
+            await is_up(port)
+            yield port
+        finally:
+            stopping.set()
+
+
+async def is_up(port: int) -> None:
+    async with asyncio.timeout(ON_SERVERS), httpx.AsyncClient(verify=False) as client:
+        while True:
+            try:
+                await client.get(f"http://{HOST}:{port}/livez")
+                return
+            except httpx.TransportError:
+                await look_again()
+
+
+async def look_again() -> None:
+    """The pause between two looks at what notifies nobody."""
+    await supervision.pause(asyncio.Event(), LOOK_AGAIN)
+
+
+def versions(events: Sequence[Event]) -> list[int]:
+    return [event.data["version"] for event in events if event.name == "frame"]

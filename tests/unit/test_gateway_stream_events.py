@@ -1,0 +1,79 @@
+"""What is put together for a stream, without servers: its events, and where its cursor stands behind them."""
+
+import json
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from frameledger_services.gateway import stream_events
+from frameledger_services.gateway.hub import assemble
+from frameledger_services.store.following import Reading, StreamCursor, StreamFrame, StreamHead
+
+ID = UUID("0d1e2f30-0000-4000-8000-000000000001")
+AT = datetime(2026, 3, 4, 9, 0, 0, 123_000, tzinfo=UTC)
+
+
+def frame(version, payload=b'{"type":"LLMRunFrame"}'):
+    return StreamFrame(version, ID, "LLMRunFrame", "ignored", "run_open", AT, "run-1", 3, payload)
+
+
+def head(version, *, ended=False):
+    return StreamHead(version, "ended" if ended else "quiet", ended, None)
+
+
+def fields(event):
+    """The fields of an event, as a client reads it."""
+    lines = [line.partition(": ")[::2] for line in event.decode().removesuffix("\n\n").split("\n")]
+    data = "\n".join(text for name, text in lines if name == "data")
+    return {**dict(lines), "data": data}
+
+
+def test_a_frame_is_said_with_its_value_as_it_is():
+    event = fields(stream_events.frame(frame(7, b'{"type":"LLMRunFrame",  "n":1.50}')))
+    assert event["event"] == "frame"
+    assert event["id"] == "7"
+    assert event["data"] == (
+        '{"version":7,"id":"0d1e2f30-0000-4000-8000-000000000001","type":"LLMRunFrame","outcome":"ignored",'
+        '"reason":"run_open","logged_at":"2026-03-04T09:00:00.123000Z","run_id":"run-1",'
+        '"frame":{"type":"LLMRunFrame",  "n":1.50}}'
+    )
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_an_end_of_a_line_in_a_value_ends_no_event(end):
+    event = stream_events.frame(frame(7, f'{{"type":{end}"LLMRunFrame"{end}{end}}}'.encode()))
+    assert event.count(b"\n\n") == 1
+    assert b"\r" not in event
+    assert json.loads(fields(event)["data"])["frame"] == {"type": "LLMRunFrame"}
+
+
+@pytest.mark.parametrize(
+    ("version", "reading", "events", "after", "is_all"),
+    [
+        (0, Reading(head(2), None, 4, [frame(1), frame(2)]), ["frame", "frame", "head"], 2, True),
+        (0, Reading(head(9), None, 4, [frame(1), frame(2)]), ["frame", "frame"], 2, False),
+        (1, Reading(head(3), None, 4, [frame(2, None), frame(3)]), ["frame", "head"], 3, True),
+        (3, Reading(head(3), None, 4), ["head"], 3, True),
+        (None, Reading(head(3), None, 4), ["head"], 3, True),
+        (7, Reading(head(3), None, 4), ["reset"], 0, False),
+        (7, Reading(None, None, 4), ["reset"], 0, True),
+        (3, Reading(None, 4, 4), ["gone"], 4, True),
+        (3, Reading(head(6), 4, 4, [frame(5), frame(6)]), ["gone", "frame", "frame", "head"], 6, True),
+        # It begins after the erasure, so it has nothing to forget.
+        (0, Reading(head(6), 4, 4, [frame(5), frame(6)]), ["frame", "frame", "head"], 6, True),
+        (0, Reading(None, 4, 4), [], 0, True),
+        (None, Reading(head(6), 4, 4), ["head"], 6, True),
+    ],
+)
+def test_what_is_read_becomes_events_and_a_cursor_behind_them(version, reading, events, after, is_all):
+    chunk = assemble(StreamCursor("a", version), reading, is_greeted=False)
+    said = [fields(event + b"\n\n") for event in chunk.data.split(b"\n\n") if event]
+    assert [event["event"] for event in said] == events
+    assert (chunk.version, chunk.is_all) == (after, is_all)
+    assert all(event["id"] == str(after) for event in said[-1:])
+
+
+def test_who_was_woken_for_nothing_is_told_nothing():
+    nothing = Reading(head(3), None, 4)
+    assert assemble(StreamCursor("a", 3), nothing, is_greeted=True) is None
