@@ -1,4 +1,4 @@
-"""The benches of inference, functions and audit, a little of everything: each figure comes out, whatever it says."""
+"""The benches of inference, functions, gateway and audit, a little of everything: each figure comes out."""
 
 import json
 import os
@@ -36,6 +36,13 @@ GOALS = {
         "call dispatched to result in SQL, unsafe, p99 / bare road": None,
         "memory with 20 slow calls at once / 2": 1.5,
         "memory with 20 more / the first 20": 1.1,
+    },
+    "gateway": {
+        "20 streams of 4 conversations, 60 frames/s: COMMIT to client, p99 / 100 ms": 1.0,
+        "the same, p50 / bare ASGI": None,
+        "the same, p99 / bare ASGI": None,
+        "CPU per event / bare ASGI": None,
+        "memory in the end / after a third": 1.1,
     },
     "audit": {
         "verify from rows / bare read, sha256 and fold": 0.5,
@@ -76,7 +83,8 @@ def test_every_figure_is_taken_on_servers_that_exist(part, kafka, postgres):
 
 
 @pytest.mark.parametrize(
-    ("part", "there_is"), [("inference", "interruptions"), ("functions", "crowd"), ("audit", "rebuild")]
+    ("part", "there_is"),
+    [("inference", "interruptions"), ("functions", "crowd"), ("audit", "rebuild"), ("gateway", "streams")],
 )
 def test_what_is_not_measured_is_a_wrong_call(part, there_is):
     result = CliRunner().invoke(application(), ["bench", part, "--only", "luck"])

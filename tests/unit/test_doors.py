@@ -116,6 +116,7 @@ ROOMS = {
         "embedded",
         "event_log",
         "functions",
+        "gateway",
         "inference",
         "projector",
         "providers",

@@ -140,6 +140,20 @@ def audit(only: Only = None, quick: Quick = False, as_json: Json = False) -> Non
     _on_servers(bench.MEASURES, bench.QUICK if quick else bench.Scale(), only, quick, as_json)
 
 
+@commands.command()
+def gateway(only: Only = None, quick: Quick = False, as_json: Json = False) -> None:
+    """HTTP: live streams of many clients, beside a bare ASGI app that sends the same bytes.
+
+    On servers as `frameledger bench road` has them; takes some minutes. From COMMIT to a client is held to milliseconds
+    of a quiet machine. Ends with exit code 1 if a goal is missed.
+
+    Example: `frameledger bench gateway --only streams`
+    """
+    from frameledger_services.bench.gateway import figures as bench
+
+    _on_servers(bench.MEASURES, bench.QUICK if quick else bench.Scale(), only, quick, as_json)
+
+
 def _on_servers(
     measures: Mapping[str, Callable[[Servers, S], Awaitable[Sequence[Figure]]]],
     scale: S,

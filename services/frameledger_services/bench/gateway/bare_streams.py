@@ -1,0 +1,125 @@
+"""The yardstick of live streams: a bare ASGI app on uvicorn that sends the same bytes, run as a process.
+
+It has the frames in memory, of each conversation one for everybody at the beginning, and the others at a pace once all
+streams are there; whoever listens gets each as an event when its turn comes. It promises nothing: a stream that is not
+there then misses it. Its arguments are the port, and the numbers of streams, of conversations, of frames of each, of
+frames a second, and of the bytes of a frame. When it is told to stop it writes for each conversation the seconds since
+1970 of each frame, in order, as a list of lists in JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote
+from uuid import UUID
+
+import uvicorn
+
+from frameledger.frames import AnyFrame, encode_frame
+from frameledger_services import process
+from frameledger_services.bench.road.pace import at_pace
+from frameledger_services.bench.road.stream import context_ids, interleaved
+from frameledger_services.gateway import stream_events
+from frameledger_services.store.following import StreamFrame, StreamHead
+
+
+class Conversation:
+    """Its events so far, and who waits for the next one."""
+
+    def __init__(self) -> None:
+        self.events: list[bytes] = []
+        self.times: list[float] = []
+        self.changed = asyncio.Event()
+
+    def add(self, event: bytes) -> None:
+        self.times.append(time.time())
+        self.events.append(event)
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class BareStreams:
+    """The app, and what it sends."""
+
+    def __init__(self, streams: int) -> None:
+        self._missing = streams
+        self.all_there = asyncio.Event()
+        self.conversations: defaultdict[str, Conversation] = defaultdict(Conversation)
+
+    async def __call__(self, scope: Any, _: Any, send: Any) -> None:
+        """ASGI."""
+        conversation = self.conversations[unquote(scope["path"].split("/")[3])]
+        await send(
+            {
+                "type": "http.response.start",
+                "status": 200,
+                "headers": [(b"content-type", b"text/event-stream")],
+            }
+        )
+        self._missing -= 1
+        if not self._missing:
+            self.all_there.set()
+        sent = 0
+        while True:
+            changed = conversation.changed
+            for event in conversation.events[sent:]:
+                sent += 1
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+            await changed.wait()
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves the signals to `process`."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+async def serve(
+    stopping: asyncio.Event, port: int, streams: int, contexts: int, each: int, rate: int, size: int
+) -> None:
+    """Serve and send all frames, and write when that was once it is told to stop."""
+    app = BareStreams(streams)
+    config = uvicorn.Config(
+        app, port=port, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False
+    )
+    names = context_ids(contexts)
+    versions = dict.fromkeys(names, 0)
+
+    async def say(frame: tuple[str, AnyFrame]) -> None:
+        name, said = frame
+        versions[name] += 1
+        app.conversations[name].add(_event(versions[name], said))
+
+    frames = interleaved(contexts, each, size)
+    for _ in names:
+        await say(next(frames))
+    serving = asyncio.create_task(_Server(config).serve())
+    await app.all_there.wait()
+    await at_pace(say, frames, rate)
+    await stopping.wait()
+    serving.cancel()
+    await asyncio.wait([serving])
+    print(json.dumps([app.conversations[name].times for name in names]))
+
+
+def _event(version: int, said: AnyFrame) -> bytes:
+    stored = StreamFrame(
+        version, UUID(said.id), said.type, "applied", None, datetime.now(UTC), None, 0, encode_frame(said)
+    )
+    return stream_events.frame(stored) + stream_events.head(StreamHead(version, "quiet", False, None))
+
+
+if __name__ == "__main__":
+    arguments = [int(one) for one in sys.argv[1:]]
+    process.run_service(lambda stopping: serve(stopping, *arguments))

@@ -1,0 +1,38 @@
+"""All figures of the gateway, in the order in which they are measured, and how much is done for each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from frameledger_services.bench.gateway import streams
+from frameledger_services.bench.gateway.streams import Load
+from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road.servers import Servers
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is measured."""
+
+    rounds: int = 3
+    streams: int = 1_000
+    contexts: int = 100
+    each: int = 61
+    """Frames of each conversation."""
+
+    rate: int = 300
+    """Frames a second, of all conversations together."""
+
+
+QUICK = Scale(rounds=1, streams=20, contexts=4, each=16, rate=60)
+"""Enough to see that everything works, and too little to say how well."""
+
+Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
+
+MEASURES: dict[str, Measure] = {
+    "streams": lambda servers, scale: streams.measure(
+        servers, load=Load(scale.streams, scale.contexts, scale.each, scale.rate), rounds=scale.rounds
+    ),
+}
+"""By the name with which one is asked for. Each raises `BenchError` when what is measured does not work at all."""

@@ -1,0 +1,211 @@
+"""What live streams take: many clients of one gateway, from the COMMIT of a frame to each client that follows it.
+
+Ours is the whole road: frames are published at a pace, a projector stores them, and one gateway process sends each to
+all who follow its conversation. The yardstick is a bare ASGI app that has the frames in memory and sends the same
+bytes at the same pace. The clients are the same process for both. A stream that leaves out or repeats a frame fails
+the bench.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+
+import psutil
+
+from frameledger.frames import AnyFrame
+from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road.pace import at_pace
+from frameledger_services.bench.road.processes import BenchError, running
+from frameledger_services.bench.road.rounds import in_turns
+from frameledger_services.bench.road.servers import Servers
+from frameledger_services.bench.road.stream import context_ids, interleaved
+from frameledger_services.bench.scene import cpu_seconds, percentile, scene
+from frameledger_services.settings import Settings
+
+GATEWAY = ("frameledger_services", "run", "gateway")
+LISTENERS = "frameledger_services.bench.gateway.listeners"
+BARE_STREAMS = "frameledger_services.bench.gateway.bare_streams"
+
+FRAME_BYTES = 355
+GOAL_MS = 100.0
+WITHIN = 300.0
+LOOK_SECONDS = 0.25
+EARLIER = 3
+"""Memory is flat if it is at the end what it was after this part of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How many follow what."""
+
+    streams: int
+    contexts: int
+    each: int
+    """Frames of each conversation; the first one is there before anybody listens."""
+
+    rate: int
+    """Frames a second, of all conversations together."""
+
+    @property
+    def events(self) -> int:
+        """How many frames are received live."""
+        return self.streams * (self.each - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What came of one round."""
+
+    milliseconds: Sequence[float]
+    """From the commit of a frame to a client, for each frame and client."""
+
+    cpu: float
+    """Seconds of the process that sends."""
+
+    memory: Sequence[float]
+    """Its megabytes, looked at again and again."""
+
+
+async def measure(servers: Servers, *, load: Load, rounds: int) -> list[Figure]:
+    """Milliseconds from COMMIT to a client, and what the process that sends needs for it."""
+    taken = await in_turns(lambda: _by_gateway(servers, load), lambda: _by_bare_app(servers, load), rounds)
+    name = f"{load.streams:,} streams of {load.contexts:,} conversations, {load.rate} frames/s"
+    p99 = median(_percentile(one, 99) for one in taken.ours)
+    early = median(max(one.memory[: len(one.memory) // EARLIER + 1]) for one in taken.ours)
+    late = median(one.memory[-1] for one in taken.ours)
+    return [
+        Figure(
+            f"{name}: COMMIT to client, p99 / {GOAL_MS:.0f} ms",
+            p99,
+            "ms",
+            GOAL_MS,
+            p99 / GOAL_MS,
+            1.0,
+            "at most",
+        ),
+        *(
+            taken.figure(
+                f"the same, p{percent} / bare ASGI", "ms", partial(_percentile, percent=percent), None
+            )
+            for percent in (50, 99)
+        ),
+        taken.figure("CPU per event / bare ASGI", "us", lambda one: 1e6 * one.cpu / load.events, None),
+        Figure("memory in the end / after a third", late, "MB", early, late / early, 1.1, "at most"),
+    ]
+
+
+def _percentile(taken: Taken, percent: int) -> float:
+    return percentile(taken.milliseconds, percent)
+
+
+async def _by_gateway(servers: Servers, load: Load) -> Taken:
+    port = _free_port()
+    # It would log each stream that begins.
+    async with scene(servers, [], "functions", gateway_port=port, log_level="warning") as here:
+
+        async def say(frame: tuple[str, AnyFrame]) -> None:
+            name, said = frame
+            await here.client.publish(name, said)
+
+        frames = interleaved(load.contexts, load.each, FRAME_BYTES)
+        for _ in range(load.contexts):
+            await say(next(frames))
+        await here.until(_STORED, load.contexts, within=WITHIN)
+        async with (
+            running(here.settings, *GATEWAY) as gateway,
+            _listening(here.settings, gateway, port, load) as clients,
+        ):
+            watching = asyncio.create_task(_watched(gateway, clients))
+            await at_pace(say, frames, load.rate)
+            received, cpu, memory = await watching
+        rows = await here.rows(_RECORDED)
+        committed = await here.committed()
+        visible = {(name, version): committed.of(at) for name, version, at in rows}
+        sent = [
+            [visible[name, version] for version in range(1, load.each + 1)]
+            for name in context_ids(load.contexts)
+        ]
+    return Taken(_milliseconds(sent, received), cpu, memory)
+
+
+async def _by_bare_app(servers: Servers, load: Load) -> Taken:
+    port = _free_port()
+    numbers = (port, load.streams, load.contexts, load.each, load.rate, FRAME_BYTES)
+    with servers.database() as settings:
+        async with running(settings, BARE_STREAMS, *map(str, numbers)) as app:
+            async with _listening(settings, app, port, load) as clients:
+                received, cpu, memory = await _watched(app, clients)
+            app.terminate()
+            told, _ = await app.communicate()
+    return Taken(_milliseconds(json.loads(told), received), cpu, memory)
+
+
+@asynccontextmanager
+async def _listening(settings: Settings, server: Process, port: int, load: Load) -> AsyncIterator[Process]:
+    """The clients of a server, all of which have caught up."""
+    async with asyncio.timeout(WITHIN):
+        while not await _is_up(port):
+            if server.returncode is not None:
+                raise BenchError(f"What is to send the streams ended with exit code {server.returncode}.")
+            await asyncio.sleep(LOOK_SECONDS)
+    numbers = (port, load.streams, load.contexts, load.each)
+    async with running(settings, LISTENERS, *map(str, numbers)) as clients:
+        async with asyncio.timeout(WITHIN):
+            await _line(clients)
+        yield clients
+
+
+async def _watched(server: Process, clients: Process) -> tuple[list[list[float]], float, list[float]]:
+    """When each client got each frame, and the CPU and memory of the server until all had."""
+    memory: list[float] = []
+    before = cpu_seconds([server])
+    receiving = asyncio.create_task(_line(clients))
+    async with asyncio.timeout(WITHIN):
+        while not receiving.done():
+            memory.append(psutil.Process(server.pid).memory_info().rss / 1e6)
+            await asyncio.wait([receiving], timeout=LOOK_SECONDS)
+    return json.loads(receiving.result()), cpu_seconds([server]) - before, memory
+
+
+def _milliseconds(sent: Sequence[Sequence[float]], received: Sequence[Sequence[float]]) -> list[float]:
+    """From when each frame was there to when each client had it, but for those that were there before."""
+    return [
+        1e3 * (there - here)
+        for number, stream in enumerate(received)
+        for here, there in list(zip(sent[number % len(sent)], stream, strict=True))[1:]
+    ]
+
+
+async def _line(process: Process) -> bytes:
+    assert process.stdout is not None
+    line = await process.stdout.readline()
+    if not line:
+        raise BenchError("The clients of the streams ended; what they said is above.")
+    return line
+
+
+async def _is_up(port: int) -> bool:
+    with suppress(OSError):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        return True
+    return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+_STORED = "SELECT count(*) = %s FROM contexts WHERE context_id <> 'first'"
+_RECORDED = "SELECT context_id, version, extract(epoch FROM recorded_at)::float8 FROM frames"
