@@ -73,7 +73,7 @@ def test_what_the_readme_shows_above_the_way_of_a_frame_happens_and_the_pages_go
     install = [block for block in blocks(BEGIN) if block.heading == "1. Install"]
     reader.environment["FRAMELEDGER_INFERENCE_PROVIDER"] = "scripted"
     reader.follow([*install, *shown])
-    for page in ("publish", "rerun", "functions", "provider", "unpark", "erase", "prove"):
+    for page in ("publish", "move", "rerun", "functions", "provider", "unpark", "erase", "prove"):
         reader.follow(blocks(HOW_TO / f"{page}.md"))
     reader.environment["REPOSITORY"] = str(ROOT)
     reader.follow(blocks(AUDIT))
