@@ -15,6 +15,7 @@ from frameledger_services.projector.rows import at
 from frameledger_services.store import logged_frames
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.logged_frames import FrameOnLog, Unstored
+from frameledger_services.store.recovery import Span
 
 PARTITIONS = 4
 TOPIC = "llm.frames"
@@ -64,7 +65,7 @@ def compared(monkeypatch, rows, records, known=NOTHING_KNOWN, context_ids=None):
         return known
 
     monkeypatch.setattr(logged_frames, "unstored", unstored)
-    part = log_comparison._Part(HOME, 0, 100, 1, ())
+    part = log_comparison._Part(HOME, 0, 100, 1, [Span(HOME, 1, 0, 100)])
     done = ComparedWithLog()
     comparing = log_comparison._Partition(None, TOPIC, part, PARTITIONS, context_ids, done)
     asyncio.run(comparing.run(each(rows), each(records), lambda: None))
