@@ -222,6 +222,21 @@ def test_what_a_call_waits_for_is_stored_however_its_worker_writes_it(database, 
     assert row == ("waiting", *stored)
 
 
+def test_the_first_text_of_an_answer_is_the_model_s_and_not_what_is_heard_meanwhile(database):
+    log = Log()
+    for value in (
+        b'{"type":"LLMRunFrame"}',
+        b'{"type":"LLMFullResponseStartFrame"}',
+        b'{"type":"TranscriptionFrame","text":"Wait"}',
+        b'{"type":"LLMTextFrame","text":"Yes"}',
+    ):
+        log.add("ctx", value)
+    project(database, log.records, sizes=(1,))
+    with psycopg.connect(database) as connection:
+        query = "SELECT version FROM runs JOIN frames ON logged_at = first_text_at ORDER BY 1"
+        assert connection.execute(query).fetchall() == [(4,)]
+
+
 def test_a_frame_that_comes_again_is_counted_and_one_with_a_used_id_is_set_aside(database):
     log = Log()
     for value in (

@@ -15,12 +15,13 @@ from frameledger_services.projector.rows import at
 from frameledger_services.store import logged_frames
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.logged_frames import FrameOnLog, Unstored
+from frameledger_services.store.recovery import Span
 
 PARTITIONS = 4
 TOPIC = "llm.frames"
 HOME = partition_for(b"ctx", PARTITIONS)
 VALUE = b'{"type":"LLMRunFrame"}'
-NOTHING_KNOWN = Unstored(False, False, None, False, 0)
+NOTHING_KNOWN = Unstored(False, False, False, False, 0)
 
 
 def record(offset, **changes):
@@ -64,7 +65,7 @@ def compared(monkeypatch, rows, records, known=NOTHING_KNOWN, context_ids=None):
         return known
 
     monkeypatch.setattr(logged_frames, "unstored", unstored)
-    part = log_comparison._Part(HOME, 0, 100, 1, ())
+    part = log_comparison._Part(HOME, 0, 100, 1, [Span(HOME, 1, 0, 100)])
     done = ComparedWithLog()
     comparing = log_comparison._Partition(None, TOPIC, part, PARTITIONS, context_ids, done)
     asyncio.run(comparing.run(each(rows), each(records), lambda: None))
@@ -108,7 +109,7 @@ def test_a_frame_without_a_record_is_named_wherever_it_lies(monkeypatch):
 
 
 def test_a_record_without_a_frame_is_named_by_the_version_that_it_would_have(monkeypatch):
-    known = Unstored(False, False, None, False, 6)
+    known = Unstored(False, False, False, False, 6)
     assert compared(monkeypatch, [], [record(3)], known) == (0, [(7, "row")])
     assert compared(monkeypatch, [], [record(3)], known, {"other"}) == (0, [])
 
@@ -116,11 +117,11 @@ def test_a_record_without_a_frame_is_named_by_the_version_that_it_would_have(mon
 @pytest.mark.parametrize(
     ("known", "changes"),
     [
-        (Unstored(True, False, None, False, 1), {}),
-        (Unstored(False, True, None, False, 1), {"value": b"no frame"}),
-        (Unstored(False, False, 3, True, 0), {}),
+        (Unstored(True, False, False, False, 1), {}),
+        (Unstored(False, True, False, False, 1), {"value": b"no frame"}),
+        (Unstored(False, False, True, True, 0), {}),
         (
-            Unstored(False, False, None, True, 0),
+            Unstored(False, False, False, True, 0),
             {"value": b'{"type":"LLMTextFrame","text":"a","run_id":"r"}'},
         ),
         (NOTHING_KNOWN, {"key": b"from elsewhere"}),
@@ -133,5 +134,5 @@ def test_a_record_that_has_a_reason_to_be_without_a_frame_is_no_difference(monke
 
 
 def test_a_frame_of_a_new_life_may_not_be_missing(monkeypatch):
-    known = Unstored(False, False, 2, True, 0)
+    known = Unstored(False, False, False, True, 0)
     assert compared(monkeypatch, [], [record(3)], known) == (0, [(1, "row")])

@@ -141,7 +141,7 @@ class _Writing:
         frame, run = self.frame, before.runs.open
         if run is not None:
             # Most frames are of this type, and `isinstance` with a class above it takes longer than all of this.
-            if type(frame) is LLMTextFrame or isinstance(frame, TextFrame):
+            if type(frame) is LLMTextFrame or (isinstance(frame, TextFrame) and frame.said_by == "model"):
                 if run.run_id == _answered_run(after):
                     self._notice_text(frame, run)
             elif type(frame) is ErrorFrame and frame.run_id in (None, run.run_id):
