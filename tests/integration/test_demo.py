@@ -75,7 +75,7 @@ def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_
         before = folder.processes()
         shown = folder.run(*QUICKLY)
         assert shown.returncode == 0, shown.stdout + shown.stderr
-        assert "of the running `frameledger up`" in shown.stdout
+        assert "of the running `frameledger up`" in " ".join(shown.stdout.split())
         assert {name: one["pid"] for name, one in folder.processes().items()} == {
             name: one["pid"] for name, one in before.items()
         }

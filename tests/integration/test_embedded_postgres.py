@@ -12,6 +12,7 @@ import psutil
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
+from tests.support.shared_memory import segments_of
 
 from frameledger_services.embedded import ports, postgres_remains, postgres_user
 from frameledger_services.embedded import postgres as embedded_postgres
@@ -74,7 +75,6 @@ def test_what_was_written_is_there_after_a_clean_stop_and_after_sigkill(tmp_path
 @linux_only
 def test_a_killed_server_leaves_no_process_no_shared_memory_and_no_pid_file(tmp_path):
     server = embedded_postgres.prepare(tmp_path, ports.choose(0))
-    before = segments()
     process = start(server.program)
     wait_until_ready(server.program, process)
     connection = psycopg.connect(server.dsn)
@@ -83,12 +83,12 @@ def test_a_killed_server_leaves_no_process_no_shared_memory_and_no_pid_file(tmp_
     backend.suspend()
     process.send_signal(signal.SIGKILL)
     process.wait(ON_SERVERS)
-    assert segments() - before
+    assert segments_of(process.pid)
     assert backend.is_running()
     stop(server.program, process)
     connection.close()
     assert not psutil.pid_exists(backend.pid)
-    assert segments() <= before
+    assert not segments_of(process.pid)
     assert not (server.data / "postmaster.pid").exists()
 
 
@@ -173,9 +173,3 @@ def assert_runs_as_system_user(server):
         owner = psutil.Process(connection.info.backend_pid).uids().effective
     assert pwd.getpwuid(owner).pw_name in postgres_user.SYSTEM_USERS
     assert {path.stat().st_uid for path in server.data.iterdir()} == {owner}
-
-
-def segments():
-    """The machine's segments of shared memory, by number."""
-    rows = postgres_remains.SEGMENTS.read_text(encoding="ascii").splitlines()[1:]
-    return {int(row.split()[1]) for row in rows}

@@ -13,8 +13,9 @@ import psutil
 import psycopg
 import pytest
 from tests.bounds import PROGRAM
+from tests.support.shared_memory import segments_of
 
-from frameledger_services.embedded import directory, kafka, postgres_remains
+from frameledger_services.embedded import directory, kafka
 from frameledger_services.embedded.program import EmbeddedError
 
 NAME = "FRAMELEDGER_PROJECTOR_INSTANCE_ID"
@@ -81,7 +82,6 @@ def folder(tmp_path):
 
 
 def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_without_a_trace(folder):
-    before = segments()
     up = folder.run("up", "--detach")
     assert up.returncode == 0, up.stdout + up.stderr
     processes = folder.processes()
@@ -119,12 +119,13 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
     assert {name: process["address"] for name, process in folder.processes().items()} == {
         name: process["address"] for name, process in processes.items()
     }
+    servers = [one["postgres"]["pid"] for one in (processes, folder.processes())]
     with folder.database() as connection:
         assert connection.execute("SELECT number FROM kept").fetchone() == (1,)
 
     down = folder.run("down")
     assert (down.returncode, folder.living()) == (0, [])
-    assert segments() <= before
+    assert not segments_of(*servers)
     assert sorted(path.name for path in (folder.path / ".frameledger" / "run").iterdir()) == [
         "gateway.port",
         "kafka.port",
@@ -294,11 +295,3 @@ def test_a_full_disk_is_an_error_before_anything_is_written(tmp_path):
 def split(address):
     host, _, port = address.partition(":")
     return host, int(port)
-
-
-def segments():
-    """The machine's segments of shared memory that no process has, by number; none where that cannot be known."""
-    if not postgres_remains.SEGMENTS.exists():
-        return set()
-    rows = postgres_remains.SEGMENTS.read_text(encoding="ascii").splitlines()[1:]
-    return {int(number) for _, number, _, _, _, _, processes, *_ in map(str.split, rows) if processes == "0"}

@@ -136,9 +136,12 @@ def test_an_operator_says_what_became_of_an_ambiguous_call_once(settings, comman
         async with talking(settings) as talk:
             pay = called("pay", {"cents": 500})
             dies = process()
-            await talk.until_registered(dies.pid)
-            await talk.call(pay)
-            assert await asyncio.to_thread(dies.wait, ON_SERVERS) < 0
+            try:
+                await talk.until_registered(dies.pid)
+                await talk.call(pay)
+                assert await asyncio.to_thread(dies.wait, ON_SERVERS) < 0
+            finally:
+                dies.kill()
             takes_over = process()
             try:
                 assert await talk.settled(pay.tool_call_id) == ["ambiguous"]

@@ -74,6 +74,8 @@ def test_without_settings_a_client_reads_the_environment(kind, monkeypatch, tmp_
     monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFX", "mine.")
     with pytest.raises(SettingsError, match="Did you mean FRAMELEDGER_TOPIC_PREFIX"):
         kind()
+    if isinstance(made, SyncClient):
+        made.close()
 
 
 def test_without_settings_a_client_finds_a_stack_that_runs_in_a_folder_above(monkeypatch, tmp_path):

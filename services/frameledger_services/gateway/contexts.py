@@ -30,6 +30,14 @@ AT = parameters.time("at", "At this time, by the broker's clock; instead of a ve
 FORM = parameters.word("form", "As the request that this provider is sent.", "openai", "anthropic")
 
 
+CONTEXT = {"$ref": "#/components/schemas/Context"}
+REQUEST_BODY = {
+    "type": "object",
+    "description": "With `form`: the body of a request to that provider's API.",
+    "required": ["model"],
+}
+
+
 def routes(parts: Parts) -> list[BaseRoute]:
     """Returns the routes."""
 
@@ -70,7 +78,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
                 200: {
                     "description": "The context.",
                     "headers": {"ETag": {"schema": {"type": "string"}}},
-                    "content": {JSON: {"schema": {"$ref": "#/components/schemas/Context"}}},
+                    "content": {JSON: {"schema": {"anyOf": [CONTEXT, REQUEST_BODY]}}},
                 },
                 304: {"description": "It is the one of `If-None-Match`."},
             },

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import psycopg
 
-from frameledger.errors import FrameledgerError
+from frameledger.errors import FrameledgerError, TransientError
 from frameledger_services import logs, transient
 from frameledger_services.event_log.topics import TopicNames, home_partition
 from frameledger_services.gateway import stream_events
@@ -50,8 +50,11 @@ _NAME = "frameledger-gateway"
 _log = logs.get_logger("gateway")
 
 
-class TooManyFollowersError(Exception):
-    """This process has as many followers as it may have."""
+class TooManyFollowersError(TransientError):
+    """This process has as many followers as it may have.
+
+    Remedy: Follow again later, or at another gateway.
+    """
 
 
 @dataclass(frozen=True, slots=True)
