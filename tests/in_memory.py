@@ -1,8 +1,8 @@
 """Where the tests' files lie: in memory, where the machine has room for that.
 
-Every test gets a database of its own, some three hundred files that live for a second. On a disk's file system a
-third of the suite's processor time went into making and deleting them. Nothing here is about disks: what a server
-has written survives a SIGKILL of its processes in memory as well.
+Every test gets a database of its own, some three hundred files that live for a second. To make and delete one took
+0.10 s of processor time on a disk's file system (ext4), and takes 0.03 s in memory. Nothing here is about disks: what
+a server has written survives a SIGKILL of its processes in memory as well.
 """
 
 import os
