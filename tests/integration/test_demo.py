@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests.bounds import PROGRAM
-from tests.integration.test_embedded_up import Folder
+from tests.integration.test_embedded_up import Folder, working
 from tests.support.causes import not_as_promised, without_origin
 from tests.support.projecting import make_topics, projecting
 
@@ -42,10 +42,8 @@ _prefixes = itertools.count(1)
 
 @pytest.fixture
 def folder(tmp_path):
-    made = Folder(tmp_path)
-    yield made
-    made.run("down")
-    assert made.living() == []
+    with working(tmp_path) as made:
+        yield made
 
 
 def test_stopped_by_a_signal_it_leaves_nothing_and_begun_again_at_once_it_shows_what_the_readme_says(folder):

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -73,12 +74,29 @@ class Folder:
         return below
 
 
-@pytest.fixture
-def folder(tmp_path):
-    made = Folder(tmp_path)
+@contextmanager
+def working(path, **environment):
+    """A folder in which somebody works for as long as the block lasts, and in which nothing runs after that."""
+    made = Folder(path, **environment)
     yield made
     made.run("down")
     assert made.living() == []
+
+
+def servers_of_this_run(kafka, database, prefix):
+    """Settings by which `up` has only services to start."""
+    return {
+        "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "FRAMELEDGER_DATABASE_URL": database,
+        "FRAMELEDGER_TOPIC_PREFIX": prefix,
+        "FRAMELEDGER_TOPIC_PARTITIONS": "4",
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with working(tmp_path) as made:
+        yield made
 
 
 def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_without_a_trace(folder):
@@ -116,10 +134,12 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
     assert "frameledger down" in left.stdout
 
     assert folder.run("up", "--detach").returncode == 0
-    assert {name: process["address"] for name, process in folder.processes().items()} == {
-        name: process["address"] for name, process in processes.items()
-    }
-    servers = [one["postgres"]["pid"] for one in (processes, folder.processes())]
+    # The servers keep their ports. The gateway takes the usual one if no other `up` of this machine has it just now.
+    again = folder.processes()
+    assert again.keys() == processes.keys()
+    for name in ("postgres", "kafka"):
+        assert again[name]["address"] == processes[name]["address"]
+    servers = [one["postgres"]["pid"] for one in (processes, again)]
     with folder.database() as connection:
         assert connection.execute("SELECT number FROM kept").fetchone() == (1,)
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
-from tests.integration.test_embedded_up import Folder
+from tests.integration.test_embedded_up import servers_of_this_run, working
 from tests.support.gateway import CLIENT, running, with_app
 from tests.support.killable import projector
 from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
@@ -111,17 +111,9 @@ def test_it_does_not_begin_where_it_cannot_work(road):
 
 @pytest.fixture
 def folder(kafka, database, tmp_path):
-    """The servers of this test run, so that `up` has only services to start."""
-    made = Folder(
-        tmp_path,
-        FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers,
-        FRAMELEDGER_DATABASE_URL=database,
-        FRAMELEDGER_TOPIC_PREFIX="gateway-up.",
-        FRAMELEDGER_TOPIC_PARTITIONS="4",
-    )
-    yield made
-    made.run("down")
-    assert made.living() == []
+    settings = servers_of_this_run(kafka, database, "gateway-up.")
+    with working(tmp_path, **settings) as made:
+        yield made
 
 
 def test_up_runs_a_gateway_and_says_where(folder):

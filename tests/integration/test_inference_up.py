@@ -4,23 +4,14 @@ import json
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.test_embedded_up import Folder
+from tests.integration.test_embedded_up import Folder, servers_of_this_run, working
 
 
 @pytest.fixture
 def folder(kafka, database, tmp_path):
-    """The servers of this test run, so that `up` has only services to start."""
-    made = Folder(
-        tmp_path,
-        FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS=kafka.bootstrap_servers,
-        FRAMELEDGER_DATABASE_URL=database,
-        FRAMELEDGER_TOPIC_PREFIX="inference-up.",
-        FRAMELEDGER_TOPIC_PARTITIONS="4",
-        FRAMELEDGER_INFERENCE_PROVIDER="scripted",
-    )
-    yield made
-    made.run("down")
-    assert made.living() == []
+    settings = servers_of_this_run(kafka, database, "inference-up.")
+    with working(tmp_path, **settings, FRAMELEDGER_INFERENCE_PROVIDER="scripted") as made:
+        yield made
 
 
 def test_up_answers_with_the_provider_that_is_set(folder):
