@@ -201,8 +201,16 @@ EVENTS: Mapping[str, Event] = {
         "The file of the tokens cannot be read, so no token is good.",
         "Mend the file that `reason` names; it is read again when it changes.",
     ),
-    "gateway.database_away": Event("warning", "A request was answered by `database-away`.", _WAIT),
-    "gateway.log_away": Event("warning", "A request was answered by `log-away`.", _WAIT),
+    "gateway.database_away": Event(
+        "warning",
+        "`requests` were answered by `database-away` since this was logged last; at most every 5 s.",
+        _WAIT,
+    ),
+    "gateway.log_away": Event(
+        "warning",
+        "`requests` were answered by `log-away` since this was logged last; at most every 5 s.",
+        _WAIT,
+    ),
     "gateway.not_listening": Event(
         "warning",
         "Projectors' notifications are not received; streams look by themselves each second.",

@@ -353,6 +353,12 @@ class Settings(BaseModel):
         ge=1,
         le=1_000,
     )
+    gateway_database_wait_secs: float = _set(
+        5.0,
+        "Seconds that a request of the gateway waits at most until one of these is free; then it is answered 503.",
+        gt=0,
+        le=600,
+    )
 
     def options_of(self, provider: str) -> dict[str, Any]:
         """Returns what `provider_options` has for a provider; empty if it has nothing."""

@@ -1,5 +1,7 @@
 """What a person does over HTTP: answer a waiting call, resolve an ambiguous one, erase a conversation."""
 
+from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
 from tests.support.gateway import with_app
 from tests.support.killable import projector
 from tests.support.road import histories, road_of_its_own  # noqa: F401  # a fixture
@@ -12,6 +14,12 @@ START = {
     "cancel_on_interruption": False,
     "waiting": {"for": "a manager", "deadline": None},
 }
+
+
+def reading(road):
+    """Settings with the rights to read, and no more: what a gateway changes it says on the log."""
+    address = make_conninfo(road.address, options="-crole=frameledger_reader")
+    return road.settings.model_copy(update={"database_url": SecretStr(address)})
 
 
 def test_a_waiting_call_is_answered_once(road):
@@ -35,7 +43,7 @@ def test_a_waiting_call_is_answered_once(road):
         assert (call["status"], call["result"]) == ("done", {"approved": True})
 
     with projector(road.settings) as running:
-        with_app(road.settings, settle)
+        with_app(reading(road), settle)
         road.until_idle(running)
         assert running.stop() == 0
 
@@ -53,7 +61,7 @@ def test_an_ambiguous_call_is_resolved(road):
     with projector(road.settings) as running:
         road.publish(histories("x", ["ambiguous-payments"]))
         road.until_idle(running)
-        with_app(road.settings, settle)
+        with_app(reading(road), settle)
         assert running.stop() == 0
 
 
@@ -70,5 +78,5 @@ def test_an_erased_conversation_leaves_a_receipt(road):
         assert (await http.delete("/v1/contexts/nobody", params={"why": "-"})).status_code == 404
 
     with projector(road.settings) as running:
-        with_app(road.settings, erase)
+        with_app(reading(road), erase)
         assert running.stop() == 0

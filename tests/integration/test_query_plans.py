@@ -5,13 +5,16 @@ A plan is judged by what it touched: no table from end to end, and no more rows 
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import psycopg
 import pytest
+from psycopg import AsyncConnection
 from tests.support.databases import made
 
-from frameledger_services.store import contexts, following
+from frameledger_services.store import contexts, following, listing
+from frameledger_services.store.listing import Selection
 from frameledger_services.store.tables import FOR_EVER
 
 CONTEXTS, FRAMES, MESSAGES = 2_000, 40, 10
@@ -126,8 +129,10 @@ def reads(
 
 def counted(connection: psycopg.Connection) -> dict[str, tuple[int, int]]:
     """Scans from end to end and rows fetched by index, by table, that the server has counted and not yet published."""
-    query = "SELECT relname::text, seq_scan, coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables"
-    return {table: (scans, rows) for table, scans, rows in connection.execute(query)}
+    return {table: (scans, rows) for table, scans, rows in connection.execute(COUNTED)}
+
+
+COUNTED = "SELECT relname::text, seq_scan, coalesce(idx_tup_fetch, 0)::bigint FROM pg_stat_xact_user_tables"
 
 
 @pytest.mark.parametrize(
@@ -242,6 +247,36 @@ def test_who_follows_many_conversations_reads_what_is_behind_each_cursor(filled,
         scanned, fetched = reads(filled, following.READ, asked)
     assert scanned <= {"topics"}, "a row for each topic and generation"
     assert fetched <= 2 * len(names) + 50 + 10
+
+
+@pytest.mark.parametrize(
+    ("selection", "options", "most_rows"),
+    [
+        (Selection(), {}, 51 * 35 + LONG_FRAMES / 8),
+        (Selection(prefix="context-199"), {}, 11 * 35),
+        (Selection(prefix="context-199"), {"last_active": True}, 11 * 35),
+        (Selection(prefix="context-199", text="word", model="m", status="quiet"), {}, 11 * 60),
+        (Selection(prefix="nobody/", text="word", model="m", status="quiet"), {}, 0),
+        (Selection(), {"behind": (datetime(2026, 1, 1, 12, tzinfo=UTC), ONE)}, 51 * 35),
+    ],
+)
+def test_a_list_reads_a_range_of_ids_or_the_newest_however_often_it_is_asked_for(
+    filled, selection, options, most_rows
+):
+    times = 12
+    address = f"{filled.info.dsn} password={filled.info.password}"
+
+    async def asked():
+        # Enough for psycopg to prepare a statement, and for PostgreSQL to plan it for any parameters.
+        async with await AsyncConnection.connect(address) as connection:
+            await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+            for _ in range(times):
+                await listing.page(connection, selection, 51, **options)
+            return await (await connection.execute(COUNTED)).fetchall()
+
+    found = asyncio.run(asked())
+    assert [table for table, scans, _ in found if scans] == []
+    assert sum(rows for _, _, rows in found) <= times * most_rows
 
 
 def test_what_is_counted_is_counted(filled):

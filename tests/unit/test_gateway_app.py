@@ -19,6 +19,7 @@ from frameledger_services.client import (
     SchemaError,
 )
 from frameledger_services.gateway.hub import Hub
+from frameledger_services.gateway.outages import EVERY_SECONDS, Outages
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import KINDS, ProblemError
 from frameledger_services.settings import Settings
@@ -93,6 +94,37 @@ def test_what_no_route_has_is_a_problem_too(address: str, method: str, word: str
     assert answer.json()["type"] == f"/problems/{word}"
     if answer.status_code == 405:
         assert "GET" in answer.headers["allow"]
+
+
+def test_an_outage_is_logged_at_once_and_then_every_few_seconds_with_how_many_it_met(caplog) -> None:
+    now = [100.0]
+    outages = Outages(now=lambda: now[0])
+    for word in ("database-away", "log-away", "no-such-context"):
+        for _ in range(3):
+            outages.note(word, "refused")
+    now[0] += EVERY_SECONDS
+    outages.note("database-away", "refused")
+    assert [record.frameledger for record in caplog.records] == [
+        {"event": "gateway.database_away", "reason": "refused", "requests": 1},
+        {"event": "gateway.log_away", "reason": "refused", "requests": 1},
+        {"event": "gateway.database_away", "reason": "refused", "requests": 3},
+    ]
+
+
+def test_however_a_request_meets_an_outage_it_is_logged(caplog) -> None:
+    async def refused(_: Request) -> Response:
+        raise ProblemError("log-away", "as a route says")
+
+    async def fails(_: Request) -> Response:
+        raise DatabaseUnavailableError("as it is raised")
+
+    routes = (Route("/refused", refused), Route("/fails", fails))
+    for path in ("/refused", "/fails"):
+        assert ask(path, *routes).status_code == 503
+    assert [(one["event"], one["reason"]) for one in (record.frameledger for record in caplog.records)] == [
+        ("gateway.log_away", "as a route says"),
+        ("gateway.database_away", "as it is raised"),
+    ]
 
 
 def test_a_path_is_matched_as_it_was_sent() -> None:

@@ -3,8 +3,13 @@
 import fnmatch
 import json
 import re
+import subprocess
+import sys
 import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import ClassVar
 
 import pytest
 from tests.unit import plain_yaml
@@ -69,6 +74,7 @@ def test_the_composition_has_the_servers_and_the_services():
         "projector",
         "timekeeper",
         "inference",
+        "gateway",
     }
     assert OURS.keys() == SERVICES.keys() - {"kafka", "postgres"}
 
@@ -171,6 +177,44 @@ def test_everything_listens_for_this_machine_only():
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert ports
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
+
+
+def test_the_gateway_has_tokens_and_its_health_is_asked_where_it_listens():
+    gateway = SERVICES["gateway"]
+    assert "FRAMELEDGER_GATEWAY_TOKENS_FILE" in gateway["environment"]
+    port = gateway["environment"]["FRAMELEDGER_GATEWAY_PORT"]
+    assert gateway["ports"] == [f"127.0.0.1:{port}:{port}"]
+    program, *arguments = gateway["healthcheck"]["test"][1:]
+    assert (program, arguments[0]) == ("python", "-c")
+    with HTTPServer(("127.0.0.1", 0), Health) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            asked = arguments[1].replace(port, str(server.server_port))
+            ends = [
+                subprocess.run([sys.executable, "-c", asked], capture_output=True, check=False).returncode
+                for Health.status in (200, 503)
+            ]
+        finally:
+            server.shutdown()
+            thread.join()
+    assert Health.paths == {"/readyz"}
+    assert ends == [0, 1]
+
+
+class Health(BaseHTTPRequestHandler):
+    """Answers a status, and notes what it was asked for."""
+
+    status = 200
+    paths: ClassVar[set[str]] = set()
+
+    def do_GET(self):
+        self.paths.add(self.path)
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Says nothing."""
 
 
 def test_what_must_outlive_a_container_lies_on_a_volume():

@@ -27,6 +27,7 @@ from frameledger_services.gateway import (
     settling,
     streams,
 )
+from frameledger_services.gateway.outages import Outages
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import RawPaths
@@ -42,6 +43,7 @@ def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
     # A path that is nearly right is not: a redirect would lose what is encoded in it.
     app.router.redirect_slashes = False
     app.state.parts = parts
+    app.state.outages = Outages()
     for module in (health, contexts, append, frames, streams, details, lists, settling, asyncapi):
         app.router.routes.extend(module.routes(parts))
     app.router.routes.extend((*problems.ROUTES, *routes))
@@ -51,8 +53,14 @@ def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
     return app
 
 
+def _note(request: Request, word: str, reason: str) -> None:
+    outages: Outages = request.app.state.outages
+    outages.note(word, reason)
+
+
 async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, ProblemError)
+    _note(request, error.word, str(error))
     return problems.answer(request, error)
 
 
@@ -70,7 +78,7 @@ async def _no_such_version(request: Request, error: Exception) -> Response:
 
 
 async def _database_away(request: Request, error: Exception) -> Response:
-    _log.warning("gateway.database_away", reason=str(error))
+    _note(request, "database-away", str(error))
     return problems.answer(request, ProblemError("database-away", "The database does not answer."))
 
 
@@ -79,7 +87,7 @@ async def _wrong_schema(request: Request, error: Exception) -> Response:
 
 
 async def _log_away(request: Request, error: Exception) -> Response:
-    _log.warning("gateway.log_away", reason=str(error))
+    _note(request, "log-away", str(error))
     return problems.answer(
         request, ProblemError("log-away", "The log does not answer.", published=[], unpublished=[])
     )

@@ -76,7 +76,13 @@ async def connected(settings: Settings, stopping: asyncio.Event) -> AsyncIterato
     """Yields what the routes work with. Nothing is connected before it is needed, and everything is closed in the
     end."""
     most = settings.gateway_database_connections
-    database = Connections(settings, "frameledger-gateway", most=most, within=settings.gateway_request_secs)
+    database = Connections(
+        settings,
+        "frameledger-gateway",
+        most=most,
+        within=settings.gateway_request_secs,
+        free_within=settings.gateway_database_wait_secs,
+    )
     hub = Hub(settings)
     async with Client(settings, source=SOURCE, connections=most) as client, _running(hub, stopping):
         try:

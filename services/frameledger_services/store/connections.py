@@ -64,13 +64,16 @@ class Connections:
         *,
         most: int = MOST,
         within: float | None = None,
+        free_within: float | None = None,
     ) -> None:
         """`name` is the connections' `application_name`, `most` how many there are at once, and `within` the seconds
-        that a read may take, the wait for a free connection included: `READ_SECONDS` if it is not given."""
+        that a read may take, the wait for a free connection included: `READ_SECONDS` if it is not given. Of these it
+        waits no more than `free_within` for a free connection."""
         self._settings = settings
         self._connect = partial(connect, settings, name)
         self._free = asyncio.Semaphore(most)
-        self._within = within
+        self._within = READ_SECONDS if within is None else within
+        self._free_within = free_within
         self._idle: list[AsyncConnection[Any]] = []
 
     async def read(
@@ -84,9 +87,8 @@ class Connections:
         Raises `DatabaseUnavailableError`, also when it took too long, `DatabaseRefusedError`, and `schema.SchemaError`
         for a database of another release.
         """
-        within = READ_SECONDS if self._within is None else self._within
         try:
-            async with asyncio.timeout(within), self._free:
+            async with asyncio.timeout(self._within), self._one_of_few():
                 while True:
                     was_idle = bool(self._idle)
                     try:
@@ -102,12 +104,29 @@ class Connections:
             raise failure(self._name(), error) from error
         except TimeoutError as error:
             await self.close()
-            raise DatabaseUnavailableError(f"{self._name()} did not answer within {within:.0f} s.") from error
+            raise DatabaseUnavailableError(
+                f"{self._name()} did not answer within {self._within:.0f} s."
+            ) from error
 
     async def close(self) -> None:
         """Close the idle connections."""
         while self._idle:
             await self._idle.pop().close()
+
+    @asynccontextmanager
+    async def _one_of_few(self) -> AsyncIterator[None]:
+        """Holds one of as many places as there may be connections. Raises `DatabaseUnavailableError`."""
+        try:
+            async with asyncio.timeout(self._free_within if self._free.locked() else None):
+                await self._free.acquire()
+        except TimeoutError as error:
+            raise DatabaseUnavailableError(
+                f"{self._name()}: no connection was free within {self._free_within:g} s."
+            ) from error
+        try:
+            yield
+        finally:
+            self._free.release()
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[AsyncConnection[Any]]:
