@@ -15,10 +15,12 @@ from frameledger_services.gateway.caller import Caller, Scope
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 """Methods that change nothing."""
 
-PUBLIC = frozenset(("/livez", "/readyz", "/openapi.json", "/asyncapi.json", "/docs", "/session"))
+PUBLIC = frozenset(
+    ("/", "/work", "/livez", "/readyz", "/openapi.json", "/asyncapi.json", "/docs", "/session")
+)
 """Nothing of a conversation is there."""
 
-PUBLIC_FOLDERS = ("/problems/",)
+PUBLIC_FOLDERS = ("/problems/", "/page/", "/c/")
 
 CONTEXTS = "/v1/contexts"
 

@@ -1,0 +1,139 @@
+/**
+ * The address as the state of the page: which conversation, which moment, which tab, which filters. So a moment can be
+ * sent to somebody, and the back button works.
+ *
+ * @typedef {{screen: 'list'|'conversation'|'work', context: string|null, at: number|null, from: number|null, to: number|null, tab?: string, q?: string}}
+ *   Address  beside these, every parameter of the address by its name, as text
+ */
+
+import {useEffect, useState} from './html.js';
+
+const CONVERSATION = '/c/';
+const WORK = '/work';
+const VERSIONS = ['at', 'from', 'to'];
+const PATHS = {
+  list: () => '/',
+  work: () => WORK,
+  conversation: (id) => CONVERSATION + encodeURIComponent(id),
+};
+/** Browsers refuse more than some changes of the address a second, and a replay steps more often. */
+const SETTLED_AFTER = 250;
+
+let now = parse(location.pathname, location.search);
+let unwritten = null;
+const listeners = new Set();
+
+/** @returns {Address} */
+export function read() {
+  return now;
+}
+
+/**
+ * Changes the address. A parameter that is null goes; another conversation, or the list, begins without any.
+ * @param {Partial<Address>} patch
+ * @param {{replace?: boolean}} how `replace`: without a place in the browser's history, as for a step
+ */
+export function go(patch, {replace = false} = {}) {
+  const next = changed(patch);
+  if (write(next) === write(now)) return;
+  if (replace) {
+    now = next;
+    unwritten ??= setTimeout(settle, SETTLED_AFTER);
+  } else {
+    settle();
+    now = next;
+    history.pushState(null, '', write(now));
+  }
+  tell();
+}
+
+/** Returns the address that `go` would lead to. */
+export function href(patch) {
+  return write(changed(patch));
+}
+
+/** Returns the address, and draws the component that calls it again when that changes. */
+export function useAddress() {
+  const [, draw] = useState(now);
+  useEffect(() => {
+    const listener = () => draw(now);
+    listeners.add(listener);
+    listener();
+    return () => listeners.delete(listener);
+  }, []);
+  return now;
+}
+
+/** Makes links to the page's own addresses change it instead of loading it anew. */
+export function followLinks(root) {
+  root.addEventListener('click', (event) => {
+    const anchor = event.target.closest?.('a[href]');
+    if (anchor === null || anchor === undefined || anchor.target !== '' || anchor.hasAttribute('download')) return;
+    if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    if (anchor.origin !== location.origin || !isOurs(anchor.pathname)) return;
+    event.preventDefault();
+    jump(parse(anchor.pathname, anchor.search), anchor.dataset.step !== undefined);
+  });
+  addEventListener('popstate', () => {
+    clearTimeout(unwritten);
+    unwritten = null;
+    now = parse(location.pathname, location.search);
+    tell();
+  });
+}
+
+function jump(next, replace) {
+  const gone = Object.fromEntries(Object.keys(now).map((name) => [name, null]));
+  go({...gone, ...next}, {replace});
+}
+
+function changed(patch) {
+  const leaves = ['context', 'screen'].some((name) => name in patch && patch[name] !== now[name]);
+  const next = leaves ? {} : {...now};
+  for (const [name, value] of Object.entries(patch)) {
+    if (value === null || value === undefined || value === '') delete next[name];
+    else next[name] = value;
+  }
+  const screen = next.context !== undefined && next.context !== null ? 'conversation' : patch.screen ?? 'list';
+  return {context: null, at: null, from: null, to: null, ...next, screen};
+}
+
+function settle() {
+  clearTimeout(unwritten);
+  if (unwritten !== null) history.replaceState(null, '', write(now));
+  unwritten = null;
+}
+
+function tell() {
+  listeners.forEach((listener) => listener());
+}
+
+function isOurs(path) {
+  return path === '/' || path === WORK || path.startsWith(CONVERSATION);
+}
+
+function parse(path, search) {
+  const found = {context: null, at: null, from: null, to: null};
+  for (const [name, value] of new URLSearchParams(search)) {
+    if (!VERSIONS.includes(name)) found[name] = value;
+    else if (/^\d{1,15}$/.test(value)) found[name] = Number(value);
+  }
+  found.context = path.startsWith(CONVERSATION) ? decoded(path.slice(CONVERSATION.length)) : null;
+  found.screen = found.context !== null ? 'conversation' : path === WORK ? 'work' : 'list';
+  return found;
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function write(address) {
+  const {context, screen, ...parameters} = address;
+  const given = Object.entries(parameters).filter(([, value]) => value !== null);
+  const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+  return PATHS[screen](context) + (query === '' ? '' : `?${query}`);
+}

@@ -1,0 +1,155 @@
+/** What the page knows of one conversation: its past, its frames, and what comes while it is watched. */
+
+import {contextPath, get} from './api.js';
+import {useEffect, useReducer, useState} from './html.js';
+import {LoadedFrames} from './loaded_frames.js';
+import {eraAt, pastOf} from './past.js';
+
+/** The number of no era: an answer without rows, which says how much there is. */
+const NO_ERA = 2 ** 31 - 1;
+/** A conversation with more frames is read era by era, as they are looked at. */
+const WHOLE_UP_TO = 5_000;
+/** Frames of the first page around the version that is looked at, and of those that follow. */
+const NEAR = 300;
+const PAGE = 1_000;
+/** A conversation with more frames has only those loaded that are looked at. */
+const ALL_UP_TO = 30_000;
+
+export class Source {
+  constructor(id) {
+    this.id = id;
+    /** The newest version whose context is known; null before anything is. */
+    this.newest = null;
+    this.past = null;
+    this.frames = null;
+    this.problem = null;
+    this.generation = 0;
+    this.#stop = new AbortController();
+  }
+
+  #stop;
+  #listeners = new Set();
+  #eras = new Map();
+
+  /** Begins to load, nearest to this version first; null for the newest. */
+  async open(at) {
+    try {
+      const about = await this.#history(NO_ERA);
+      this.#begin(about);
+      const near = at ?? this.newest;
+      await Promise.all([this.#firstRows(near), this.#frames(near, NEAR)]);
+      this.#changed();
+      await this.loadFrames(near);
+    } catch (problem) {
+      this.#fail(problem);
+    }
+  }
+
+  /** Loads the messages of the era that held at a version, if they are not here. */
+  async ensure(version) {
+    const era = eraAt(this.past, version);
+    if (this.past.rows.has(era)) return;
+    if (!this.#eras.has(era)) this.#eras.set(era, this.#era(era).catch((problem) => this.#fail(problem)));
+    await this.#eras.get(era);
+  }
+
+  /** Loads frames, nearest to a version first; of a very long conversation only those around it. */
+  async loadFrames(near) {
+    while (!this.#stop.signal.aborted) {
+      const from = this.frames.missing(near, PAGE);
+      if (from === null) return;
+      if (this.frames.count > ALL_UP_TO && Math.abs(from - near) > PAGE) return;
+      await this.#page(from - 1, PAGE);
+    }
+  }
+
+  /** Ends what is being loaded. */
+  close() {
+    this.#stop.abort();
+    this.#listeners.clear();
+  }
+
+  /** Calls `listener` after each change. Returns what ends that. */
+  subscribe(listener) {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #begin(about) {
+    this.past = {...pastOf(about), rows: new Map()};
+    this.newest = about.version;
+    this.frames = new LoadedFrames(about.first);
+    this.frames.reach(about.version);
+  }
+
+  async #firstRows(near) {
+    if (this.frames.count > WHOLE_UP_TO) {
+      await this.ensure(near);
+      return;
+    }
+    const answer = await this.#history(null);
+    this.past = pastOf(answer);
+    this.#reach(answer.version);
+  }
+
+  async #era(era) {
+    const answer = await this.#history(era);
+    const rows = new Map(this.past.rows).set(era, pastOf(answer, era).rows.get(era));
+    this.past = {...this.past, rows};
+    this.#eras.delete(era);
+    this.#changed();
+  }
+
+  async #frames(near, most) {
+    const from = this.frames.missing(near, most);
+    if (from !== null) await this.#page(from - 1, most);
+  }
+
+  async #page(after, limit) {
+    const answer = await this.#get(`/frames?after=${after}&limit=${limit}`);
+    this.frames.put(answer.frames);
+    if (answer.frames.length === 0) this.frames.here = this.frames.count;
+    this.#changed();
+  }
+
+  #history(era) {
+    return this.#get(era === null ? '/history' : `/history?era=${era}`);
+  }
+
+  #get(rest) {
+    return get(contextPath(this.id, rest), {signal: this.#stop.signal});
+  }
+
+  #reach(version) {
+    this.newest = Math.max(this.newest, version);
+    this.frames.reach(this.newest);
+  }
+
+  #fail(problem) {
+    if (problem.name === 'AbortError') return;
+    this.problem = problem;
+    this.#changed();
+  }
+
+  #changed() {
+    this.generation += 1;
+    this.#listeners.forEach((listener) => listener());
+  }
+}
+
+/** Returns the source of a conversation, and draws the component again when it knows more. */
+export function useSource(id, at) {
+  const [, draw] = useReducer((count) => count + 1, 0);
+  const [source, setSource] = useState(null);
+  useEffect(() => {
+    const opened = new Source(id);
+    const end = opened.subscribe(draw);
+    setSource(opened);
+    opened.open(at);
+    return () => {
+      end();
+      opened.close();
+    };
+  }, [id]);
+  return source;
+}

@@ -1,0 +1,85 @@
+"""The web page: `/`, `/c/{conversation}`, `/work` and the files that they load.
+
+The files are the same for everybody, since all that is shown comes from the API; so anybody may have them. They are
+read once: a name that is not among them is nowhere, whatever it is made of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from frameledger_services.gateway import answers
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+
+FOLDER = Path(__file__).parent / "page"
+INDEX = "index.html"
+
+MEDIA_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    "": "text/plain; charset=utf-8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """A file as it is answered."""
+
+    content: bytes
+    media_type: str
+    tag: str
+    """The entity tag: a hash of the content, so that an upgrade is seen and nothing else is sent twice."""
+
+
+@cache
+def files() -> dict[str, PageFile]:
+    """Returns the files of the page by their names below `/page/`."""
+    return {
+        path.relative_to(FOLDER).as_posix(): _read(path)
+        for path in sorted(FOLDER.rglob("*"))
+        if path.is_file() and path.suffix in MEDIA_TYPES
+    }
+
+
+def routes(_: Parts) -> list[Route]:
+    """Returns the routes. Every conversation has the same page: which one it is, the page reads from its address."""
+
+    async def index(request: Request) -> Response:
+        return _answer(request, files()[INDEX])
+
+    async def file(request: Request) -> Response:
+        found = files().get(request.path_params["name"])
+        if found is None:
+            raise ProblemError("not-found", f"There is nothing at {request.url.path}.")
+        return _answer(request, found)
+
+    return [
+        Route("/", index, methods=["GET"]),
+        Route("/work", index, methods=["GET"]),
+        Route("/c/{conversation}", index, methods=["GET"]),
+        Route("/page/{name:path}", file, methods=["GET"]),
+    ]
+
+
+def _read(path: Path) -> PageFile:
+    content = path.read_bytes()
+    return PageFile(content, MEDIA_TYPES[path.suffix], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+
+
+def _answer(request: Request, found: PageFile) -> Response:
+    headers = {"Cache-Control": "no-cache", "ETag": found.tag}
+    if answers.is_known(request, found.tag):
+        return Response(status_code=304, headers=headers)
+    return Response(found.content, headers={**headers, "Content-Type": found.media_type})
