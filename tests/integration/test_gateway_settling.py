@@ -29,7 +29,8 @@ def test_a_waiting_call_is_answered_once(road):
         [waiting] = (await http.get("/v1/waiting")).json()["calls"]
         assert (waiting["context_id"], waiting["waiting_for"]) == ("shop", "a manager")
         path = "/v1/contexts/shop/calls/c1/result"
-        for wrong in (b"", b"[]", b'{"result":1,"more":2}'):
+        wrongs = (b"", b"[]", b'{"result":1,"more":2}', b'{"opened_version":1}')
+        for wrong in (*wrongs, b'{"result":1,"opened_version":true}', b'{"result":1,"opened_version":-1}'):
             bad = await http.post(path, content=wrong)
             assert (bad.status_code, bad.json()["type"]) == (400, "/problems/bad-parameter")
         first = await http.post(path, json={"result": {"approved": True}})
@@ -62,6 +63,30 @@ def test_an_ambiguous_call_is_resolved(road):
         road.publish(histories("x", ["ambiguous-payments"]))
         road.until_idle(running)
         with_app(reading(road), settle)
+        assert running.stop() == 0
+
+
+def test_a_result_that_names_the_call_settles_no_later_one_of_its_id(road):
+    """A model may use an id again while somebody still has the page with the older call open."""
+
+    async def settle(http):
+        await http.post("/v1/contexts/shop/frames", json=START)
+        path = "/v1/contexts/shop/calls/c1/result"
+        [older] = (await http.get("/v1/waiting")).json()["calls"]
+        meant = {"result": "Granted.", "opened_version": older["requested_version"]}
+        assert (await http.post(path, json=meant)).status_code == 201
+        await http.post("/v1/contexts/shop/frames", json=START)
+        late = await http.post(path, json=meant)
+        assert (late.status_code, late.json()["type"]) == (409, "/problems/already-settled")
+        [newer] = (await http.get("/v1/waiting")).json()["calls"]
+        assert newer["requested_version"] > older["requested_version"]
+        unknown = await http.post(path, json={"result": 1, "opened_version": newer["requested_version"] + 9})
+        assert (unknown.status_code, unknown.json()["type"]) == (404, "/problems/not-found")
+        named = {"result": "Refused.", "opened_version": newer["requested_version"]}
+        assert (await http.post(path, json=named)).json()["settled"] == "answered"
+
+    with projector(road.settings) as running:
+        with_app(road.settings, settle)
         assert running.stop() == 0
 
 

@@ -32,8 +32,10 @@ def routes(parts: Parts) -> list[BaseRoute]:
     async def settle(request: Request) -> Response:
         context_id = parameters.context_id(request)
         call = CALL.in_path_of(request)
-        result = await _result(request)
-        status, (function_name, requested_version, cause) = await _settleable(parts, context_id, call)
+        result, opened_version = await _given(request)
+        status, (function_name, requested_version, cause) = await _settleable(
+            parts, context_id, call, opened_version
+        )
         frame = FunctionCallResultFrame(
             function_name=function_name,
             tool_call_id=call,
@@ -105,7 +107,16 @@ def routes(parts: Parts) -> list[BaseRoute]:
                         "schema": {
                             "type": "object",
                             "required": ["result"],
-                            "properties": {"result": {"description": "What the model shall read."}},
+                            "properties": {
+                                "result": {"description": "What the model shall read."},
+                                "opened_version": {
+                                    "type": "integer",
+                                    "minimum": 0,
+                                    "maximum": parameters.INT64_MAX,
+                                    "description": "The `requested_version` of the call that is meant. A model may use "
+                                    "an id again: so a result that comes late settles no later call of it.",
+                                },
+                            },
                             "additionalProperties": False,
                         }
                     }
@@ -127,23 +138,40 @@ def routes(parts: Parts) -> list[BaseRoute]:
     ]
 
 
-async def _result(request: Request) -> Any:
+async def _given(request: Request) -> tuple[Any, int | None]:
+    """Returns the result, and the version that opened the call which is meant, if it is named."""
     try:
         given = json.loads(await body.read_bytes(request, body.JSON_TYPES))
     except (ValueError, RecursionError) as error:
         raise ProblemError("bad-parameter", f"The body is no JSON: {error}.") from None
-    if not isinstance(given, dict) or given.keys() != {"result"}:
-        raise ProblemError("bad-parameter", 'The body is {"result": ...}, what the model shall read.')
-    return given["result"]
+    if not isinstance(given, dict) or "result" not in given or given.keys() - {"result", "opened_version"}:
+        raise ProblemError(
+            "bad-parameter",
+            'The body is {"result": ...}, what the model shall read; "opened_version" may be beside it.',
+        )
+    version = given.get("opened_version")
+    if version is not None and not (type(version) is int and 0 <= version <= parameters.INT64_MAX):
+        raise ProblemError("bad-parameter", "opened_version: a version of the conversation is wanted.")
+    return given["result"], version
 
 
-async def _settleable(parts: Parts, context_id: str, call: str) -> tuple[Status, tuple[str, int, Any]]:
+async def _settleable(
+    parts: Parts, context_id: str, call: str, opened_version: int | None
+) -> tuple[Status, tuple[str, int, Any]]:
+    """Returns how the call stands, with its function, the version that opened it, and the frame to which a result is
+    the answer. Raises the problems `already-settled` and `not-found`."""
     statuses: tuple[Status, ...] = ("waiting", "ambiguous")
     for status in statuses:
-        if found := await parts.database.read(tool_calls.with_status, context_id, call, status):
+        if found := await parts.database.read(
+            tool_calls.with_status, context_id, call, status, opened_version
+        ):
             return status, found
     await contexts.head_of(parts, context_id)
-    known = [one for one in await parts.database.read(past.calls, context_id) if one.tool_call_id == call]
+    known = [
+        one
+        for one in await parts.database.read(past.calls, context_id)
+        if one.tool_call_id == call and opened_version in (None, one.requested_version)
+    ]
     if known:
         raise ProblemError(
             "already-settled",

@@ -233,10 +233,15 @@ async def unsettled(
 
 
 async def with_status(
-    connection: AsyncConnection[Any], context_id: str, tool_call_id: str, status: str
+    connection: AsyncConnection[Any],
+    context_id: str,
+    tool_call_id: str,
+    status: str,
+    requested_version: int | None = None,
 ) -> tuple[str, int, UUID] | None:
     """Returns the function and the requested version of the newest unresolved call of this id and status, and the id of
-    the frame that started it, or of the one that settled it as ambiguous. None if there is no such call."""
+    the frame that started it, or of the one that settled it as ambiguous. With `requested_version` it is the call that
+    was announced there, and no other one of the id. None if there is no such call."""
     cursor = await connection.execute(
         """
         SELECT function_name, requested_version, (
@@ -245,10 +250,12 @@ async def with_status(
                 AND frames.version = coalesce(tool_calls.settled_version, tool_calls.started_version)
         )
         FROM tool_calls
-        WHERE context_id = %s AND tool_call_id = %s AND status = %s AND resolved_version IS NULL
+        WHERE context_id = %(context_id)s AND tool_call_id = %(call)s AND status = %(status)s
+            AND resolved_version IS NULL
+            AND (%(version)s::bigint IS NULL OR requested_version = %(version)s)
         ORDER BY requested_version DESC
         LIMIT 1
         """,
-        (context_id, tool_call_id, status),
+        {"context_id": context_id, "call": tool_call_id, "status": status, "version": requested_version},
     )
     return await cursor.fetchone()
