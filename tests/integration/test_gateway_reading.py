@@ -116,6 +116,10 @@ def test_frames_come_in_pages_that_follow_each_other(filled, connection):
         lines = await http.get(path_of("barge-in", "/frames"), headers={"Accept": "application/x-ndjson"})
         all_of_them = [json.loads(line) for line in lines.text.splitlines()]
         assert [one["version"] for one in all_of_them] == seen
+        assert "content-disposition" not in lines.headers
+        file = await http.get(path_of("barge-in", "/frames"), params={"format": "ndjson"})
+        assert (file.text, file.headers["content-type"]) == (lines.text, "application/x-ndjson")
+        assert file.headers["content-disposition"].startswith('attachment; filename="barge-in.jsonl"; ')
         ignored = await good(http, path_of("late-words", "/frames"), outcome="ignored")
         assert {one["outcome"] for one in ignored["frames"]} == {"ignored"}
         named = await good(http, path_of("barge-in", "/frames"), id=all_of_them[4]["id"])

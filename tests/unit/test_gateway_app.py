@@ -18,6 +18,7 @@ from frameledger_services.client import (
     NoSuchVersionError,
     SchemaError,
 )
+from frameledger_services.gateway import answers
 from frameledger_services.gateway.hub import Hub
 from frameledger_services.gateway.outages import EVERY_SECONDS, Outages
 from frameledger_services.gateway.parts import Parts
@@ -134,3 +135,14 @@ def test_a_path_is_matched_as_it_was_sent() -> None:
     route = Route("/echo/{id}", echo)
     assert json.loads(ask("/echo/acme%2Fcall-1", route).text) == "acme%2Fcall-1"
     assert ask("/echo/acme/call-1", route).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [
+        ("call-1.jsonl", "filename=\"call-1.jsonl\"; filename*=UTF-8''call-1.jsonl"),
+        ('a/\r\n"ü', "filename=\"a_____\"; filename*=UTF-8''a%2F%0D%0A%22%C3%BC"),
+    ],
+)
+def test_a_file_has_the_name_of_its_conversation_whatever_that_is(name: str, header: str) -> None:
+    assert answers.as_file(name) == {"Content-Disposition": f"attachment; {header}"}

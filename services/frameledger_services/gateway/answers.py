@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -82,3 +82,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     return str(value)
+
+
+def as_file(name: str) -> dict[str, str]:
+    """Returns the header that makes a browser keep an answer as a file of this name (RFC 6266)."""
+    plain = "".join(one if one.isascii() and (one.isalnum() or one in "-_.") else "_" for one in name)
+    encoded = quote(name, safe="")
+    return {"Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}"}

@@ -36,6 +36,9 @@ OUTCOME = parameters.word(
 )
 RUN = parameters.text("run_id", "Frames that name this run.")
 ID = parameters.text("id", "The frame of this id; may be given several times.")
+FORMAT = parameters.word(
+    "format", "`ndjson`: all of them as a file, for links, which send no `Accept`.", "ndjson"
+)
 RAW = parameters.word("raw", "`1`: the value of the record, byte for byte, and nothing else.", "1")
 
 
@@ -45,10 +48,11 @@ def routes(parts: Parts) -> list[BaseRoute]:
     async def frames(request: Request) -> Response:
         context_id = parameters.context_id(request)
         wanted, newest = _wanted(request)
-        if NDJSON in request.headers.get("accept", ""):
+        is_file = FORMAT.of(request) is not None
+        if is_file or NDJSON in request.headers.get("accept", ""):
             await contexts.head_of(parts, context_id)
-            lines = _all(parts, context_id, wanted)
-            return StreamingResponse(lines, media_type=NDJSON, headers=REVALIDATED)
+            headers = {**REVALIDATED, **(answers.as_file(f"{context_id}.jsonl") if is_file else {})}
+            return StreamingResponse(_all(parts, context_id, wanted), media_type=NDJSON, headers=headers)
         limit = LIMIT.of(request) or 100
         # One more than is shown: whether there are more.
         found = await parts.database.read(wanted_frames.page, context_id, wanted, limit + 1, newest=newest)
@@ -94,7 +98,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             frames,
             scope="read",
             summary="The frames of a conversation: a page, or all of them as NDJSON.",
-            parameters=[parameters.CONTEXT, AFTER, BEFORE, LIMIT, TYPE, OUTCOME, RUN, ID],
+            parameters=[parameters.CONTEXT, AFTER, BEFORE, LIMIT, TYPE, OUTCOME, RUN, ID, FORMAT],
             answers={
                 200: {
                     "description": "The frames in the order of their versions. `Link` leads to the next page.",
