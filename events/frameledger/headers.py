@@ -149,7 +149,12 @@ def trace_id_of(headers: Named) -> str | None:
 def forwarded_from(headers: Named) -> Place | None:
     """Where the record of which this is a copy lies; null if this is the record itself."""
     value = headers.get(FORWARDED_FROM)
-    match = None if value is None else _PLACE.fullmatch(value)
+    return None if value is None else read_place(value)
+
+
+def read_place(text: bytes) -> Place | None:
+    """The place that a text of `Place` names; null if it is none."""
+    match = _PLACE.fullmatch(text)
     if match is None:
         return None
     topic, generation, partition, offset = match.groups()

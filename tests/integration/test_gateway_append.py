@@ -6,7 +6,9 @@ import psycopg
 from tests.support.batches import value_of
 from tests.support.gateway import with_app
 from tests.support.killable import projector
-from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
+from tests.support.road import PARTITIONS, road_of_its_own  # noqa: F401  # a fixture
+
+from frameledger.partition import partition_for
 
 ASK = {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": "Is there a night train?"}]}
 ANSWER = {"type": "LLMMessagesAppendFrame", "messages": [{"role": "assistant", "content": "Yes, at 22:40."}]}
@@ -21,7 +23,16 @@ def test_what_is_appended_is_read_back_at_every_version(road):
             "context_id": "acme/call-1",
             "version": 1,
             "completed": False,
-            "frames": [{"id": "one", "version": 1, "outcome": "applied", "reason": None, "duplicate": False}],
+            "frames": [
+                {
+                    "id": "one",
+                    "place": f"{road.settings.topic_prefix}frames:1:{partition_for(b'acme/call-1', PARTITIONS)}:0",
+                    "version": 1,
+                    "outcome": "applied",
+                    "reason": None,
+                    "duplicate": False,
+                }
+            ],
         }
         second = await http.post(
             "/v1/contexts/acme%2Fcall-1/frames",
@@ -141,3 +152,51 @@ def test_nothing_of_a_request_with_a_bad_frame_is_published(road):
 
     with_app(road.settings, append)
     assert road.records() == []
+
+
+def test_what_was_appended_is_asked_for_again_by_ids_and_places(road):
+    path = "/v1/contexts/later/frames"
+    wink = {"type": "LLMTextFrame", "text": "late"}
+    cause = {"Frameledger-Causation-Id": "one", "Prefer": "respond-async"}
+
+    async def append(http):
+        first = await http.post(path, json=[{**ASK, "id": "one"}], headers={"Prefer": "wait=1"})
+        # Nobody stores anything yet.
+        assert first.status_code == 202
+        assert "no projector" in first.json()["detail"]
+        second = await http.post(path, json=[{**wink, "id": "two"}, {**ASK, "id": "one"}], headers=cause)
+        other = await http.post(path, json=[{**wink, "id": "one"}], headers={"Prefer": "respond-async"})
+        frames = [one for answer in (first, second, other) for one in answer.json()["frames"]]
+        asked = await http.post(f"{path}/outcomes", json={"frames": frames}, headers={"Prefer": "wait=1"})
+        assert (asked.status_code, asked.json()["frames"]) == (202, frames)
+        return frames
+
+    async def ask(http):
+        outcomes = await http.post(f"{path}/outcomes", json={"frames": frames}, headers={"Prefer": "wait=60"})
+        assert outcomes.status_code == 200, outcomes.text
+        wrongs: list[dict] = [{}, {"frames": []}, {"frames": [{"id": "one", "place": "elsewhere:1:0:0"}]}]
+        for wrong in wrongs:
+            refused = await http.post(f"{path}/outcomes", json=wrong)
+            assert refused.json()["type"] == "/problems/bad-parameter"
+        return outcomes.json()
+
+    frames = with_app(road.settings, append)
+    with projector(road.settings) as running:
+        told = with_app(road.settings, ask)
+        assert running.stop() == 0
+    assert told["version"] == 2
+    assert [(one["id"], one["place"]) for one in told["frames"]] == [
+        (one["id"], one["place"]) for one in frames
+    ]
+    assert [(one["version"], one["outcome"], one["reason"], one["duplicate"]) for one in told["frames"]] == [
+        (1, "applied", None, False),
+        (2, "ignored", "no_open_response", False),
+        (1, "applied", None, True),
+        (None, "rejected", "id_reused", False),
+    ]
+    assert [dict(one.headers).get("fl_causation_id") for one in road.records()] == [
+        None,
+        b"one",
+        b"one",
+        None,
+    ]

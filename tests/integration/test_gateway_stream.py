@@ -1,14 +1,16 @@
 """A conversation as a stream of server-sent events: what a client gets, on a real PostgreSQL and real connections."""
 
 import asyncio
+from datetime import UTC, datetime
 
+import httpx
 import psycopg
 import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.batches import value_of
-from tests.support.streaming import NO_KAFKA, Browser, Talks, gateway, look_again, streaming, versions
+from tests.support.streaming import HOST, NO_KAFKA, Browser, Talks, gateway, look_again, streaming, versions
 
-from frameledger_services.gateway import event_stream, hub, streams
+from frameledger_services.gateway import event_stream, hub, streams, tokens
 from frameledger_services.settings import Settings
 from frameledger_services.store import following
 
@@ -61,6 +63,9 @@ def test_a_stream_gives_every_frame_that_is_stored_and_then_each_that_comes(run,
                 "SELECT version, frame_id::text, type, outcome, reason, payload FROM frames WHERE version = 2"
             ).fetchone()
             status = value_of(connection, "SELECT status FROM conversations")
+        async with httpx.AsyncClient(base_url=f"http://{HOST}:{port}", verify=False) as http:
+            page = (await http.get("/v1/contexts/a/frames")).json()["frames"]
+        assert [event.data for event in begin[:2]] == page[:2]
         about = begin[1].data
         assert tuple(about[name] for name in ("version", "id", "type", "outcome", "reason", "frame")) == row
         assert about["logged_at"].endswith("Z")
@@ -100,6 +105,7 @@ def test_an_id_may_have_a_slash_and_a_value_may_have_ends_of_lines(run):
         await talks.frames("acme/ctx 1", value)
         async with streaming(port, "acme%2Fctx%201") as stream:
             (frame, _) = await stream.until("head")
+            assert frame.data["raw"].encode() == value
             assert frame.data["frame"]["messages"] == [{"role": "user", "content": "a\nb \u2028"}]
 
     run(body)
@@ -186,6 +192,59 @@ def test_a_new_life_of_an_erased_conversation_goes_on_in_the_same_stream(run):
             assert [event.name for event in await stream.until("head")] == ["frame", "head"]
 
     run(body)
+
+
+def test_who_waits_is_given_what_comes_to_a_conversation_that_is_not_there(run):
+    async def body(talks, port):
+        async with streaming(port, "a", "?wait=1") as stream:
+            assert stream.response.status_code == 200
+            await talks.say("a", "one")
+            assert versions(await stream.until("head")) == [1]
+            await talks.frames("a", {"type": "EndFrame"}, ERASE)
+            assert (await stream.until("gone"))[-1].id == "3"
+            # Progress elsewhere in its partition: it is not told again what it was told.
+            await talks.notify({0: 100, 1: 100, 2: 100, 3: 100})
+            await talks.say("a", "born again")
+            assert [event.name for event in await stream.until("head", 4)] == ["frame", "head"]
+            await talks.frames("a", {"type": "EndFrame"})
+            await stream.until("head", 5)
+        async with streaming(port, "a", "?wait=1", last="5") as stream:
+            assert [event.name for event in await stream.until("head")] == ["head"]
+            await talks.say("a", "reopened")
+            assert versions(await stream.until("head", 6)) == [6]
+
+    run(body)
+
+
+def test_a_token_without_words_gets_the_events_of_a_stream_without_words(settings, tmp_path):
+    file = tmp_path / "tokens.json"
+    token = tokens.create(file, "auditor", ("read",), redact=True, now=datetime.now(UTC))[1]
+    with_tokens = settings.model_copy(update={"gateway_tokens_file": file})
+
+    async def main():
+        async with (
+            Talks(settings.database_url.get_secret_value()) as talks,
+            gateway(with_tokens) as port,
+        ):
+            await talks.say("a", "the PIN is 4711")
+            assert await status_of(port, "a") == 401
+            async with streaming(port, "a", token=token) as stream:
+                frame, head = await stream.until("head")
+                assert (frame.name, frame.id, stream.retry) == ("frame", "1", 2000)
+                assert (frame.data["version"], frame.data["place"]["generation"]) == (1, 1)
+                (message,) = frame.data["frame"]["messages"]
+                assert message == {"role": "user", "content": {"redacted": True, "bytes": 15}}
+                assert head.data["version"] == 1
+                # With ends of lines a value is also there as a text, which is all words.
+                await talks.frames("a", b'{"type":\r\n"LLMTextFrame","text":"4711"}')
+                (late, _) = await stream.until("head")
+                assert late.data["frame"]["text"] == {"redacted": True, "bytes": 4}
+                assert late.data["raw"]["redacted"] is True
+                tokens.revoke(file, "auditor")
+                await talks.say("a", "more")
+                assert [event async for event in stream] == []
+
+    asyncio.run(main())
 
 
 def test_what_is_not_notified_is_found_by_looking(run, monkeypatch):

@@ -129,10 +129,12 @@ async def _lines(response: httpx.Response) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def streaming(
-    port: int, context_id: str, query: str = "", last: str | None = None
+    port: int, context_id: str, query: str = "", last: str | None = None, token: str | None = None
 ) -> AsyncIterator[Stream]:
     """A stream of a gateway on this port."""
     headers = {} if last is None else {"Last-Event-ID": last}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
     async with (
         # To read the certificates of all authorities takes longer than all else.
         httpx.AsyncClient(timeout=ON_SERVERS, verify=False) as client,

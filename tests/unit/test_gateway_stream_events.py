@@ -8,14 +8,16 @@ import pytest
 
 from frameledger_services.gateway import stream_events
 from frameledger_services.gateway.hub import assemble
-from frameledger_services.store.following import Reading, StreamCursor, StreamFrame, StreamHead
+from frameledger_services.store.following import Reading, StreamCursor, StreamHead
+from frameledger_services.store.wanted_frames import PagedFrame
 
 ID = UUID("0d1e2f30-0000-4000-8000-000000000001")
 AT = datetime(2026, 3, 4, 9, 0, 0, 123_000, tzinfo=UTC)
 
 
 def frame(version, payload=b'{"type":"LLMRunFrame"}'):
-    return StreamFrame(version, ID, "LLMRunFrame", "ignored", "run_open", AT, "run-1", 3, payload)
+    about = (version, ID, "LLMRunFrame", "ignored", "run_open", AT, AT, "test/a", "run-1", None, None, None)
+    return PagedFrame(*about, 3, 1, 17, payload)
 
 
 def head(version, *, ended=False):
@@ -35,17 +37,22 @@ def test_a_frame_is_said_with_its_value_as_it_is():
     assert event["id"] == "7"
     assert event["data"] == (
         '{"version":7,"id":"0d1e2f30-0000-4000-8000-000000000001","type":"LLMRunFrame","outcome":"ignored",'
-        '"reason":"run_open","logged_at":"2026-03-04T09:00:00.123000Z","run_id":"run-1",'
-        '"frame":{"type":"LLMRunFrame",  "n":1.50}}'
+        '"reason":"run_open","logged_at":"2026-03-04T09:00:00.123000Z","produced_at":"2026-03-04T09:00:00.123000Z",'
+        '"source":"test/a","run_id":"run-1","tool_call_id":null,"causation_id":null,"trace_id":null,'
+        '"place":{"partition":3,"generation":1,"offset":17},"frame":{"type":"LLMRunFrame",  "n":1.50}}'
     )
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
-def test_an_end_of_a_line_in_a_value_ends_no_event(end):
-    event = stream_events.frame(frame(7, f'{{"type":{end}"LLMRunFrame"{end}{end}}}'.encode()))
+def test_an_end_of_a_line_in_a_value_ends_no_event_and_is_not_lost(end):
+    value = f'{{"type":{end}"LLMRunFrame"{end}{end}}}'
+    event = stream_events.frame(frame(7, value.encode()))
     assert event.count(b"\n\n") == 1
     assert b"\r" not in event
-    assert json.loads(fields(event)["data"])["frame"] == {"type": "LLMRunFrame"}
+    data = json.loads(fields(event)["data"])
+    assert data["frame"] == {"type": "LLMRunFrame"}
+    assert data["raw"] == value
+    assert event.count(b"data: ") == 1
 
 
 @pytest.mark.parametrize(
@@ -72,6 +79,15 @@ def test_what_is_read_becomes_events_and_a_cursor_behind_them(version, reading, 
     assert [event["event"] for event in said] == events
     assert (chunk.version, chunk.is_all) == (after, is_all)
     assert all(event["id"] == str(after) for event in said[-1:])
+
+
+def test_who_waits_after_an_erasure_is_told_of_it_once_and_then_of_the_life_after_it():
+    told = StreamCursor("a", 4, None, 4)
+    assert assemble(told, Reading(None, 4, 4), is_greeted=True) is None
+    assert assemble(told, Reading(None, 7, 4), is_greeted=True).version == 7
+    born = assemble(told, Reading(head(5), 4, 4, [frame(5)]), is_greeted=True)
+    assert b"event: gone" not in born.data
+    assert born.version == 5
 
 
 def test_who_was_woken_for_nothing_is_told_nothing():

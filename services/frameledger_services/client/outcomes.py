@@ -95,7 +95,7 @@ async def outcomes(
 ) -> tuple[PublishedFrame, ...]:
     """Returns the frames, of one conversation, with their outcomes. `stored` are the rows under their ids."""
     elsewhere = [one for one in published if not _is_itself(one, stored.get(frame_uuid(one.frame_id)))]
-    rejected = await _rejected(connection, elsewhere) if elsewhere else {}
+    rejected = await _rejected(connection, context_id, elsewhere) if elsewhere else {}
     known = tuple(
         _with_outcome(one, stored.get(frame_uuid(one.frame_id)), rejected.get((one.partition, one.offset)))
         for one in published
@@ -131,16 +131,19 @@ def _with_outcome(published: PublishedFrame, stored: _Stored | None, rejected: s
     return PublishedFrame(*known, *frame, stored.version, stored.outcome, stored.reason, repeated)
 
 
-async def _rejected(connection: Connection, places: Sequence[Place]) -> dict[tuple[int, int], str]:
-    """Returns the codes of rejected records, by partition and offset, in the newest generation of the topic."""
+async def _rejected(
+    connection: Connection, context_id: str, places: Sequence[Place]
+) -> dict[tuple[int, int], str]:
+    """Returns the codes of rejected records of a conversation, by partition and offset, in the newest generation of the
+    topic."""
     cursor = await connection.execute(
         """
         SELECT DISTINCT ON (partition, "offset") partition, "offset", code
         FROM rejected_frames
-        WHERE topic = %s AND partition = %s AND "offset" = ANY (%s)
+        WHERE topic = %s AND partition = %s AND "offset" = ANY (%s) AND coalesce(context_id, %s) = %s
         ORDER BY partition, "offset", generation DESC
         """,
-        (places[0].topic, places[0].partition, [place.offset for place in places]),
+        (places[0].topic, places[0].partition, [one.offset for one in places], context_id, context_id),
     )
     return {(partition, offset): code for partition, offset, code in await cursor.fetchall()}
 

@@ -23,6 +23,7 @@ from frameledger_services.gateway import (
     frames,
     health,
     lists,
+    outcomes,
     pages,
     problems,
     settling,
@@ -45,7 +46,8 @@ def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
     app.router.redirect_slashes = False
     app.state.parts = parts
     app.state.outages = Outages()
-    for module in (health, contexts, append, frames, streams, details, lists, settling, asyncapi, pages):
+    modules = (health, contexts, append, outcomes, frames, streams, details, lists, settling, asyncapi, pages)
+    for module in modules:
         app.router.routes.extend(module.routes(parts))
     app.router.routes.extend((*problems.ROUTES, *routes))
     app.router.routes.extend(document.routes(app.router.routes))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 from urllib.parse import quote
 from uuid import UUID, uuid5
 
@@ -28,7 +27,7 @@ from frameledger_services.client import (
 )
 from frameledger_services.event_log.frame_defaults import with_defaults
 from frameledger_services.event_log.producer import TooLargeError
-from frameledger_services.gateway import answers, body, caller, parameters, preferences
+from frameledger_services.gateway import answers, body, caller, outcomes, parameters, preferences
 from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.contexts import PATH
 from frameledger_services.gateway.parts import Parts
@@ -62,11 +61,11 @@ def routes(parts: Parts) -> list[BaseRoute]:
         published = await _published(parts, request, context_id, frames, expected)
         completed = expected is not None or any(frame.id is None for _, frame in sent)
         if wait == 0:
-            return _accepted(request, context_id, published, completed=completed)
+            return outcomes.accepted(request, context_id, published, completed=completed)
         try:
             stored = await parts.client.until_stored(context_id, published, within=wait)
-        except NotVisibleError:
-            return _accepted(request, context_id, published, completed=completed)
+        except NotVisibleError as error:
+            return outcomes.accepted(request, context_id, published, str(error), completed=completed)
         return _created(request, context_id, stored, expected, completed=completed)
 
     return [
@@ -79,16 +78,9 @@ def routes(parts: Parts) -> list[BaseRoute]:
             parameters=[parameters.CONTEXT, *HEADERS],
             body={"required": True, "content": {JSON: {"schema": _BODY}, "application/x-ndjson": {}}},
             answers={
-                201: {
-                    "description": "They are stored, each with its outcome.",
-                    "headers": {name: {"schema": {"type": "string"}} for name in ("ETag", "Location")},
-                    "content": {JSON: {"schema": {"$ref": "#/components/schemas/Appended"}}},
-                },
-                202: {
-                    "description": "They are on the log, and were not seen stored within the time.",
-                    "headers": {"Location": {"schema": {"type": "string"}}},
-                    "content": {JSON: {"schema": {"$ref": "#/components/schemas/Accepted"}}},
-                },
+                201: outcomes.APPENDED
+                | {"headers": {name: {"schema": {"type": "string"}} for name in ("ETag", "Location")}},
+                202: outcomes.ACCEPTED,
             },
             problems=(
                 "bad-frame",
@@ -121,10 +113,17 @@ def _header(name: str, description: str) -> parameters.Parameter[str]:
     return parameters.Parameter(name, {"type": "string"}, description, str, "header")
 
 
+CAUSE = parameters.Parameter(
+    "Frameledger-Causation-Id",
+    {"type": "string", "minLength": 1, "maxLength": 255},
+    "The id of the frame of this conversation that caused them.",
+    parameters.read_text,
+    "header",
+)
+
 HEADERS = (
-    _header(
-        "Prefer", "`wait=5`: answer when they are stored, or after so many seconds. `respond-async`: at once."
-    ),
+    outcomes.PREFER,
+    CAUSE,
     _header("If-Match", 'For one frame, `"41"`: it counts only if nothing has changed since this version.'),
     _header("Idempotency-Key", "Makes the ids of frames without one, so that the request can be sent again."),
     _header("traceparent", "The trace that the frames belong to (W3C)."),
@@ -165,6 +164,7 @@ async def _published(
             source=source_of(request),
             traceparent=request.headers.get("traceparent"),
             expected_version=expected,
+            causation_id=CAUSE.of(request),
             within=parts.settings.gateway_request_secs,
         )
 
@@ -200,19 +200,6 @@ def source_of(request: Request) -> str:
     return SOURCE if who.token_id is None else f"{SOURCE}/{quote(who.name, safe='')}"
 
 
-def _accepted(
-    request: Request, context_id: str, published: Sequence[PublishedFrame], *, completed: bool
-) -> Response:
-    frames = [{"id": one.frame_id, "place": str(one)} for one in published]
-    again = "&".join(f"id={quote(one.frame_id, safe='')}" for one in published[:20])
-    answer = {"context_id": context_id, "completed": completed, "frames": frames}
-    return answers.json_answer(
-        answer,
-        status=202,
-        headers={"Location": f"{request.url.path}?{again}", "Preference-Applied": "respond-async"},
-    )
-
-
 def _created(
     request: Request,
     context_id: str,
@@ -221,17 +208,8 @@ def _created(
     *,
     completed: bool,
 ) -> Response:
-    newest = max((one.version for one in stored if one.version is not None), default=None)
-    frames: list[dict[str, Any]] = [
-        {
-            "id": one.frame_id,
-            "version": one.version,
-            "outcome": one.outcome,
-            "reason": one.reason,
-            "duplicate": one.repeated,
-        }
-        for one in stored
-    ]
+    answer = {"completed": completed, **outcomes.appended(context_id, stored)}
+    newest, frames = answer["version"], answer["frames"]
     if any(one.outcome == "rejected" and one.reason == "id_reused" for one in stored):
         raise ProblemError(
             "key-reused",
@@ -250,5 +228,4 @@ def _created(
     headers = {"Location": request.url.path.removesuffix("/frames"), "Preference-Applied": "wait"}
     if newest is not None:
         headers["ETag"] = answers.etag(newest)
-    answer = {"context_id": context_id, "version": newest, "completed": completed, "frames": frames}
     return answers.json_answer(answer, status=201, headers=headers)

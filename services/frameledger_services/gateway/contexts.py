@@ -114,12 +114,20 @@ def written(context_id: str, found: ContextJson) -> bytes:
             "parked_version": found.parked_version,
             "open_run_id": found.open_run_id,
             "positions": found.positions,
+            "answers": found.answers,
         }
     )
-    texts = (found.messages, found.tools or "[]", found.tool_choice or "null", found.settings or "{}")
-    return b'%s,"messages":[%s],"tools":%s,"tool_choice":%s,"settings":%s}' % (
-        about[:-1],
-        *(one.encode() for one in texts),
+    texts = (
+        found.messages,
+        found.tools or "[]",
+        found.tool_choice or "null",
+        found.settings or "{}",
+        found.prompt_caching or "null",
+        found.skip_tts or "null",
+    )
+    return (
+        b'%s,"messages":[%s],"tools":%s,"tool_choice":%s,"settings":%s,"prompt_caching":%s,"skip_tts":%s}'
+        % (about[:-1], *(one.encode() for one in texts))
     )
 
 

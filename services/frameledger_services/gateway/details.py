@@ -20,8 +20,8 @@ from frameledger_services.inference.recorded_request import NoRequestError
 from frameledger_services.providers import plugins
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.plugins import NoSuchProviderError
+from frameledger_services.store import conversations, past
 from frameledger_services.store import history as stored_history
-from frameledger_services.store import past
 from frameledger_services.store.history import RunLine
 from frameledger_services.store.past import Call, PastMessage, PastSetting
 
@@ -55,6 +55,15 @@ class Verification:
     frame_count: int
     broken_at: int | None
     problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Whether a run is open, or a call that the conversation waits for; and the version at which."""
+
+    context_id: str
+    version: int
+    goes_on: bool
 
 
 def routes(parts: Parts) -> list[BaseRoute]:
@@ -103,6 +112,13 @@ def routes(parts: Parts) -> list[BaseRoute]:
         if found is None:
             raise ProblemError("not-found", f"No message of {context_id!r} has the place {era}.{position}.")
         return _json(found.encode())
+
+    async def activity(request: Request) -> Response:
+        context_id = parameters.context_id(request)
+        goes_on, version = await parts.database.read(conversations.goes_on, context_id)
+        if not version:
+            raise await contexts.missing(parts, context_id)
+        return answers.json_answer(Activity(context_id, version, goes_on))
 
     async def runs(request: Request) -> Response:
         context_id = parameters.context_id(request)
@@ -198,6 +214,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             parameters=[RUN],
         ),
         route("/calls", calls, "Every call of a function."),
+        route("/activity", activity, "Whether an answer is awaited, or a call's result.", model=Activity),
         route("/verify", verify, "Whether its stored frames make its hash chain.", model=Verification),
     ]
 

@@ -24,28 +24,37 @@ DESCRIPTION = (
 
 _TEXT = {"type": "string"}
 _INTEGER = {"type": "integer"}
+_TIME = {"type": "string", "format": "date-time"}
 _MAYBE_TEXT = {"type": ["string", "null"]}
 _MAYBE_INTEGER = {"type": ["integer", "null"]}
 _VALUES: dict[str, Any] = {"type": "array", "items": {}}
 
 
-def _object(description: str, **properties: Any) -> dict[str, Any]:
+def _object(
+    description: str, optional: Mapping[str, Any] | None = None, /, **properties: Any
+) -> dict[str, Any]:
     return {
         "type": "object",
         "description": description,
         "required": list(properties),
-        "properties": properties,
+        "properties": {**properties, **(optional or {})},
     }
 
 
 _STORED = _object(
     "What became of a frame.",
     id=_TEXT,
+    place=_TEXT,
     version=_MAYBE_INTEGER,
     outcome=_MAYBE_TEXT,
     reason=_MAYBE_TEXT,
     duplicate={"type": "boolean"},
 )
+
+_COMPLETED = {
+    "type": "boolean",
+    "description": "Of an append: whether some got an id and a time, or a version that they expect.",
+}
 
 SCHEMAS = {
     "Problem": _object(
@@ -74,35 +83,52 @@ SCHEMAS = {
         open_run_id=_MAYBE_TEXT,
         positions={"type": "array", "items": _INTEGER},
         messages=_VALUES,
+        answers={"type": "array", "items": _MAYBE_TEXT},
         tools={},
         tool_choice={},
         settings={},
+        prompt_caching={"type": ["boolean", "null"]},
+        skip_tts={"type": ["boolean", "null"]},
     ),
     "FramePage": _object(
         "Stored frames in the order of their versions.",
         context_id=_TEXT,
         frames={
             "type": "array",
-            "items": _object(
-                "A stored frame; `frame` is as it was published.",
-                version=_INTEGER,
-                id=_TEXT,
-                type=_TEXT,
-                frame={},
-            ),
+            "items": {"$ref": "#/components/schemas/StoredFrame"},
         },
     ),
+    "StoredFrame": _object(
+        "A stored frame, with what became of it. `frame` comes last, and is the value of the record byte for byte; "
+        "but where that has ends of lines, these are spaces, and `raw` is the value as a text.",
+        {"raw": _TEXT},
+        version=_INTEGER,
+        id=_TEXT,
+        type=_TEXT,
+        outcome=_TEXT,
+        reason=_MAYBE_TEXT,
+        logged_at=_TIME,
+        produced_at=_MAYBE_TEXT,
+        source=_MAYBE_TEXT,
+        run_id=_MAYBE_TEXT,
+        tool_call_id=_MAYBE_TEXT,
+        causation_id=_MAYBE_TEXT,
+        trace_id=_MAYBE_TEXT,
+        place=_object("Where it lies on the log.", partition=_INTEGER, generation=_INTEGER, offset=_INTEGER),
+        frame={"$ref": "#/components/schemas/Frame"},
+    ),
     "Appended": _object(
-        "Frames that are stored. `completed`: some got an id and a time, or a version that they expect.",
+        "Frames that are stored: `place` is topic:generation:partition:offset.",
+        {"completed": _COMPLETED},
         context_id=_TEXT,
         version=_MAYBE_INTEGER,
-        completed={"type": "boolean"},
         frames={"type": "array", "items": _STORED},
     ),
     "Accepted": _object(
-        "Frames that are on the log: `place` is topic:generation:partition:offset.",
+        "Frames that are on the log. `detail`: why they are not seen stored, if that was waited for.",
+        {"completed": _COMPLETED},
         context_id=_TEXT,
-        completed={"type": "boolean"},
+        detail=_MAYBE_TEXT,
         frames={"type": "array", "items": _object("A frame.", id=_TEXT, place=_TEXT)},
     ),
 }

@@ -35,14 +35,15 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, follower: Follower, first: Chunk | None) -> None:
-        """`first` is what the follower was given already."""
+    def __init__(self, follower: Follower, first: Chunk | None, *, is_patient: bool = False) -> None:
+        """`first` is what the follower was given already. `is_patient`: it goes on where the conversation is erased."""
         # Not the base's, which would say how long the body is.
         self.status_code = 200
         self.background = None
         self.init_headers(HEADERS)
         self._follower = follower
         self._first = first
+        self._is_patient = is_patient
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the client is gone, the follower is closed, the conversation is erased or the time is over."""
@@ -52,7 +53,7 @@ class EventStream(Response):
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )
             await self._send(send, stream_events.BEGIN + (b"" if self._first is None else self._first.data))
-            if self._first is None or not _is_last(self._first):
+            if self._first is None or not self._is_last(self._first):
                 await self._go_on(send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
@@ -74,7 +75,7 @@ class EventStream(Response):
                 await self._send(send, stream_events.HEARTBEAT)
                 continue
             await self._send(send, chunk.data)
-            if _is_last(chunk):
+            if self._is_last(chunk):
                 return
 
     async def _send(self, send: Send, data: bytes) -> None:
@@ -88,7 +89,6 @@ class EventStream(Response):
             pass
         self._follower.close()
 
-
-def _is_last(chunk: Chunk) -> bool:
-    """Nothing comes behind it: the conversation was erased."""
-    return chunk.was_erased and not chunk.exists
+    def _is_last(self, chunk: Chunk) -> bool:
+        """Nothing comes behind it: the conversation was erased."""
+        return chunk.erased_version is not None and not chunk.exists and not self._is_patient

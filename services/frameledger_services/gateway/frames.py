@@ -12,12 +12,13 @@ from starlette.routing import BaseRoute
 from frameledger_services.gateway import answers, contexts, parameters
 from frameledger_services.gateway.answers import JSON, REVALIDATED
 from frameledger_services.gateway.append import FRAMES
+from frameledger_services.gateway.frame_json import written
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute
 from frameledger_services.store import wanted_frames
 from frameledger_services.store.frame_ids import frame_uuid
-from frameledger_services.store.wanted_frames import PagedFrame, Wanted
+from frameledger_services.store.wanted_frames import Wanted
 
 NDJSON = "application/x-ndjson"
 AT_ONCE = 500
@@ -121,34 +122,21 @@ def routes(parts: Parts) -> list[BaseRoute]:
             answers={
                 200: {
                     "description": "The frame, or with `raw` the value of its record.",
-                    "content": {JSON: {"schema": {"type": "object"}}},
+                    "content": {
+                        JSON: {
+                            "schema": {
+                                "anyOf": [
+                                    {"$ref": "#/components/schemas/StoredFrame"},
+                                    {"$ref": "#/components/schemas/Frame"},
+                                ]
+                            }
+                        }
+                    },
                 }
             },
             problems=(*problems, "no-such-version"),
         ),
     ]
-
-
-def written(one: PagedFrame) -> bytes:
-    """Returns a frame with what the tables say of it, on one line of JSON; `frame` is the record's value."""
-    about = answers.json_bytes(
-        {
-            "version": one.version,
-            "id": one.frame_id,
-            "type": one.type,
-            "outcome": one.outcome,
-            "reason": one.reason,
-            "logged_at": one.logged_at,
-            "produced_at": one.produced_at,
-            "source": one.source,
-            "run_id": one.run_id,
-            "tool_call_id": one.tool_call_id,
-            "causation_id": one.causation_id,
-            "trace_id": one.trace_id,
-            "place": {"partition": one.partition, "generation": one.generation, "offset": one.offset},
-        }
-    )
-    return b'%s,"frame":%s}' % (about[:-1], one.payload)
 
 
 async def _all(parts: Parts, context_id: str, wanted: Wanted) -> AsyncIterator[bytes]:
@@ -160,13 +148,8 @@ async def _all(parts: Parts, context_id: str, wanted: Wanted) -> AsyncIterator[b
         )
         if not found:
             return
-        yield b"".join(_line(written(one)) for one in found)
+        yield b"".join(written(one) + b"\n" for one in found)
         after = found[-1].version
-
-
-def _line(one: bytes) -> bytes:
-    # Between its tokens JSON may have ends of lines; inside of texts it has none.
-    return one.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
 
 
 def _wanted(request: Request) -> tuple[Wanted, bool]:

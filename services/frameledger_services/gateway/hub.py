@@ -71,8 +71,8 @@ class Chunk:
     """There was no more when it was read."""
 
     exists: bool
-    was_erased: bool
-    """What the client had, or would have had, is erased."""
+    erased_version: int | None
+    """The version up to which is erased what the client had, or would have had; None if nothing is."""
 
     ended: bool
     """The conversation is ended, for as long as nobody reopens it."""
@@ -114,7 +114,7 @@ class Follower:
         if chunk is not None:
             self.is_greeted = True
             self.has_news = self.has_news or not chunk.is_all
-            self.cursor = replace(self.cursor, version=chunk.version)
+            self.cursor = replace(self.cursor, version=chunk.version, erased_version=chunk.erased_version)
         return chunk
 
     def close(self) -> None:
@@ -347,11 +347,11 @@ def assemble(cursor: StreamCursor, reading: Reading, *, is_greeted: bool) -> Chu
     head, events = reading.head, []
     newest = 0 if head is None else head.version
     version = newest if cursor.version is None else cursor.version
-    was_erased = reading.erased_version is not None
-    if reading.erased_version is not None and 0 < version <= reading.erased_version:
-        events.append(stream_events.gone(reading.erased_version))
-        version = reading.erased_version
-    elif version > newest:
+    erased = reading.erased_version
+    if erased is not None and erased != cursor.erased_version and 0 < version <= erased:
+        events.append(stream_events.gone(erased))
+        version = erased
+    elif version > max(newest, erased or 0):
         # There are no frames behind such a cursor: the next reading has those from the beginning.
         events.append(stream_events.reset(newest))
         version = 0
@@ -369,6 +369,6 @@ def assemble(cursor: StreamCursor, reading: Reading, *, is_greeted: bool) -> Chu
         version,
         is_all=is_all,
         exists=head is not None,
-        was_erased=was_erased,
+        erased_version=erased,
         ended=head is not None and head.ended,
     )

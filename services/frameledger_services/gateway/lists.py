@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, cast, get_args
 
@@ -17,7 +17,7 @@ from frameledger_services.gateway.caller import Scope
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, Endpoint
-from frameledger_services.store import listing, queries, serving, tool_calls
+from frameledger_services.store import listing, offers, queries, serving, tool_calls
 from frameledger_services.store.listing import ListedContext, Selection, Status
 from frameledger_services.store.outbox import headers_from_json
 from frameledger_services.store.queries import DeadLetter, Parked, PartitionProgress
@@ -60,10 +60,18 @@ class WorkerList:
 
 
 @dataclass(frozen=True, slots=True)
+class Tool(OfferedFunction):
+    """A function that live workers of a service serve."""
+
+    schema: dict[str, Any] | None
+    """What a model is told of it, in OpenAI's form; None if it has none."""
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionList:
     """Functions that live workers serve, by name."""
 
-    tools: list[OfferedFunction]
+    tools: list[Tool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +135,11 @@ def routes(parts: Parts) -> list[BaseRoute]:
         return answers.json_answer(WorkerList(await parts.database.read(serving.workers)))
 
     async def tools(_: Request) -> Response:
-        return answers.json_answer(FunctionList(await parts.database.read(serving.functions)))
+        found = await parts.database.read(serving.functions)
+        schemas = await parts.database.read(offers.tools_on_offer)
+        return answers.json_answer(
+            FunctionList([Tool(**asdict(one), schema=schemas.get(one.function_name)) for one in found])
+        )
 
     async def lag(_: Request) -> Response:
         return answers.json_answer(Lag(topic, await parts.database.read(queries.progress, topic)))

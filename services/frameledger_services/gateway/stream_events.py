@@ -5,13 +5,14 @@ The `id` of an event is the version up to which a client has everything, so a br
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 
-from frameledger_services.store.following import StreamFrame, StreamHead
+from frameledger_services.gateway import frame_json
+from frameledger_services.store.following import StreamHead
+from frameledger_services.store.wanted_frames import PagedFrame
 
 BEGIN = b"retry: 2000\n\n"
 """Who was cut off comes back after so many milliseconds."""
@@ -19,25 +20,10 @@ BEGIN = b"retry: 2000\n\n"
 HEARTBEAT = b": heartbeat\n\n"
 """A comment, which clients ignore, so that nothing between us and them takes the connection for dead."""
 
-_LINE_ENDS = re.compile(rb"\r\n|\r|\n")
 
-
-def frame(stored: StreamFrame) -> bytes:
-    """Returns the event of a frame whose payload was read. Its `frame` is the record's value, byte for byte but for
-    ends of lines, which events cannot have."""
-    about = orjson.dumps(
-        {
-            "version": stored.version,
-            "id": stored.frame_id,
-            "type": stored.type,
-            "outcome": stored.outcome,
-            "reason": stored.reason,
-            "logged_at": stored.logged_at,
-            "run_id": stored.run_id,
-        },
-        option=orjson.OPT_UTC_Z,
-    )
-    return _event("frame", stored.version, about[:-1] + b',"frame":' + (stored.payload or b"null") + b"}")
+def frame(stored: PagedFrame) -> bytes:
+    """Returns the event of a frame whose payload was read."""
+    return _event("frame", stored.version, frame_json.written(stored))
 
 
 def head(now: StreamHead) -> bytes:
@@ -58,8 +44,6 @@ def gone(version: int) -> bytes:
 
 
 def _event(name: str, version: int, data: bytes) -> bytes:
-    if b"\n" in data or b"\r" in data:
-        data = _LINE_ENDS.sub(b"\ndata: ", data)
     return b"event: %s\nid: %d\ndata: %s\n\n" % (name.encode(), version, data)
 
 

@@ -41,6 +41,11 @@ LAST = Parameter(
     _VERSION.read,
     "header",
 )
+WAIT = parameters.word(
+    "wait",
+    "`1`: it does not end by itself, and waits for a conversation that is not there (yet, or any more).",
+    "1",
+)
 TYPES = parameters.text("types", "Only frames of these types, separated by commas.", most=2_000)
 
 
@@ -60,7 +65,9 @@ def routes(parts: Parts) -> list[BaseRoute]:
         except TooManyFollowersError:
             raise ProblemError("too-many", "This process has as many streams as it may have.") from None
         try:
-            answer = await _answer(follower, after, is_resumed=last is not None)
+            answer = await _answer(
+                follower, after, is_resumed=last is not None, is_patient=WAIT.of(request) is not None
+            )
         except BaseException:
             follower.close()
             raise
@@ -85,12 +92,12 @@ def routes(parts: Parts) -> list[BaseRoute]:
                 204: {"description": "The client has everything, and the conversation ended or was erased."},
             },
             problems=("bad-parameter", "no-such-context"),
-            parameters=[parameters.CONTEXT, AFTER, LAST, TYPES],
+            parameters=[parameters.CONTEXT, AFTER, LAST, TYPES, WAIT],
         )
     ]
 
 
-async def _answer(follower: Follower, after: int | None, *, is_resumed: bool) -> Response:
+async def _answer(follower: Follower, after: int | None, *, is_resumed: bool, is_patient: bool) -> Response:
     first = await follower.next(FIRST_SECONDS)
     if follower.is_closed:
         raise ProblemError("draining", "The gateway is stopping.")
@@ -98,11 +105,11 @@ async def _answer(follower: Follower, after: int | None, *, is_resumed: bool) ->
         if not is_resumed:
             raise ProblemError("database-away", "The database does not answer.")
         # A browser takes any error for the end, so one that comes back is let wait for the database.
-    elif not first.exists and not first.was_erased:
+    elif not (first.exists or first.erased_version is not None or is_patient):
         raise NoSuchContextError(follower.cursor.context_id)
-    elif _is_over(first, after):
+    elif _is_over(first, after) and not is_patient:
         return Response(status_code=204, headers={"Cache-Control": "no-store"})
-    return EventStream(follower, first)
+    return EventStream(follower, first, is_patient=is_patient)
 
 
 def _is_over(first: Chunk, after: int | None) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
+from frameledger_services.store.contexts import ANSWER, MADE_BY_CALL
+
 
 @dataclass(frozen=True, slots=True)
 class ContextHead:
@@ -47,9 +49,14 @@ class ContextJson(ContextHead):
     messages: str
     """The messages, separated by commas."""
 
+    answers: list[str | None]
+    """As in `StoredContext`."""
+
     tools: str | None
     tool_choice: str | None
     settings: str | None
+    prompt_caching: str | None
+    skip_tts: str | None
 
 
 async def head(
@@ -101,12 +108,17 @@ _CONTEXT = f"""
         coalesce(found.positions, ARRAY[]::integer[]) AS positions, coalesce(found.messages, '') AS messages,
         setting_at(head.context_id, 'tools', at.version)::text AS tools,
         setting_at(head.context_id, 'tool_choice', at.version)::text AS tool_choice,
-        setting_at(head.context_id, 'settings', at.version)::text AS settings
+        setting_at(head.context_id, 'settings', at.version)::text AS settings,
+        setting_at(head.context_id, 'prompt_caching', at.version)::text AS prompt_caching,
+        setting_at(head.context_id, 'skip_tts', at.version)::text AS skip_tts,
+        coalesce(found.answers, ARRAY[]::text[]) AS answers
     FROM {_FROM}
     LEFT JOIN frames ON frames.context_id = head.context_id AND frames.version = at.version
+    CROSS JOIN LATERAL ({MADE_BY_CALL}) AS made
     CROSS JOIN LATERAL (
         SELECT string_agg(said.message::text, ',' ORDER BY said.position) AS messages,
-            array_agg(said.position ORDER BY said.position) AS positions
+            array_agg(said.position ORDER BY said.position) AS positions,
+            array_agg({ANSWER} ORDER BY said.position) AS answers
         FROM messages AS said
         WHERE said.context_id = head.context_id AND said.era = era_at(head.context_id, at.version)
             AND said.valid_from <= at.version AND said.valid_to > at.version

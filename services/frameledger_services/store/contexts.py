@@ -114,21 +114,7 @@ def _loads(text: str | None) -> Any:
 _DIGITS = bytes(ord("0") if chr(byte).isascii() and chr(byte).isdigit() else 0 for byte in range(256))
 _MANY_DIGITS = b"0" * 19
 
-_CONTEXT = """
-    SELECT
-        head.version, at.version, head.parked_version,
-        setting_at(context_id, 'tools', at.version)::text,
-        setting_at(context_id, 'tool_choice', at.version)::text,
-        setting_at(context_id, 'settings', at.version)::text,
-        setting_at(context_id, 'prompt_caching', at.version)::text,
-        setting_at(context_id, 'skip_tts', at.version)::text,
-        found.messages, found.answers
-    FROM contexts AS head
-    CROSS JOIN LATERAL (SELECT coalesce(%(version)s::bigint, head.version) AS version) AS at
-    CROSS JOIN LATERAL (
-        -- What made each call, by the version at which it started: a call's messages are written by its start, the call
-        -- itself first. As one value, since a join would be planned for the few messages and calls that most
-        -- conversations have, as a loop in a loop, which takes a long one the square of its length.
+MADE_BY_CALL = """
         SELECT jsonb_object_agg(
             started_version,
             CASE
@@ -139,17 +125,35 @@ _CONTEXT = """
         ) AS by_call
         FROM tool_calls
         WHERE tool_calls.context_id = head.context_id AND started_version IS NOT NULL
-    ) AS made
-    CROSS JOIN LATERAL (
-        SELECT
-            string_agg(said.message::text, ',' ORDER BY said.position) AS messages,
-            array_agg(
+"""
+"""What made each call, by the version at which it started: a call's messages are written by its start, the call itself
+first. As one value, since a join would be planned for the few messages and calls that most conversations have, as a
+loop in a loop, which takes a long one the square of its length."""
+
+ANSWER = """
                 coalesce(
                     'run ' || said.run_id,
                     CASE WHEN said.role = 'assistant' THEN made.by_call ->> said.valid_from::text END
                 )
-                ORDER BY said.position
-            ) AS answers
+"""
+"""Of which answer of a model a message is (`StoredContext.answers`), beside `MADE_BY_CALL` as `made`."""
+
+_CONTEXT = f"""
+    SELECT
+        head.version, at.version, head.parked_version,
+        setting_at(context_id, 'tools', at.version)::text,
+        setting_at(context_id, 'tool_choice', at.version)::text,
+        setting_at(context_id, 'settings', at.version)::text,
+        setting_at(context_id, 'prompt_caching', at.version)::text,
+        setting_at(context_id, 'skip_tts', at.version)::text,
+        found.messages, found.answers
+    FROM contexts AS head
+    CROSS JOIN LATERAL (SELECT coalesce(%(version)s::bigint, head.version) AS version) AS at
+    CROSS JOIN LATERAL ({MADE_BY_CALL}) AS made
+    CROSS JOIN LATERAL (
+        SELECT
+            string_agg(said.message::text, ',' ORDER BY said.position) AS messages,
+            array_agg({ANSWER} ORDER BY said.position) AS answers
         FROM messages AS said
         WHERE said.context_id = %(id)s AND said.era = era_at(%(id)s, at.version)
             AND said.valid_from <= at.version AND said.valid_to > at.version

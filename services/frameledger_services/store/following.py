@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from psycopg import AsyncConnection
+
+from frameledger_services.store.wanted_frames import PagedFrame
 
 Connection = AsyncConnection[Any]
 
@@ -31,6 +31,9 @@ class StreamCursor:
     types: str | None = None
     """The types that are wanted, separated by `TYPES_SEPARATOR`; None for all."""
 
+    erased_version: int | None = None
+    """The last erasure of the conversation that its reader was told of."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamHead:
@@ -42,24 +45,6 @@ class StreamHead:
 
     ended: bool
     open_run_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class StreamFrame:
-    """A stored frame; `payload` is None if its type is not wanted."""
-
-    version: int
-    frame_id: UUID
-    type: str
-    outcome: str
-    reason: str | None
-    logged_at: datetime
-    run_id: str | None
-    partition: int
-    """-1 if it was imported, and lies in none."""
-
-    payload: bytes | None
-    """The value of the record, byte for byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +60,8 @@ class Reading:
     partitions: int | None
     """The number of partitions of the topic; None before a projector has seen it."""
 
-    frames: list[StreamFrame] = field(default_factory=list)
-    """In order; the first ones only if there are many."""
+    frames: list[PagedFrame] = field(default_factory=list)
+    """In order, the first ones only if there are many; without payload those whose type is not wanted."""
 
 
 async def read(
@@ -111,7 +96,7 @@ async def read(
                 head = None if newest is None else StreamHead(newest, status, ended, run_id)
                 readings.append(Reading(head, erased, partitions))
             if version is not None:
-                readings[-1].frames.append(StreamFrame(version, *rest))
+                readings[-1].frames.append(PagedFrame(version, *rest))
     return readings
 
 
@@ -133,8 +118,9 @@ READ = """
         END AS status,
         head.ended,
         head.open_run_id,
-        next.version, next.frame_id, next.type, next.outcome, next.reason, next.logged_at, next.run_id, next.partition,
-        next.payload
+        next.version, next.frame_id, next.type, next.outcome, next.reason, next.logged_at, next.produced_at,
+        next.source, next.run_id, next.tool_call_id, next.causation_id, next.trace_id, next.partition, next.generation,
+        next."offset", next.payload
     FROM unnest(%(context_ids)s::text[], %(versions)s::bigint[], %(types)s::text[])
         WITH ORDINALITY AS asked (context_id, version, types, number)
     LEFT JOIN LATERAL (
@@ -157,7 +143,8 @@ READ = """
     LEFT JOIN LATERAL (
         WITH behind AS (
             SELECT
-                version, frame_id, type, outcome, reason, logged_at, run_id, partition,
+                version, frame_id, type, outcome, reason, logged_at, produced_at, source, run_id, tool_call_id,
+                causation_id, trace_id, partition, generation, "offset",
                 CASE
                     WHEN asked.types IS NULL OR type = ANY (string_to_array(asked.types, %(separator)s)) THEN payload
                 END AS payload
@@ -173,7 +160,8 @@ READ = """
         ),
         valued AS (
             SELECT
-                version, frame_id, type, outcome, reason, logged_at, run_id, partition,
+                version, frame_id, type, outcome, reason, logged_at, produced_at, source, run_id, tool_call_id,
+                causation_id, trace_id, partition, generation, "offset",
                 convert_to(payload::text, 'UTF8') AS payload
             FROM sized
             WHERE coalesce(bytes_before, 0) < %(most_bytes)s
@@ -183,7 +171,9 @@ READ = """
             FROM valued
             WINDOW before AS (ORDER BY version ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
         )
-        SELECT version, frame_id, type, outcome, reason, logged_at, run_id, partition, payload
+        SELECT
+            version, frame_id, type, outcome, reason, logged_at, produced_at, source, run_id, tool_call_id,
+            causation_id, trace_id, partition, generation, "offset", payload
         FROM counted
         WHERE coalesce(bytes_before, 0) < %(most_bytes)s
     ) AS next ON true

@@ -33,8 +33,8 @@ class PagedFrame:
     partition: int
     generation: int
     offset: int
-    payload: bytes
-    """The value of the record, byte for byte."""
+    payload: bytes | None
+    """The value of the record, byte for byte; None if it was not asked for."""
 
 
 @dataclass(frozen=True, slots=True)

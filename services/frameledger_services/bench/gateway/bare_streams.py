@@ -28,7 +28,8 @@ from frameledger_services import process
 from frameledger_services.bench.road.pace import at_pace
 from frameledger_services.bench.road.stream import context_ids, interleaved
 from frameledger_services.gateway import stream_events
-from frameledger_services.store.following import StreamFrame, StreamHead
+from frameledger_services.store.following import StreamHead
+from frameledger_services.store.wanted_frames import PagedFrame
 
 
 class Conversation:
@@ -114,8 +115,23 @@ async def serve(
 
 
 def _event(version: int, said: AnyFrame) -> bytes:
-    stored = StreamFrame(
-        version, UUID(said.id), said.type, "applied", None, datetime.now(UTC), None, 0, encode_frame(said)
+    stored = PagedFrame(
+        version=version,
+        frame_id=UUID(said.id),
+        type=said.type,
+        outcome="applied",
+        reason=None,
+        logged_at=datetime.now(UTC),
+        produced_at=None,
+        source=None,
+        run_id=None,
+        tool_call_id=None,
+        causation_id=None,
+        trace_id=None,
+        partition=0,
+        generation=1,
+        offset=version,
+        payload=encode_frame(said),
     )
     return stream_events.frame(stored) + stream_events.head(StreamHead(version, "quiet", False, None))
 

@@ -1,0 +1,39 @@
+"""A stored frame as JSON: the same bytes in a page, on a line of NDJSON and in an event of a stream."""
+
+from __future__ import annotations
+
+import orjson
+
+from frameledger_services.store.wanted_frames import PagedFrame
+
+_AS_SPACES = bytes.maketrans(b"\r\n", b"  ")
+
+
+def written(one: PagedFrame) -> bytes:
+    """Returns a frame with what the tables say of it, on one line. `frame` comes last and is the value of the record,
+    byte for byte.
+
+    Between its tokens JSON may have ends of lines, which neither NDJSON nor an event can have. There they are spaces,
+    and `raw` is the value as a text, with them.
+    """
+    value = one.payload or b"null"
+    about = {
+        "version": one.version,
+        "id": one.frame_id,
+        "type": one.type,
+        "outcome": one.outcome,
+        "reason": one.reason,
+        "logged_at": one.logged_at,
+        "produced_at": one.produced_at,
+        "source": one.source,
+        "run_id": one.run_id,
+        "tool_call_id": one.tool_call_id,
+        "causation_id": one.causation_id,
+        "trace_id": one.trace_id,
+        "place": {"partition": one.partition, "generation": one.generation, "offset": one.offset},
+    }
+    if b"\n" in value or b"\r" in value:
+        about["raw"] = value.decode()
+        # Inside of texts JSON has none.
+        value = value.translate(_AS_SPACES)
+    return b'%s,"frame":%s}' % (orjson.dumps(about, option=orjson.OPT_UTC_Z)[:-1], value)

@@ -1,0 +1,171 @@
+"""What became of frames that were appended: how an append answers, and how it is asked again.
+
+`POST /v1/contexts/{id}/frames/outcomes` is asked with the ids and places that an append answered. It needs the scope
+that appending needs, and says nothing of what the frames have in them. A POST, since the list may be long.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from frameledger.headers import read_place
+from frameledger_services.client import NotVisibleError, PublishedFrame
+from frameledger_services.event_log.topics import TopicNames
+from frameledger_services.gateway import answers, body, parameters, preferences
+from frameledger_services.gateway.answers import JSON
+from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.routes import DescribedRoute
+
+OUTCOMES = f"{PATH}/frames/outcomes"
+
+
+def routes(parts: Parts) -> list[BaseRoute]:
+    """Returns the route."""
+    topic = TopicNames(parts.settings.topic_prefix).frames
+
+    async def outcomes(request: Request) -> Response:
+        context_id = parameters.context_id(request)
+        published = await _published(request, topic)
+        seconds = preferences.wait_seconds(request, parts.settings.gateway_request_secs)
+        try:
+            stored = await parts.client.until_stored(context_id, published, within=seconds)
+        except NotVisibleError as error:
+            return accepted(request, context_id, published, str(error))
+        return answers.json_answer(appended(context_id, stored))
+
+    return [
+        DescribedRoute(
+            "POST",
+            OUTCOMES,
+            outcomes,
+            scope="append",
+            summary="What became of frames that were appended, by the ids and places that the append answered.",
+            parameters=[parameters.CONTEXT, PREFER],
+            body={"required": True, "content": {JSON: {"schema": _BODY}}},
+            answers={200: APPENDED, 202: ACCEPTED},
+            problems=(
+                "bad-parameter",
+                "no-such-context",
+                "too-large",
+                "unsupported-media-type",
+            ),
+        )
+    ]
+
+
+def _schema(name: str) -> dict[str, Any]:
+    return {JSON: {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+
+
+APPENDED: dict[str, Any] = {
+    "description": "They are stored, each with its outcome.",
+    "content": _schema("Appended"),
+}
+ACCEPTED: dict[str, Any] = {
+    "description": "They are on the log, and were not seen stored within the time.",
+    "headers": {"Location": {"schema": {"type": "string"}}},
+    "content": _schema("Accepted"),
+}
+
+PREFER = parameters.Parameter(
+    "Prefer",
+    {"type": "string"},
+    "`wait=5`: answer when they are stored, or after so many seconds. `respond-async`: at once.",
+    str,
+    "header",
+)
+
+_BODY = {
+    "type": "object",
+    "required": ["frames"],
+    "properties": {
+        "frames": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": body.MOST_FRAMES,
+            "items": {
+                "type": "object",
+                "required": ["id", "place"],
+                "properties": {
+                    "id": {"type": "string", "minLength": 1, "maxLength": 255},
+                    "place": {"type": "string", "pattern": r"^[a-zA-Z0-9._-]+:\d{1,9}:\d{1,9}:\d{1,18}$"},
+                },
+            },
+        }
+    },
+}
+
+
+def accepted(
+    request: Request,
+    context_id: str,
+    published: Sequence[PublishedFrame],
+    why: str | None = None,
+    **also: Any,
+) -> Response:
+    """Returns the answer for frames that are on the log. `why` they are not seen stored; None if nobody waited."""
+    about = {
+        "context_id": context_id,
+        "detail": why,
+        **also,
+        "frames": [_place(one) for one in published],
+    }
+    path = request.url.path.removesuffix("/outcomes")
+    again = "&".join(f"id={quote(one.frame_id, safe='')}" for one in published[:20])
+    headers = {"Location": f"{path}?{again}", "Preference-Applied": "respond-async"}
+    return answers.json_answer(about, status=202, headers=headers)
+
+
+def appended(context_id: str, stored: Sequence[PublishedFrame]) -> dict[str, Any]:
+    """Returns what is said of frames that are stored."""
+    return {
+        "context_id": context_id,
+        "version": max((one.version for one in stored if one.version is not None), default=None),
+        "frames": [
+            {
+                **_place(one),
+                "version": one.version,
+                "outcome": one.outcome,
+                "reason": one.reason,
+                "duplicate": one.repeated,
+            }
+            for one in stored
+        ],
+    }
+
+
+def _place(one: PublishedFrame) -> dict[str, Any]:
+    return {"id": one.frame_id, "place": str(one)}
+
+
+async def _published(request: Request, topic: str) -> list[PublishedFrame]:
+    try:
+        given = json.loads(await body.read_bytes(request, body.JSON_TYPES))
+    except (ValueError, RecursionError) as error:
+        raise ProblemError("bad-parameter", f"The body is no JSON: {error}.") from None
+    listed = given.get("frames") if isinstance(given, dict) else None
+    if not isinstance(listed, list) or not 0 < len(listed) <= body.MOST_FRAMES:
+        raise ProblemError(
+            "bad-parameter", f'The body is {{"frames": [...]}}, with 1 to {body.MOST_FRAMES} of them.'
+        )
+    return [_frame(one, topic) for one in listed]
+
+
+def _frame(one: Any, topic: str) -> PublishedFrame:
+    match one:
+        case {"id": str(frame_id), "place": str(text)} if 0 < len(frame_id) <= 255 and "\x00" not in frame_id:
+            place = read_place(text.encode(errors="replace"))
+            if place is not None and place.topic == topic:
+                return PublishedFrame(topic, place.partition, place.offset, place.generation, frame_id)
+    raise ProblemError(
+        "bad-parameter", f'A frame is {{"id": "...", "place": "{topic}:1:0:17"}}, as an append answered.'
+    )
