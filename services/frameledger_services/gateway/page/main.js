@@ -4,9 +4,12 @@ import {followLinks, useAddress} from './address.js';
 import {onSignedOut, session as whoAsks} from './api.js';
 import {Conversation} from './conversation.js';
 import {html, render, useEffect, useState} from './html.js';
+import {lazy} from './lazy.js';
 import {List} from './list.js';
 import {Failure, Shell} from './shell.js';
 import {SignIn} from './sign_in.js';
+
+const Work = lazy(() => import('./work.js'), 'Work');
 
 function Page() {
   const address = useAddress();
@@ -25,9 +28,11 @@ function Page() {
   if (session === false) return html`<${Shell}><${SignIn} done=${setSession} /><//>`;
   const end = () => setSession(false);
   return html`<${Shell} session=${session} end=${end}>
-    ${address.context === null
-      ? html`<${List} session=${session} />`
-      : html`<${Conversation} key=${address.context} id=${address.context} session=${session} />`}
+    ${address.screen === 'work'
+      ? html`<${Work} />`
+      : address.context === null
+        ? html`<${List} session=${session} />`
+        : html`<${Conversation} key=${address.context} id=${address.context} session=${session} />`}
   <//>`;
 }
 

@@ -1,7 +1,8 @@
 /** What is around every screen: the name, who asks, light and dark. */
 
-import {href} from './address.js';
+import {href, read} from './address.js';
 import {signOut} from './api.js';
+import {Count} from './attention.js';
 import {html, useState} from './html.js';
 
 const THEMES = {auto: 'Theme: as the system', light: 'Theme: light', dark: 'Theme: dark'};
@@ -16,6 +17,7 @@ export function Shell({session, end, children}) {
     <header class="bar">
       <a class="brand" href=${href({screen: 'list', context: null})}>Frameledger</a>
       <span class="space"></span>
+      ${session && html`<a class="quiet" href=${href({screen: 'work', context: null})} aria-current=${read().screen === 'work' ? 'page' : null}>What needs a person<${Count} /></a>`}
       ${session && html`<${Who} session=${session} end=${end} />`}
       <a class="quiet" href="/docs">API</a>
       <${Theme} />

@@ -1,0 +1,73 @@
+/** What the gateway answers to a panel: asked when it is shown, and again when something new came. */
+
+import {html, useEffect, useRef, useState} from './html.js';
+import {get} from './api.js';
+
+/** Words come many times a second; what they change in a panel is asked for less often. */
+const NOT_BEFORE = 700;
+const NOTHING = {path: null, data: null, problem: null};
+
+/**
+ * Returns what a path answers. While it is asked again, what it answered before stays.
+ * @param {string | null} path null asks nothing
+ * @param {unknown} [again] asked again when it changes
+ * @returns {{data: any, problem: any}} both null until there is an answer
+ */
+export function useAnswer(path, again) {
+  const [answer, setAnswer] = useState(NOTHING);
+  const asker = useRef(null);
+  useEffect(() => {
+    if (path === null) return undefined;
+    asker.current = new Asker(path, setAnswer);
+    return () => asker.current.end();
+  }, [path]);
+  useEffect(() => asker.current?.ask(), [path, again]);
+  return answer.path === path ? answer : NOTHING;
+}
+
+/** Asks for a path: once at a time, and again afterwards if that was wished meanwhile. */
+class Asker {
+  #stop = new AbortController();
+  #isAsking = false;
+  #isStale = false;
+
+  constructor(path, tell) {
+    this.path = path;
+    this.tell = tell;
+  }
+
+  async ask() {
+    this.#isStale = this.#isAsking;
+    if (this.#isAsking) return;
+    this.#isAsking = true;
+    const found = await get(this.path, {signal: this.#stop.signal}).then(
+      (data) => ({path: this.path, data, problem: null}),
+      (problem) => ({path: this.path, data: null, problem}),
+    );
+    if (this.#stop.signal.aborted) return;
+    this.tell(found);
+    setTimeout(() => this.#rested(), NOT_BEFORE);
+  }
+
+  end() {
+    this.#stop.abort();
+  }
+
+  #rested() {
+    this.#isAsking = false;
+    if (this.#isStale && !this.#stop.signal.aborted) this.ask();
+  }
+}
+
+/** What stands in the place of an answer that is not there: that it is on its way, or why it will not come. */
+export function Missing({problem, what}) {
+  return problem === null
+    ? html`<p class="waiting" role="status">Reading ${what} …</p>`
+    : html`<${Trouble} problem=${problem} />`;
+}
+
+/** Why a request was not done, and where that is explained. */
+export function Trouble({problem}) {
+  return html`<p class="trouble" role="alert"><strong>${problem.title ?? 'This did not work'}.</strong> ${problem.detail ?? problem.message}
+    ${problem.type?.startsWith('/problems/') && html` <a href=${problem.type} target="_blank">What to do</a>`}</p>`;
+}

@@ -1,0 +1,116 @@
+/** What differs between two versions: messages word by word, tools, settings, and the frames that did it. */
+
+import {html} from './html.js';
+import {contextPath} from './api.js';
+import {go, href, useAddress} from './address.js';
+import {Missing, useAnswer} from './answer.js';
+import {messagesOf, roleOfChange, termsOf, told, words} from './changes.js';
+import {Frame, Version} from './facts.js';
+import {count} from './format.js';
+import {text} from './words.js';
+import {byWhom, unchanged} from './diff_frames.js';
+
+const SIGNS = {added: ['+', 'added'], removed: ['−', 'removed'], replaced: ['~', 'changed']};
+
+/** The tab: `?from=` and `?to=`, and `?only=0` shows also what stayed. */
+export function Diff({id, at, newest, source}) {
+  const {from: asked, to: wanted, only} = useAddress();
+  const first = source.frames.first;
+  const within = (version) => Math.min(Math.max(version, first), newest);
+  const to = within(wanted ?? at);
+  const from = within(asked ?? (wanted === null && at > first ? at - 1 : first));
+  const {data, problem} = useAnswer(contextPath(id, `/diff?from=${from}&to=${to}`));
+  return html`<section class="sheet difference" aria-label="Diff">
+    <${Ends} from=${from} to=${to} first=${first} newest=${newest} />
+    <p><label class="check"><input type="checkbox" checked=${only !== '0'}
+      onChange=${(event) => go({only: event.target.checked ? null : '0'}, {replace: true})} /> Only what changed</label></p>
+    ${data === null
+      ? html`<${Missing} problem=${problem} what="both versions" />`
+      : html`<${Found} found=${data} source=${source} from=${from} to=${to} isAll=${only === '0'} />`}
+  </section>`;
+}
+
+/** The two versions, each as a number and as a slider. */
+function Ends({from, to, first, newest}) {
+  return html`<div class="ends">
+    <${End} name="From version" value=${from} first=${first} newest=${newest} set=${(version) => go({from: version, to}, {replace: true})} />
+    <${End} name="To version" value=${to} first=${first} newest=${newest} set=${(version) => go({from, to: version}, {replace: true})} />
+    <a class="turn" href=${href({from: to, to: from})}>Turn round</a>
+  </div>`;
+}
+
+function End({name, value, first, newest, set}) {
+  const changed = (event) => event.target.value !== '' && set(Number(event.target.value));
+  return html`<div class="end">
+    <label>${name} <input type="number" min=${first} max=${newest} value=${value} onChange=${changed} /></label>
+    <input type="range" min=${first} max=${newest} value=${value} onInput=${changed} aria-label=${`${name}, slider`}
+      aria-valuetext=${`version ${value} of ${newest}`} />
+  </div>`;
+}
+
+function Found({found, source, from, to, isAll}) {
+  const messages = messagesOf(found);
+  const terms = termsOf(found.terms);
+  const shown = isAll ? [...messages, ...unchanged(source, found)].sort((a, b) => a.era - b.era || a.position - b.position) : messages;
+  if (messages.length + terms.length === 0 && !isAll) {
+    return html`<p class="nothing" role="status">The context is the same at both versions.</p>`;
+  }
+  return html`
+    <p class="summary" role="status">${summary(messages, terms)}${found.eras[0] !== found.eras[1] && ' · the history was replaced in between'}</p>
+    <ol class="changes">${shown.map((one) => html`<${Change} key=${one.place} one=${one} source=${source} from=${from} to=${to} />`)}</ol>
+    ${terms.length > 0 && html`<h3>Tools and settings</h3>
+      <ul class="changes">${terms.map((one) => html`<${Term} one=${one} />`)}</ul>`}`;
+}
+
+function Change({one, source, from, to}) {
+  const [sign, verb] = SIGNS[one.change] ?? [' ', 'stayed'];
+  const frames = one.change === 'same' ? [] : byWhom(source, one, from, to);
+  return html`<li data-change=${one.change} data-place=${one.place} class=${one.change}>
+    <span class="sign" aria-hidden="true">${sign}</span>
+    <div class="what">
+      <span class="role">${roleOfChange(one)}</span> <span class="verb">${verb}</span>
+      <p class="words"><${Said} one=${one} /></p>
+      <p class="faint by">${frames.map((frame, index) => html`${index > 0 && ', '}<${Frame} frame=${frame} />`)}</p>
+    </div>
+    <a class="reason" href=${href({tab: 'why', message: one.place, at: one.after === null ? from : to, from: null, to: null, only: null})}>why</a>
+  </li>`;
+}
+
+function Said({one}) {
+  if (one.before === null) return html`<ins>${told(one.after)}</ins>`;
+  if (one.after === null) return html`<del>${told(one.before)}</del>`;
+  return words(told(one.before), told(one.after)).map((piece) => PIECES[piece.change](piece.text));
+}
+
+const PIECES = {
+  same: (said) => said,
+  gone: (said) => html`<del>${said}</del>`,
+  come: (said) => html`<ins>${said}</ins>`,
+};
+
+function Term({one}) {
+  const change = one.before === undefined ? 'added' : one.after === undefined ? 'removed' : 'replaced';
+  const [sign, verb] = SIGNS[change];
+  const short = (value) => (one.kind === 'tool' ? text(value?.function?.description ?? value, 2) : JSON.stringify(value));
+  const [before, after] = [one.before, one.after].map((value) => (value === undefined ? '' : short(value)));
+  const isSame = before === after;
+  return html`<li class=${change} data-setting=${one.kind === 'setting' ? one.name : undefined} data-tool=${one.kind === 'tool' ? one.name : undefined}>
+    <span class="sign" aria-hidden="true">${sign}</span>
+    <div class="what"><span class="role">${one.kind}</span> <code>${one.name}</code> <span class="verb">${verb}</span>
+      <p class="words">${(isSame ? words(text(one.before, 2), text(one.after, 2)) : pieces(before, after)).map((piece) => PIECES[piece.change](piece.text))}</p></div>
+  </li>`;
+}
+
+function pieces(before, after) {
+  if (before === '' || after === '') return [{text: before || after, change: before === '' ? 'come' : 'gone'}];
+  return words(before, after);
+}
+
+function summary(messages, terms) {
+  const of = (change) => messages.filter((one) => one.change === change).length;
+  const counts = [
+    [of('added'), 'added'], [of('removed'), 'removed'], [of('replaced'), 'changed'],
+  ].filter(([number]) => number > 0).map(([number, verb], index) => `${index === 0 ? count(number, 'message') : number} ${verb}`);
+  if (terms.length > 0) counts.push(`${terms.length} of tools and settings changed`);
+  return counts.join(', ');
+}

@@ -1,0 +1,108 @@
+/** A person's word about a call: the answer to one that waits, or what became of one that is ambiguous. */
+
+import {html, useEffect, useRef, useState} from './html.js';
+import {contextPath, post, session} from './api.js';
+import {Trouble} from './answer.js';
+import {Copied, Version, quoted} from './facts.js';
+
+/** The form, for whoever may append; for others the command that somebody else may type. */
+export function Settle({id, call, done}) {
+  const who = useSession();
+  if (who === null) return null;
+  if (!who.scopes.includes('append')) return html`<${NotAllowed} id=${id} call=${call} />`;
+  return html`<${Form} key=${`${call.tool_call_id} ${call.requested_version}`} id=${id} call=${call} who=${who} done=${done} />`;
+}
+
+/** What a text is sent as: JSON where it is some, else the text itself. */
+export function meant(written, isPlain) {
+  if (isPlain) return {value: written, as: 'text'};
+  try {
+    const value = JSON.parse(written);
+    return {value, as: 'JSON'};
+  } catch (error) {
+    const looksLikeJson = /^\s*[[{"]/.test(written);
+    return looksLikeJson ? {as: 'neither', why: error.message} : {value: written, as: 'text'};
+  }
+}
+
+function Form({id, call, who, done}) {
+  const [written, write] = useState('');
+  const [isPlain, setPlain] = useState(false);
+  const [state, become] = useState({step: 'open'});
+  const box = useRef(null);
+  const name = `settle-${call.requested_version}-${call.ordinal}`;
+  const {value, as, why} = meant(written, isPlain);
+  const isEmpty = written.trim() === '';
+
+  const send = async (event) => {
+    event.preventDefault();
+    if (isEmpty || as === 'neither') {
+      become({step: 'open', wrong: isEmpty ? 'Say something that the model can read.' : why});
+      box.current.focus();
+      return;
+    }
+    become({step: 'sent'});
+    try {
+      const path = contextPath(id, `/calls/${encodeURIComponent(call.tool_call_id)}/result`);
+      done(await post(path, {result: value, opened_version: call.requested_version}));
+    } catch (problem) {
+      become({step: 'open', problem});
+    }
+  };
+
+  return html`<form class="settle" onSubmit=${send} aria-label=${`Settle ${call.function_name}`}>
+    <label for=${name}>Result</label>
+    <textarea id=${name} ref=${box} rows="3" value=${written} aria-describedby=${`${name}-as`}
+      aria-invalid=${state.wrong ? 'true' : undefined} onInput=${(event) => write(event.target.value)}></textarea>
+    <p id=${`${name}-as`} class="faint">What the model shall read: text, or JSON such as <code>{"approved": true}</code>.
+      ${isEmpty ? '' : html` <strong>${sentAs(as)}</strong>`}</p>
+    ${!isEmpty && (as !== 'text' || isPlain) && html`<label class="check"><input type="checkbox" checked=${isPlain}
+      onChange=${(event) => setPlain(event.target.checked)} /> Send it as plain text</label>`}
+    ${state.wrong && html`<p class="trouble" role="alert">${state.wrong}</p>`}
+    ${state.problem && html`<${Refused} problem=${state.problem} />`}
+    <p class="act"><button type="submit" disabled=${state.step === 'sent'}>
+      ${call.status === 'waiting' ? 'Answer' : 'Say what happened'}</button>
+      <span class="faint">Recorded for good, as from <em>${who.name}</em>. Nothing is run again.</span></p>
+  </form>`;
+}
+
+function sentAs(as) {
+  return {text: 'Sent as text.', JSON: 'Sent as JSON.', neither: 'Begins like JSON and is none.'}[as];
+}
+
+/** Who was quicker, or why it was not done. */
+function Refused({problem}) {
+  const word = (problem.type ?? '').replace('/problems/', '');
+  if (word === 'already-settled') {
+    return html`<p class="trouble" role="alert"><strong>Somebody was quicker.</strong> ${problem.detail} What you wrote was not
+      used; the call’s result is the one that came first.</p>`;
+  }
+  if (word === 'not-visible-yet') {
+    return html`<p class="trouble" role="alert"><strong>It is on the log, and not in the tables yet.</strong> There is no need to
+      send it again: it will be shown here once a projector has come so far.</p>`;
+  }
+  return html`<${Trouble} problem=${problem} />`;
+}
+
+/** That it was done: what the gateway answered. */
+export function Settled({answer}) {
+  return html`<p class="success" role="status"><span aria-hidden="true">✓</span>
+    ${answer.outcome === 'parked'
+      ? ' It is stored, and the conversation is parked: it counts once that is mended.'
+      : html` The call is ${answer.settled}, at version <${Version} at=${answer.version} />. The model reads it next.`}
+  </p>`;
+}
+
+function NotAllowed({id, call}) {
+  const command = call.status === 'waiting' ? 'answer' : 'resolve';
+  return html`<p class="faint">Your token may read, and not append. Somebody who may can type:</p>
+    <${Copied} label="the command">${`frameledger calls ${command} ${quoted(id)} ${quoted(call.tool_call_id)} --result '"…"'`}<//>`;
+}
+
+function useSession() {
+  const [who, know] = useState(null);
+  useEffect(() => {
+    session().then(know, () => know({scopes: [], name: ''}));
+  }, []);
+  return who;
+}

@@ -1,0 +1,100 @@
+/** What needs a person, over all conversations: calls that wait, calls of which nobody knows, what is parked; and who works. */
+
+import {html, useState} from './html.js';
+import {contextPath} from './api.js';
+import {href} from './address.js';
+import {Missing, useAnswer} from './answer.js';
+import {useTick} from './attention.js';
+import {Call} from './calls.js';
+import {Copied, quoted, seconds, took} from './facts.js';
+import {count, moment, whole} from './format.js';
+import {Working} from './working.js';
+import {text} from './words.js';
+
+/** The screen. */
+export function Work() {
+  const tick = useTick();
+  const waiting = useAnswer('/v1/waiting', tick);
+  const ambiguous = useAnswer('/v1/ambiguous', tick);
+  const parked = useAnswer('/v1/parked', tick);
+  return html`<main class="work">
+    <h1>What needs a person</h1>
+    <p class="summary" role="status">${summary(waiting.data, ambiguous.data, parked.data)}</p>
+    <${Asked} name="Waiting" answer=${waiting} none="No call waits for a person."
+      why="A function asked for a person's word. The conversation may go on meanwhile; the model reads the answer when it comes." />
+    <${Asked} name="Ambiguous" answer=${ambiguous} none="Of every call it is known whether it happened."
+      why="A worker began these and did not live to tell how they ended. They are not run again. Find out, then say what happened." />
+    <${Parked} answer=${parked} />
+    <${Working} tick=${tick} />
+  </main>`;
+}
+
+function Asked({name, answer, none, why}) {
+  const calls = answer.data?.calls;
+  return html`<section aria-label=${name}>
+    <h2>${name} ${calls?.length > 0 && html`<span class="count">${calls.length}</span>`}</h2>
+    ${calls === undefined
+      ? html`<${Missing} problem=${answer.problem} what="the calls" />`
+      : calls.length === 0
+        ? html`<p class="nothing">${none}</p>`
+        : html`<p class="faint">${why}</p>
+          <ul class="cards">${calls.map((call) => html`<li key=${keyOf(call)}><${Item} call=${call} /></li>`)}</ul>`}
+  </section>`;
+}
+
+/** A call in a line; opened, all of it, with the form. */
+function Item({call}) {
+  const [isOpen, open] = useState(false);
+  const since = seconds(call.since, new Date().toISOString());
+  return html`<div class="item"><details onToggle=${(event) => open(event.target.open)}>
+    <summary><strong>${call.function_name}</strong>
+      <span>${call.waiting_for !== null && html`waits for ${text(call.waiting_for)} `}in <span class="id">${call.context_id}</span></span>
+      <time datetime=${call.since} title=${whole(call.since)}>for ${took(since)}</time>
+      ${call.waiting_deadline && html`<${Deadline} time=${call.waiting_deadline} />`}
+    </summary>
+    ${isOpen && html`<${Opened} call=${call} />`}
+  </details>
+  <a href=${href({context: call.context_id, tab: 'calls', call: call.tool_call_id})} aria-label=${`Conversation ${call.context_id}`}>conversation</a></div>`;
+}
+
+function Opened({call}) {
+  const {data, problem} = useAnswer(contextPath(call.context_id, '/calls'));
+  const found = data?.calls.find((one) => one.requested_version === call.requested_version && one.ordinal === call.ordinal);
+  if (found === undefined) return html`<${Missing} problem=${problem} what="the call" />`;
+  return html`<${Call} id=${call.context_id} call=${found} />`;
+}
+
+function Deadline({time}) {
+  const left = seconds(new Date().toISOString(), time);
+  return left < 0
+    ? html`<span class="badge bad"><span aria-hidden="true">!</span> overdue</span>`
+    : html`<span class="badge warn"><span aria-hidden="true">◷</span> <time datetime=${time}>until ${moment(time)}</time></span>`;
+}
+
+function Parked({answer}) {
+  const parked = answer.data?.parked;
+  return html`<section aria-label="Parked">
+    <h2>Parked ${parked?.length > 0 && html`<span class="count">${parked.length}</span>`}</h2>
+    ${parked === undefined
+      ? html`<${Missing} problem=${answer.problem} what="what is parked" />`
+      : parked.length === 0
+        ? html`<p class="nothing">Every conversation is folded as its frames come.</p>`
+        : html`<p class="faint">Frames of these are stored and not folded, since one of them could not be. Mend the cause, then unpark.</p>
+          <ul class="cards">${parked.map((one) => html`<li class="card" key=${one.context_id}>
+            <p><a href=${href({context: one.context_id, at: one.since})}><strong>${one.context_id}</strong></a>${' '}since version ${one.since}, ${count(one.waiting, 'frame')}, <time datetime=${one.parked_at}>${moment(one.parked_at)}</time></p>
+            <p class="error">${text(one.error)}</p>
+            <${Copied} label="the command that unparks">${`frameledger unpark ${quoted(one.context_id)}`}<//></li>`)}</ul>`}
+  </section>`;
+}
+
+function summary(waiting, ambiguous, parked) {
+  if (waiting === null || ambiguous === null || parked === null) return 'Reading …';
+  const counts = [
+    [waiting.calls.length, 'waiting'], [ambiguous.calls.length, 'ambiguous'], [parked.parked.length, 'parked'],
+  ].filter(([number]) => number > 0);
+  return counts.length === 0 ? 'Nothing needs a person now.' : counts.map(([number, word]) => `${number} ${word}`).join(' · ');
+}
+
+function keyOf(call) {
+  return `${call.context_id} ${call.requested_version} ${call.ordinal}`;
+}
