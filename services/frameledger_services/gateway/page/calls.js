@@ -5,7 +5,7 @@ import {contextPath} from './api.js';
 import {href, useAddress} from './address.js';
 import {Missing, useAnswer} from './answer.js';
 import {Badge, Clock, Facts, Value, Version, seconds, took} from './facts.js';
-import {count} from './format.js';
+import {count, moment, whole} from './format.js';
 import {Settle, Settled} from './settle.js';
 import {text} from './words.js';
 
@@ -33,6 +33,9 @@ export function needsPerson(call) {
 export function Call({id, call, decided, isWanted}) {
   const place = useRef(null);
   const [settled, setSettled] = useState(null);
+  // A form that somebody writes in stays, also when somebody else is quicker.
+  const asked = useRef(false);
+  asked.current ||= needsPerson(call);
   useEffect(() => {
     if (isWanted) place.current.scrollIntoView({block: 'start'});
   }, [isWanted]);
@@ -43,9 +46,9 @@ export function Call({id, call, decided, isWanted}) {
     <header>
       <h3 id=${`call-${key}`}>${call.function_name}</h3>
       <${Badge} tone=${tone} sign=${sign}>${words}<//>
-      <span class="faint"><${Clock} time=${call.requested_at} /> · version <${Version} at=${call.requested_version} />
-        ${call.settled_version !== null && html` to <${Version} at=${call.settled_version} />`}
-        ${call.resolved_version !== null && html`, decided at <${Version} at=${call.resolved_version} />`}
+      <span class="faint"><${Clock} time=${call.requested_at} /> · version <${Version} of=${id} at=${call.requested_version} />
+        ${call.settled_version !== null && html` to <${Version} of=${id} at=${call.settled_version} />`}
+        ${call.resolved_version !== null && html`, decided at <${Version} of=${id} at=${call.resolved_version} />`}
         ${duration(call)}</span>
     </header>
     <div class="both">
@@ -53,23 +56,22 @@ export function Call({id, call, decided, isWanted}) {
       ${call.result !== null && html`<div><h4>Result</h4><${Value} value=${call.result} /></div>`}
       ${decided !== undefined && html`<div><h4>What a person said of it</h4><${Value} value=${decided} /></div>`}
     </div>
-    ${settled !== null && html`<${Settled} answer=${settled} />`}
-    ${settled === null && needsPerson(call) && html`<${Person} id=${id} call=${call} done=${setSettled} />`}
-    <details><summary>More of this call</summary><${Facts} rows=${facts(call)} /></details>
+    ${settled !== null && html`<${Settled} id=${id} answer=${settled} />`}
+    ${needsPerson(call) && settled === null && html`<${Reason} call=${call} />`}
+    ${asked.current && settled === null && html`<${Settle} id=${id} call=${call} isOver=${!needsPerson(call)} done=${setSettled} />`}
+    <details><summary>More of this call</summary><${Facts} rows=${facts(id, call)} /></details>
   </article>`;
 }
 
-/** Why a call needs a person, and the form with which one says it. */
-function Person({id, call, done}) {
+/** Why a call needs a person. */
+function Reason({call}) {
   if (call.status === 'waiting') {
     return html`<p class="why">Waits for <strong>${call.waiting_for === null ? 'a person' : text(call.waiting_for)}</strong>${call.waiting_deadline && html`,
-      until <time datetime=${call.waiting_deadline}>${new Date(call.waiting_deadline).toLocaleString()}</time>`}.</p>
-      <${Settle} id=${id} call=${call} done=${done} />`;
+      until <time datetime=${call.waiting_deadline} title=${whole(call.waiting_deadline)}>${moment(call.waiting_deadline)}</time>`}.</p>`;
   }
   return html`<p class="why"><strong>Nobody knows whether this happened.</strong> It began, and its end was never told; it is
     not run again, because it may not happen twice. Find out${
-      call.idempotency_key && html`, for example by its idempotency key <code>${call.idempotency_key}</code>`}, and say what you found.</p>
-    <${Settle} id=${id} call=${call} done=${done} />`;
+      call.idempotency_key && html`, for example by its idempotency key <code>${call.idempotency_key}</code>`}, and say what you found.</p>`;
 }
 
 /** What a person said of an ambiguous call; its row keeps what it was settled with. */
@@ -97,17 +99,17 @@ function duration(call) {
   return secs === null ? '' : ` · took ${took(secs)}`;
 }
 
-function facts(call) {
+function facts(id, call) {
   const yes = (value) => (value === null ? null : value ? 'yes' : 'no');
   return [
     ['Call', html`<code>${call.tool_call_id}</code>`],
     ['Idempotency key', call.idempotency_key && html`<code>${call.idempotency_key}</code>`],
-    ['Asked for by', call.run_id && html`<a href=${href({tab: 'runs', run: call.run_id})}>its run</a>`],
+    ['Asked for by', call.run_id && html`<a href=${href({context: id, tab: 'runs', run: call.run_id, call: null})}>its run</a>`],
     ['Worker', call.worker && html`<code>${text(call.worker)}</code>`],
     ['Attempt', call.attempt || null],
-    ['Committed', call.dispatched_version !== null && html`<${Version} at=${call.dispatched_version} />`],
-    ['Started', call.started_version !== null && html`<${Version} at=${call.started_version} />`],
-    ['Interrupted', call.interrupted_version !== null && html`<${Version} at=${call.interrupted_version} />`],
+    ['Committed', call.dispatched_version !== null && html`<${Version} of=${id} at=${call.dispatched_version} />`],
+    ['Started', call.started_version !== null && html`<${Version} of=${id} at=${call.started_version} />`],
+    ['Interrupted', call.interrupted_version !== null && html`<${Version} of=${id} at=${call.interrupted_version} />`],
     ['Progress', call.progress_count > 0 && count(call.progress_count, 'report')],
     ['The conversation waits', yes(call.synchronous)],
     ['Safe to run twice', yes(call.safe_to_retry)],

@@ -9,10 +9,14 @@ import {isRedacted, text} from './words.js';
 /** What only the panels read of the address. */
 const OF_PANELS = {tab: null, run: null, call: null, message: null, from: null, to: null, only: null, json: null};
 
-/** A version of the conversation: it leads to the context then, which stands beside the panel that says why. */
-export function Version({at, children}) {
+/**
+ * A version: it leads to the context then, which stands beside the panel that says why.
+ * @param {{at: number|null, of?: string, children?: any}} about `of`: the conversation, if it is not the one that is shown
+ */
+export function Version({at, of, children}) {
   if (at === null || at === undefined) return null;
-  const there = read().tab === 'why' ? {at} : {...OF_PANELS, at};
+  const {tab, context} = read();
+  const there = {...(tab === 'why' ? {} : OF_PANELS), context: of ?? context, at};
   return html`<a class="version" href=${href(there)} title=${`Show the context at version ${at}`}>${children ?? at}</a>`;
 }
 

@@ -20,7 +20,7 @@ export function Runs({id, at, newest, source}) {
   const slowest = Math.max(...data.runs.map((run) => seconds(run.requested_at, run.closed_at) ?? 0), 0.001);
   return html`<section class="sheet runs" aria-label="Runs">
     <p class="summary">${summary(data.runs)}</p>
-    <div class="wide"><table>
+    <div class="wide" role="region" aria-label="Runs, as a table" tabindex="0"><table>
       <caption>Runs</caption>
       <thead><tr>
         <th scope="col">Asked at</th><th scope="col">Became</th><th scope="col" class="said">Said</th><th scope="col">Model</th>
@@ -64,11 +64,11 @@ function Line({run, said, slowest, isOpen}) {
         <span aria-hidden="true">${isOpen ? '▾' : '▸'}</span>${' '}<${Badge} tone=${tone} sign=${sign}>${words}<//></a></td>
     <td class="said">${run.error ? html`<span class="error">${text(run.error)}</span>` : said && text(said)}</td>
     <td>${run.model ?? ''}</td>
-    <td class="number">${run.attempt || ''}</td>
-    <td class="number">${took(first)}</td>
-    <td class="number long"><${Bar} run=${run} slowest=${slowest} /></td>
-    <td class="number">${tokens(run.input_tokens, run)}</td>
-    <td class="number">${tokens(run.output_tokens, run)}</td>
+    <td class="number" data-label="attempt">${run.attempt || ''}</td>
+    <td class="number" data-label="first words">${took(first)}</td>
+    <td class="number long" data-label="took"><${Bar} run=${run} slowest=${slowest} /></td>
+    <td class="number" data-label="in">${tokens(run.input_tokens, run)}</td>
+    <td class="number" data-label="out">${tokens(run.output_tokens, run)}</td>
     <td>${run.request_sha256 && html`<a href=${href({tab: 'request', run: run.run_id})}
       aria-label=${`Request of the run asked at version ${run.requested_version}`}>request</a>`}</td>
   </tr>`;

@@ -6,11 +6,11 @@ import {Trouble} from './answer.js';
 import {Copied, Version, quoted} from './facts.js';
 
 /** The form, for whoever may append; for others the command that somebody else may type. */
-export function Settle({id, call, done}) {
+export function Settle({id, call, isOver, done}) {
   const who = useSession();
   if (who === null) return null;
-  if (!who.scopes.includes('append')) return html`<${NotAllowed} id=${id} call=${call} />`;
-  return html`<${Form} key=${`${call.tool_call_id} ${call.requested_version}`} id=${id} call=${call} who=${who} done=${done} />`;
+  if (!who.scopes.includes('append')) return isOver ? null : html`<${NotAllowed} id=${id} call=${call} />`;
+  return html`<${Form} id=${id} call=${call} isOver=${isOver} who=${who} done=${done} />`;
 }
 
 /** What a text is sent as: JSON where it is some, else the text itself. */
@@ -25,7 +25,7 @@ export function meant(written, isPlain) {
   }
 }
 
-function Form({id, call, who, done}) {
+function Form({id, call, isOver, who, done}) {
   const [written, write] = useState('');
   const [isPlain, setPlain] = useState(false);
   const [state, become] = useState({step: 'open'});
@@ -34,10 +34,14 @@ function Form({id, call, who, done}) {
   const {value, as, why} = meant(written, isPlain);
   const isEmpty = written.trim() === '';
 
+  const change = (event) => {
+    write(event.target.value);
+    become({step: 'open'});
+  };
   const send = async (event) => {
     event.preventDefault();
     if (isEmpty || as === 'neither') {
-      become({step: 'open', wrong: isEmpty ? 'Say something that the model can read.' : why});
+      become({step: 'open', wrong: isEmpty ? 'Say something that the model can read.' : `This is no JSON: ${why}. Mend it, or send it as plain text.`});
       box.current.focus();
       return;
     }
@@ -50,10 +54,11 @@ function Form({id, call, who, done}) {
     }
   };
 
+  if (isOver && state.step === 'open') return html`<${Over} id=${id} call=${call} written=${written} />`;
   return html`<form class="settle" onSubmit=${send} aria-label=${`Settle ${call.function_name}`}>
     <label for=${name}>Result</label>
     <textarea id=${name} ref=${box} rows="3" value=${written} aria-describedby=${`${name}-as`}
-      aria-invalid=${state.wrong ? 'true' : undefined} onInput=${(event) => write(event.target.value)}></textarea>
+      aria-invalid=${state.wrong ? 'true' : undefined} onInput=${change}></textarea>
     <p id=${`${name}-as`} class="faint">What the model shall read: text, or JSON such as <code>{"approved": true}</code>.
       ${isEmpty ? '' : html` <strong>${sentAs(as)}</strong>`}</p>
     ${!isEmpty && (as !== 'text' || isPlain) && html`<label class="check"><input type="checkbox" checked=${isPlain}
@@ -68,6 +73,12 @@ function Form({id, call, who, done}) {
 
 function sentAs(as) {
   return {text: 'Sent as text.', JSON: 'Sent as JSON.', neither: 'Begins like JSON and is none.'}[as];
+}
+
+/** That somebody else settled it, with what was written meanwhile: it may be wanted elsewhere. */
+function Over({id, call, written}) {
+  if (written.trim() === '') return null;
+  return html`<div class="trouble" role="alert"><p><strong>Somebody was quicker.</strong> The call was settled at version${' '}<${Version} of=${id} at=${call.resolved_version ?? call.settled_version} />. This was not sent:</p><pre class="value">${written}</pre></div>`;
 }
 
 /** Who was quicker, or why it was not done. */
@@ -85,11 +96,13 @@ function Refused({problem}) {
 }
 
 /** That it was done: what the gateway answered. */
-export function Settled({answer}) {
-  return html`<p class="success" role="status"><span aria-hidden="true">✓</span>
+export function Settled({id, answer}) {
+  const place = useRef(null);
+  useEffect(() => place.current.focus(), []);
+  return html`<p class="success" role="status" tabindex="-1" ref=${place}><span aria-hidden="true">✓</span>
     ${answer.outcome === 'parked'
       ? ' It is stored, and the conversation is parked: it counts once that is mended.'
-      : html` The call is ${answer.settled}, at version <${Version} at=${answer.version} />. The model reads it next.`}
+      : html` The call is ${answer.settled}, at version <${Version} of=${id} at=${answer.version} />. The model reads it next.`}
   </p>`;
 }
 

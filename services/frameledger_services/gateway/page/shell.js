@@ -17,7 +17,7 @@ export function Shell({session, end, children}) {
     <header class="bar">
       <a class="brand" href=${href({screen: 'list', context: null})}>Frameledger</a>
       <span class="space"></span>
-      ${session && html`<a class="quiet" href=${href({screen: 'work', context: null})} aria-current=${read().screen === 'work' ? 'page' : null}>What needs a person<${Count} /></a>`}
+      ${session && html`<a class="quiet attention" href=${href({screen: 'work', context: null})} aria-current=${read().screen === 'work' ? 'page' : null}><span>What </span>needs a person<${Count} /></a>`}
       ${session && html`<${Who} session=${session} end=${end} />`}
       <a class="quiet" href="/docs">API</a>
       <${Theme} />

@@ -20,45 +20,54 @@ export function Work() {
   return html`<main class="work">
     <h1>What needs a person</h1>
     <p class="summary" role="status">${summary(waiting.data, ambiguous.data, parked.data)}</p>
-    <${Asked} name="Waiting" answer=${waiting} none="No call waits for a person."
+    <${Asked} name="Waiting" answer=${waiting} tick=${tick} none="No call waits for a person."
       why="A function asked for a person's word. The conversation may go on meanwhile; the model reads the answer when it comes." />
-    <${Asked} name="Ambiguous" answer=${ambiguous} none="Of every call it is known whether it happened."
+    <${Asked} name="Ambiguous" answer=${ambiguous} tick=${tick} none="Of every call it is known whether it happened."
       why="A worker began these and did not live to tell how they ended. They are not run again. Find out, then say what happened." />
     <${Parked} answer=${parked} />
     <${Working} tick=${tick} />
   </main>`;
 }
 
-function Asked({name, answer, none, why}) {
+/** Calls of one kind. One that is open stays until it is closed, also when it needs nobody any more. */
+function Asked({name, answer, tick, none, why}) {
+  const [open, setOpen] = useState(new Map());
   const calls = answer.data?.calls;
+  const listed = new Set(calls?.map(keyOf));
+  const shown = calls && [...calls, ...[...open.values()].filter((one) => !listed.has(keyOf(one)))];
+  const turn = (call, isOpen) => setOpen((before) => {
+    const next = new Map(before);
+    if (isOpen) next.set(keyOf(call), call);
+    else next.delete(keyOf(call));
+    return next;
+  });
   return html`<section aria-label=${name}>
     <h2>${name} ${calls?.length > 0 && html`<span class="count">${calls.length}</span>`}</h2>
     ${calls === undefined
       ? html`<${Missing} problem=${answer.problem} what="the calls" />`
-      : calls.length === 0
+      : shown.length === 0
         ? html`<p class="nothing">${none}</p>`
         : html`<p class="faint">${why}</p>
-          <ul class="cards">${calls.map((call) => html`<li key=${keyOf(call)}><${Item} call=${call} /></li>`)}</ul>`}
+          <ul class="cards">${shown.map((call) => html`<li key=${keyOf(call)}><${Item} call=${call} isOpen=${open.has(keyOf(call))} turn=${turn} tick=${tick} /></li>`)}</ul>`}
   </section>`;
 }
 
 /** A call in a line; opened, all of it, with the form. */
-function Item({call}) {
-  const [isOpen, open] = useState(false);
+function Item({call, isOpen, turn, tick}) {
   const since = seconds(call.since, new Date().toISOString());
-  return html`<div class="item"><details onToggle=${(event) => open(event.target.open)}>
+  return html`<div class="item"><details onToggle=${(event) => event.target === event.currentTarget && turn(call, event.target.open)}>
     <summary><strong>${call.function_name}</strong>
       <span>${call.waiting_for !== null && html`waits for ${text(call.waiting_for)} `}in <span class="id">${call.context_id}</span></span>
       <time datetime=${call.since} title=${whole(call.since)}>for ${took(since)}</time>
       ${call.waiting_deadline && html`<${Deadline} time=${call.waiting_deadline} />`}
     </summary>
-    ${isOpen && html`<${Opened} call=${call} />`}
+    ${isOpen && html`<${Opened} call=${call} tick=${tick} />`}
   </details>
   <a href=${href({context: call.context_id, tab: 'calls', call: call.tool_call_id})} aria-label=${`Conversation ${call.context_id}`}>conversation</a></div>`;
 }
 
-function Opened({call}) {
-  const {data, problem} = useAnswer(contextPath(call.context_id, '/calls'));
+function Opened({call, tick}) {
+  const {data, problem} = useAnswer(contextPath(call.context_id, '/calls'), tick);
   const found = data?.calls.find((one) => one.requested_version === call.requested_version && one.ordinal === call.ordinal);
   if (found === undefined) return html`<${Missing} problem=${problem} what="the call" />`;
   return html`<${Call} id=${call.context_id} call=${found} />`;

@@ -20,7 +20,7 @@ function Workers({answer}) {
   if (answer.data === null) return html`<${Missing} problem=${answer.problem} what="the workers" />`;
   const {workers} = answer.data;
   if (workers.length === 0) return html`<p class="nothing">No worker is alive: nobody answers, and nobody runs functions.</p>`;
-  return html`<div class="wide"><table><caption>Live workers</caption>
+  return html`<div class="wide" role="region" aria-label="Live workers" tabindex="0"><table><caption>Live workers</caption>
     <thead><tr><th scope="col">Service</th><th scope="col">Kind</th><th scope="col">On</th><th scope="col">Since</th>
       <th scope="col" class="number">Busy</th><th scope="col">Serves</th></tr></thead>
     <tbody>${workers.map((one) => html`<tr key=${one.worker_id}>
@@ -34,7 +34,7 @@ function Tools({answer}) {
   if (answer.data === null) return html`<${Missing} problem=${answer.problem} what="the functions" />`;
   const {tools} = answer.data;
   if (tools.length === 0) return html`<p class="nothing">No function is on offer.</p>`;
-  return html`<div class="wide"><table><caption>Functions that live workers serve</caption>
+  return html`<div class="wide" role="region" aria-label="Functions" tabindex="0"><table><caption>Functions that live workers serve</caption>
     <thead><tr><th scope="col">Function</th><th scope="col">Service</th><th scope="col" class="number">Workers</th>
       <th scope="col">On these terms</th></tr></thead>
     <tbody>${tools.map((one) => html`<tr><th scope="row"><code>${one.function_name}</code></th><td>${one.service}</td>
@@ -49,7 +49,7 @@ function Lag({answer}) {
   if (answer.data === null) return html`<${Missing} problem=${answer.problem} what="the partitions" />`;
   const {topic, partitions} = answer.data;
   return html`<p class="summary">${behind(partitions)}</p>
-    <div class="wide"><table><caption>Partitions of ${topic}</caption>
+    <div class="wide" role="region" aria-label="Partitions" tabindex="0"><table><caption>Partitions of ${topic}</caption>
     <thead><tr><th scope="col" class="number">Partition</th><th scope="col" class="number">Read up to</th>
       <th scope="col" class="number">Behind</th><th scope="col">State</th><th scope="col">Projector</th></tr></thead>
     <tbody>${partitions.map((one) => html`<tr key=${one.partition}>
