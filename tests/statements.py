@@ -25,7 +25,7 @@ ROOMS = (
 )
 NOT_EXECUTED = {"cli/demo/closing.py": "shown to a person, and executed by psql"}
 
-_BEGINS = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH|LISTEN|NOTIFY|LOCK|SHOW|SET|COPY|ALTER)\b")
+_WORDS = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE|WITH|LISTEN|NOTIFY|LOCK|SHOW|SET|COPY|ALTER)\b")
 _HOLE = "\0"
 
 
@@ -36,12 +36,12 @@ Parts = tuple[str, ...]
 def statements() -> dict[str, Parts]:
     """What begins like a statement in the services, by file and line."""
     files = [path for room in ROOMS for path in _files(SERVICES / room)]
-    names = {path: path.relative_to(SERVICES).as_posix() for path in files}
+    sources = {path.relative_to(SERVICES).as_posix(): path.read_text(encoding="utf-8") for path in files}
     return {
-        f"{names[path]}:{line}": parts_of(text)
-        for path in files
-        if names[path] not in NOT_EXECUTED
-        for line, text in _written(ast.parse(path.read_text(encoding="utf-8")))
+        f"{name}:{line}": parts_of(text)
+        for name, source in sources.items()
+        if name not in NOT_EXECUTED and _WORDS.search(source)
+        for line, text in _written(ast.parse(source))
     }
 
 
@@ -142,13 +142,14 @@ def _files(place: Path) -> list[Path]:
 
 def _written(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Texts that begin like a statement, each with its line; what is filled in is a hole. Docstrings are none."""
+    nodes = list(ast.walk(tree))
     docstrings = {
         id(node.value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
         match node:
             case ast.JoinedStr(values=values):
                 text = "".join(
@@ -158,7 +159,7 @@ def _written(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 text = re.sub(r"\{\w*\}", _HOLE, value)
             case _:
                 continue
-        if _BEGINS.match(text):
+        if _WORDS.match(text.lstrip()):
             yield node.lineno, text
 
 

@@ -1,3 +1,3 @@
-"""The servers that the benches run on: their fixtures."""
+"""The benches run on real servers."""
 
-from tests.support.servers import database_server, kafka, nothing_is_left, postgres  # noqa: F401  # fixtures
+from tests.support.servers import nothing_is_left  # noqa: F401  # a fixture

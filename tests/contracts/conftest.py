@@ -1,3 +1,3 @@
-"""Real servers, for those contracts that a fake shares with one."""
+"""Some contracts are those that a fake shares with a real server."""
 
-from tests.support.servers import kafka, nothing_is_left  # noqa: F401  # fixtures
+from tests.support.servers import nothing_is_left  # noqa: F401  # a fixture

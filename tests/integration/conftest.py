@@ -11,5 +11,5 @@ from tests.support.databases import (  # noqa: F401  # fixtures
     transaction,
 )
 from tests.support.logs import log, log_settings  # noqa: F401  # fixtures
-from tests.support.servers import database_server, kafka, nothing_is_left, postgres  # noqa: F401  # fixtures
+from tests.support.servers import nothing_is_left  # noqa: F401  # a fixture
 from tests.support.worker_office import office  # noqa: F401  # a fixture

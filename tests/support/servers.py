@@ -46,5 +46,7 @@ def database_server(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     """The embedded Kafka. Its jars come from the user's cache; the first run ever fetches them."""
-    with embedded_kafka.running(tmp_path_factory.mktemp("kafka")) as server:
+    # As rarely as by default it tells itself that it lives: nobody kills this one.
+    rarely = {"broker.session.timeout.ms": "9000", "broker.heartbeat.interval.ms": "2000"}
+    with embedded_kafka.running(tmp_path_factory.mktemp("kafka"), settings=rarely) as server:
         yield server

@@ -4,6 +4,8 @@ import ast
 import re
 import sys
 import tomllib
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -28,8 +30,14 @@ def names(requirements: list[str]) -> set[str]:
     return {canonicalize_name(Requirement(line).name) for line in requirements}
 
 
+@cache
+def distributions() -> Mapping[str, list[str]]:
+    """Which distributions bring each module: all that is installed is read for that."""
+    return packages_distributions()
+
+
 def distribution(module: str) -> str:
-    return canonicalize_name(packages_distributions()[module][0])
+    return canonicalize_name(distributions()[module][0])
 
 
 def imported() -> set[str]:
