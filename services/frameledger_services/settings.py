@@ -49,9 +49,21 @@ def _origins(text: str) -> str:
     return text
 
 
+def _header_names(text: str) -> str:
+    for name in names_in(text):
+        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
+            raise ValueError(f"{name!r} is no name of a header")
+    return text
+
+
+def names_in(text: str) -> list[str]:
+    """Returns what a setting lists, separated by commas."""
+    return [one.strip() for one in text.split(",") if one.strip()]
+
+
 def origins_in(text: str | None) -> list[str]:
     """Returns the origins of `gateway_cors_origins`."""
-    return [one.strip() for one in (text or "").split(",") if one.strip()]
+    return names_in(text or "")
 
 
 JsonObject = Annotated[dict[str, Any], BeforeValidator(_json_object)]
@@ -337,6 +349,24 @@ class Settings(BaseModel):
     )
     gateway_streams_per_token: int = _set(
         50, "Live streams that a token may have open at once.", ge=1, le=100_000
+    )
+    gateway_openai: bool = _set(
+        False,
+        "Whether the gateway speaks OpenAI's chat completions: `/v1/chat/completions` and `/v1/models`.",
+    )
+    gateway_chat_id_headers: Annotated[str, AfterValidator(_header_names)] = _set(
+        "X-OpenWebUI-Chat-Id",
+        "Headers, separated by commas, in which front ends of that API name their chats. Empty: none.",
+    )
+    gateway_openai_tools: bool = _set(
+        True, "Whether a conversation that begins there has the functions that live workers offer."
+    )
+    gateway_openai_begin_secs: float = _set(
+        30.0, "Seconds within which a model has to begin its answer there; then it is 503.", ge=1, le=3_600
+    )
+    gateway_openai_interrupt: bool = _set(
+        True,
+        "Whether an answer is interrupted when the client closes its connection: the stop button of front ends.",
     )
     gateway_drain_secs: float = _set(
         10.0, "Seconds for which a gateway that was told to stop lets requests finish.", ge=1, le=3_600

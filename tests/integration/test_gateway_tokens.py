@@ -139,7 +139,7 @@ def reading(settings, context_id):
         route.path.format(**filled_in)
         for method, route in all_routes()
         if method == "GET"
-        and policy.needed("GET", route.path).scope is not None
+        and policy.needed("GET", route.path).scopes
         and not route.path.endswith("/stream")
     ]
     one = f"/v1/contexts/{filled_in['context_id']}"

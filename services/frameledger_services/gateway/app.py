@@ -29,6 +29,7 @@ from frameledger_services.gateway import (
     settling,
     streams,
 )
+from frameledger_services.gateway.openai import routes as openai
 from frameledger_services.gateway.outages import Outages
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
@@ -46,7 +47,20 @@ def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
     app.router.redirect_slashes = False
     app.state.parts = parts
     app.state.outages = Outages()
-    modules = (health, contexts, append, outcomes, frames, streams, details, lists, settling, asyncapi, pages)
+    modules = (
+        health,
+        contexts,
+        append,
+        outcomes,
+        frames,
+        streams,
+        details,
+        lists,
+        settling,
+        asyncapi,
+        openai,
+        pages,
+    )
     for module in modules:
         app.router.routes.extend(module.routes(parts))
     app.router.routes.extend((*problems.ROUTES, *routes))

@@ -133,6 +133,40 @@ SCHEMAS = {
     ),
 }
 
+SCHEMAS |= {
+    "OpenAIError": _object(
+        "An error as OpenAI's API has it.",
+        error=_object("What is wrong.", message=_TEXT, type=_TEXT, param=_MAYBE_TEXT, code=_MAYBE_TEXT),
+    ),
+    "CompletionRequest": {
+        "type": "object",
+        "description": "As of OpenAI's chat completions. What cannot be honoured is refused by name.",
+        "required": ["messages"],
+        "properties": {
+            "messages": {"type": "array", "items": {"type": "object"}, "minItems": 1},
+            "model": _MAYBE_TEXT,
+            "stream": {"type": ["boolean", "null"]},
+            "conversation": {"description": "The conversation: its id, or an object with it."},
+        },
+    },
+    "Completion": _object(
+        "The answer.",
+        id=_TEXT,
+        object=_TEXT,
+        created=_INTEGER,
+        model=_TEXT,
+        choices=_VALUES,
+        usage={"type": ["object", "null"]},
+        conversation=_object("The conversation.", id=_TEXT),
+    ),
+    "Model": _object("A model.", id=_TEXT, object=_TEXT, created=_INTEGER, owned_by=_TEXT),
+    "ModelList": _object(
+        "Models.",
+        object=_TEXT,
+        data={"type": "array", "items": {"$ref": "#/components/schemas/Model"}},
+    ),
+}
+
 SECURITY = {
     "token": {
         "type": "http",
@@ -206,10 +240,10 @@ def _page(found: dict[str, Any]) -> str:
 def _operations(found: dict[str, Any]) -> Iterator[str]:
     for path, operations in found["paths"].items():
         for method, operation in operations.items():
-            [[scope]] = operation["security"][0].values()
+            [scopes] = operation["security"][0].values()
             yield (
                 f"<h2><code>{method.upper()} {html.escape(path)}</code></h2>"
-                f"<p>{html.escape(operation['summary'])} Scope: {scope}.</p><dl>"
+                f"<p>{html.escape(operation['summary'])} Scope: {', '.join(scopes)}.</p><dl>"
             )
             for parameter in operation.get("parameters", ()):
                 about = html.escape(parameter.get("description", ""))

@@ -68,14 +68,14 @@ class Guard:
             caller.set_caller(scope, LOOPBACK)
             return None
         token = self._token(headers)
-        if token is None and need.scope is not None:
+        if token is None and need.scopes:
             raise ProblemError("unauthorised", _why_unknown(headers), headers=CHALLENGE)
         asking = NOBODY if token is None else token.caller()
-        if need.scope is not None:
-            if need.scope not in asking.scopes:
-                raise ProblemError("forbidden", f"This needs a token with the scope {need.scope}.")
-            if not need.is_there_for(asking):
-                raise _not_there(path, need.context_id)
+        for scope_ in need.scopes:
+            if scope_ not in asking.scopes:
+                raise ProblemError("forbidden", f"This needs a token with the scope {scope_}.")
+        if need.scopes and not need.is_there_for(asking):
+            raise _not_there(path, need.context_id)
         caller.set_caller(scope, asking)
         return token
 

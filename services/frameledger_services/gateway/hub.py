@@ -25,7 +25,8 @@ from frameledger_services.gateway import stream_events
 from frameledger_services.settings import Settings
 from frameledger_services.store import connections, following, projections
 from frameledger_services.store.connections import Connections
-from frameledger_services.store.following import Reading, StreamCursor
+from frameledger_services.store.following import Reading, StreamCursor, StreamHead
+from frameledger_services.store.wanted_frames import PagedFrame
 from frameledger_services.supervision import Backoff
 
 TICK_SECONDS = 0.02
@@ -76,6 +77,12 @@ class Chunk:
 
     ended: bool
     """The conversation is ended, for as long as nobody reopens it."""
+
+    frames: Sequence[PagedFrame] = ()
+    """The frames of which `data` tells, and those whose types are not wanted."""
+
+    head: StreamHead | None = None
+    """How the conversation stood when it was read."""
 
 
 class Follower:
@@ -371,4 +378,6 @@ def assemble(cursor: StreamCursor, reading: Reading, *, is_greeted: bool) -> Chu
         exists=head is not None,
         erased_version=erased,
         ended=head is not None and head.ended,
+        frames=reading.frames,
+        head=head,
     )

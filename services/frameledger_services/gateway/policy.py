@@ -27,16 +27,23 @@ CONTEXTS = "/v1/contexts"
 LISTS = frozenset((CONTEXTS, "/v1/waiting", "/v1/ambiguous", "/v1/parked"))
 """Lists over conversations: each shows a caller only those that it may see."""
 
-OF_THE_PROCESS = frozenset(("/v1/workers", "/v1/tools", "/v1/lag"))
+COMPLETIONS = "/v1/chat/completions"
+MODELS = "/v1/models"
+
+OF_THE_PROCESS = frozenset(("/v1/workers", "/v1/tools", "/v1/lag", MODELS))
 """Lists that name no conversation."""
+
+NAMED_WITHIN = frozenset((COMPLETIONS,))
+"""Their conversation is named in the body or a header: they find out themselves whether the caller may see it. They
+publish, and answer with what is said."""
 
 
 @value
 class Need:
     """What a request needs."""
 
-    scope: Scope | None
-    """None if anybody may."""
+    scopes: tuple[Scope, ...]
+    """All of them; none if anybody may."""
 
     context_id: str | None = None
     """The conversation that its path names."""
@@ -55,14 +62,21 @@ class Need:
 def needed(method: str, path: str) -> Need:
     """Returns what a request needs. `path` is as it was sent, which is how the routes match it."""
     if path in PUBLIC or path.startswith(PUBLIC_FOLDERS):
-        return Need(None)
+        return Need(())
     if path.startswith(f"{CONTEXTS}/"):
         named = path.removeprefix(f"{CONTEXTS}/").partition("/")[0]
         context_id = unquote_to_bytes(named).decode(errors="replace")
-        return Need(_of_method(method), context_id)
-    if path in LISTS or path in OF_THE_PROCESS:
-        return Need(_of_method(method))
-    return Need("admin", keeps_to_prefix=False)
+        return Need((_of_method(method),), context_id)
+    if path in NAMED_WITHIN:
+        return Need(("append", "read"))
+    if path in LISTS or is_of_the_process(path):
+        return Need((_of_method(method),))
+    return Need(("admin",), keeps_to_prefix=False)
+
+
+def is_of_the_process(path: str) -> bool:
+    """Returns whether what is there names no conversation."""
+    return path in OF_THE_PROCESS or path.startswith(f"{MODELS}/")
 
 
 def _of_method(method: str) -> Scope:

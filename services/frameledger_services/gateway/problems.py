@@ -13,8 +13,10 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from frameledger.errors import RefusedError
+from frameledger_services.gateway.openai import errors as openai_errors
 
 MEDIA_TYPE = "application/problem+json"
+JSON = "application/json"
 PAGES = "/problems/"
 
 
@@ -55,6 +57,13 @@ KINDS: Mapping[str, Kind] = {
         "The token is good, and lacks the scope of this route; or a page of another origin asks.",
         "Use a token with the scope that `detail` names.",
     ),
+    "answer-refused": Kind(
+        400,
+        "The provider refuses this",
+        "The provider would not answer this conversation as it is, or with these settings. Frames that were published "
+        "stay.",
+        "Mend what `detail` names: a message, a parameter, the length of the history.",
+    ),
     "not-found": Kind(
         404,
         "There is nothing here",
@@ -66,6 +75,12 @@ KINDS: Mapping[str, Kind] = {
         "There is no such conversation",
         "No frame of this conversation is in the database, or the token is for others.",
         "Check the id. What was published just now may not be stored yet: append with `Prefer: wait`.",
+    ),
+    "no-such-model": Kind(
+        404,
+        "There is no such model",
+        "No inference service that is alive answers for a model of this name.",
+        "`GET /v1/models` lists the models; `frameledger` is whichever there is.",
     ),
     "no-such-version": Kind(
         404,
@@ -90,6 +105,13 @@ KINDS: Mapping[str, Kind] = {
         "The call has its result",
         "A call has one result, and this one had it before.",
         "Read it: `GET /v1/contexts/{id}/calls`.",
+    ),
+    "conversation-busy": Kind(
+        409,
+        "The conversation is busy",
+        "It is being answered, is parked or only recorded, or somebody else has said something meanwhile. Nothing was "
+        "said.",
+        "Wait for the answer, or stop it; then send the request again.",
     ),
     "erased": Kind(
         410,
@@ -126,6 +148,18 @@ KINDS: Mapping[str, Kind] = {
     "too-many": Kind(429, "Too many requests", "The token's limit is reached.", _AGAIN),
     "internal-error": Kind(
         500, "This is a bug", "The gateway failed; its log has the error.", "Report it with `instance`."
+    ),
+    "answer-failed": Kind(
+        502,
+        "There is no answer",
+        "The model's provider failed, or the worker that asked it. `code` says how.",
+        "Send the same request again, unless `code` says that the provider refuses the key, the account or the model.",
+    ),
+    "no-answer": Kind(
+        503,
+        "Nobody answers",
+        "No inference service began to answer within the time. The question is in the conversation.",
+        "Look whether one is alive (`frameledger status`), and send the same request again.",
     ),
     "log-away": Kind(
         503,
@@ -174,21 +208,27 @@ def answer(request: Request, problem: ProblemError) -> Response:
 
 
 def response(url: URL, problem: ProblemError) -> Response:
-    """The same where there is only the address, as in ASGI middleware."""
+    """The same where there is only the address, as in ASGI middleware. On the paths of a foreign API it has that API's
+    shape."""
     kind = KINDS[problem.word]
-    body = {
-        "type": f"{PAGES}{problem.word}",
-        "title": kind.title,
-        "status": kind.status,
-        "detail": str(problem),
-        "instance": url.path,
-        **problem.members,
-    }
+    is_openai = openai_errors.is_at(url.path)
+    if is_openai:
+        body = openai_errors.written(problem.word, kind.status, str(problem), problem.members)
+    else:
+        body = {
+            "type": f"{PAGES}{problem.word}",
+            "title": kind.title,
+            "status": kind.status,
+            "detail": str(problem),
+            "instance": url.path,
+            **problem.members,
+        }
+    media_type = JSON if is_openai else MEDIA_TYPE
     headers = {"Cache-Control": "no-store", **(problem.headers or {})}
     if kind.status in (429, 503):
         headers.setdefault("Retry-After", "1")
     return Response(
-        json.dumps(body, default=str), status_code=kind.status, media_type=MEDIA_TYPE, headers=headers
+        json.dumps(body, default=str), status_code=kind.status, media_type=media_type, headers=headers
     )
 
 

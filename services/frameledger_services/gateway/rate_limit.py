@@ -14,7 +14,7 @@ from collections.abc import Callable
 from starlette.datastructures import URL, Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from frameledger_services.gateway import caller, problems
+from frameledger_services.gateway import caller, policy, problems
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
 from frameledger_services.settings import Settings
@@ -88,4 +88,5 @@ class RateLimit:
 def _is_stream(scope: Scope) -> bool:
     """Returns whether the answer goes on until somebody ends it."""
     accepted = Headers(scope=scope).get("accept", "")
-    return path_of(scope).endswith("/stream") or "text/event-stream" in accepted
+    path = path_of(scope)
+    return path.endswith("/stream") or path in policy.NAMED_WITHIN or "text/event-stream" in accepted

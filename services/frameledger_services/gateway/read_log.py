@@ -28,19 +28,22 @@ class ReadLog:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         is_read = scope["type"] == "http" and scope["method"] == "GET"
-        if not is_read or policy.needed("GET", path_of(scope)).scope is None:
+        if not is_read or not policy.needed("GET", path_of(scope)).scopes:
             await self._app(scope, receive, send)
             return
 
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start" and 200 <= message["status"] < 300:
-                _note(scope, Headers(raw=message["headers"]))
+                about = policy.needed("GET", path_of(scope)).context_id
+                # The ETag of a context is its version.
+                note(scope, about, Headers(raw=message["headers"]).get("etag"))
             await send(message)
 
         await self._app(scope, receive, noted)
 
 
-def _note(scope: Scope, answered: Headers) -> None:
+def note(scope: Scope, context_id: str | None, version: str | int | None) -> None:
+    """Log that something of a conversation is shown to who sent this request. Of a `GET` the middleware does."""
     path = path_of(scope)
     asking = caller.of(scope)
     asked = QueryParams(scope["query_string"])
@@ -53,11 +56,10 @@ def _note(scope: Scope, answered: Headers) -> None:
         "gateway.read",
         token=asking.name,
         token_id=asking.token_id,
-        context_id=policy.needed("GET", path).context_id,
+        context_id=context_id,
         path=path,
         part=part,
-        # The ETag of a context is its version.
-        version=answered.get("etag"),
+        version=version,
         trace_id=None
         if traceparent is None
         else record_headers.trace_id_of({record_headers.TRACEPARENT: traceparent.encode()}),

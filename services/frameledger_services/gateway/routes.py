@@ -29,18 +29,20 @@ class DescribedRoute(Route):
         path: str,
         endpoint: Endpoint,
         *,
-        scope: Scope,
+        scope: Scope | tuple[Scope, ...],
         summary: str,
         answers: dict[int, dict[str, Any]],
         problems: Sequence[str] = (),
         parameters: Sequence[Parameter[Any]] = (),
         body: dict[str, Any] | None = None,
     ) -> None:
-        """`answers` are OpenAPI's, by status, or have a `model` instead of content: a dataclass, or None for any
-        object. `problems` are the words that it may answer beside `ALWAYS`."""
+        """`scope` is what it needs, or all of several. `answers` are OpenAPI's, by status, or have a `model` instead of
+        content: a dataclass, or None for any object. `problems` are the words that it may answer beside `ALWAYS`."""
+        scopes: tuple[Scope, ...] = (scope,) if isinstance(scope, str) else scope
 
         async def checked(request: Request) -> Response:
-            require(request, scope)
+            for one in scopes:
+                require(request, one)
             return await endpoint(request)
 
         super().__init__(path, checked, methods=[method], name=f"{method} {path}")
@@ -49,7 +51,7 @@ class DescribedRoute(Route):
         self.operation: dict[str, Any] = {
             "summary": summary,
             "operationId": f"{method.lower()}_{endpoint.__name__}",
-            "security": [{"token": [scope]}],
+            "security": [{"token": list(scopes)}],
             "parameters": [one.described() for one in parameters],
             "responses": {
                 **{str(status): answer for status, answer in answers.items()},

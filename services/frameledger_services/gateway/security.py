@@ -16,7 +16,7 @@ from frameledger_services.gateway.response_headers import ResponseHeaders
 from frameledger_services.gateway.sessions import Sessions
 from frameledger_services.settings import Settings, origins_in
 
-EXPOSED = ("ETag", "Link", "Location", "Retry-After")
+EXPOSED = ("ETag", "Frameledger-Context", "Link", "Location", "Retry-After")
 """What scripts of another origin may read of an answer's headers."""
 
 ACCEPTED = (
@@ -29,6 +29,21 @@ ACCEPTED = (
     "Last-Event-ID",
     "Prefer",
     "traceparent",
+    # OpenAI's clients tell these of themselves.
+    *(
+        f"X-Stainless-{name}"
+        for name in (
+            "Arch",
+            "Helper-Method",
+            "Lang",
+            "OS",
+            "Package-Version",
+            "Retry-Count",
+            "Runtime",
+            "Runtime-Version",
+            "Timeout",
+        )
+    ),
 )
 """What they may send."""
 

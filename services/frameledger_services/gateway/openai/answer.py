@@ -1,0 +1,204 @@
+"""What the frames behind a question say to whoever asked it: text, how it ended, what it used.
+
+An answer may take several runs: a model calls functions, and is run again with their results. Their texts are one
+answer, with a blank line between them. Thoughts, calls and results are not said.
+
+A worker that dies takes with it what its attempt had said: the context drops those words, and the next attempt begins
+anew. An answer that is collected drops them too. One that is sent as it comes cannot take a word back: it waits until
+the new attempt has repeated what was sent, and goes on there; if that one says something else, the answer has failed
+(`answer_superseded`), for whoever reads on would read two answers as one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from frameledger.evolve import text
+from frameledger.frames import (
+    AnyFrame,
+    CancelFrame,
+    EndFrame,
+    ErrorFrame,
+    InterruptionFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMTextFrame,
+    TextFrame,
+    Usage,
+)
+
+TYPES = (
+    "LLMFullResponseStartFrame",
+    "LLMFullResponseEndFrame",
+    "LLMTextFrame",
+    "TextFrame",
+    "VisionFullResponseStartFrame",
+    "VisionFullResponseEndFrame",
+    "VisionTextFrame",
+    "FunctionCallsStartedFrame",
+    "InterruptionFrame",
+    "ErrorFrame",
+    "EndFrame",
+    "CancelFrame",
+)
+"""The types of the frames that are read."""
+
+BETWEEN = "\n\n"
+"""Between the texts of two runs."""
+
+_FIRST_HALF = ("\ud800", "\udbff")
+"""Between these are the first halves of characters that UTF-16 writes as two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why there is no answer, or no more of it."""
+
+    code: str
+    message: str
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer as it comes. Frames are given in the order of their versions, each once, and only those that were
+    applied."""
+
+    asked_version: int
+    """The version of the question: a run that reads an older context answers something else."""
+
+    run_id: str | None = None
+    """The run that answers first; None as long as none does, and if who answers names none."""
+
+    model: str | None = None
+    has_begun: bool = False
+    is_open: bool = False
+    """A run is answering."""
+
+    has_something: bool = False
+    """The run has said a word, called a function, or ended."""
+
+    was_interrupted: bool = False
+    finish_reason: str | None = None
+    failure: Failure | None = None
+    usage: Counter[str] = field(default_factory=Counter)
+    """Tokens, of those kinds that providers counted."""
+
+    _current: str | None = None
+    _before: str = ""
+    """What the runs before said."""
+
+    _said: str = ""
+    """What this attempt said, as its pieces came."""
+
+    _carries_spaces: bool = True
+    _sent: str = ""
+    _error: Failure | None = None
+
+    def take(self, frame: AnyFrame) -> None:
+        """Read a frame."""
+        match frame:
+            case LLMFullResponseStartFrame():
+                self._start(frame)
+            case ErrorFrame():
+                self._fail(frame)
+            case InterruptionFrame() | EndFrame() | CancelFrame():
+                self._cut_short()
+            case _ if not self.is_open or not self._is_of_this_run(frame):
+                return
+            case TextFrame() if frame.append_to_context:
+                self._hear(frame)
+            case LLMFullResponseEndFrame():
+                self._end(frame)
+            case _:
+                self.has_something = True
+
+    def fail(self, code: str, message: str) -> None:
+        """Note why there is no answer, or no more of it; the first reason counts."""
+        self.failure = self.failure or Failure(code, message)
+
+    @property
+    def text(self) -> str:
+        """All that was said, without what was taken back: the words that the context has of it."""
+        said = self._said
+        if self.is_open and said and _FIRST_HALF[0] <= said[-1] <= _FIRST_HALF[1]:
+            # Its other half comes with the next piece.
+            said = said[:-1]
+        said = text.whole(said).strip()
+        return self._before + (BETWEEN if self._before and said else "") + said
+
+    def more(self) -> str:
+        """Returns what is to be sent behind what `more` returned before; "" if there is nothing for now."""
+        whole = self.text
+        if not whole.startswith(self._sent):
+            if not (self.is_open and self._sent.startswith(whole)):
+                self._supersede()
+            return ""
+        new = whole[len(self._sent) :]
+        self._sent = whole
+        return new
+
+    def _supersede(self) -> None:
+        self.fail(
+            "answer_superseded",
+            "The worker that gave this answer died, and another one has begun it anew with other words: what was sent "
+            "is void. The conversation has the new answer.",
+        )
+
+    def _start(self, frame: LLMFullResponseStartFrame) -> None:
+        is_newer = frame.context_version is None or frame.context_version >= self.asked_version
+        if not self.has_begun and not is_newer:
+            return
+        if not self.has_begun:
+            self.has_begun = True
+            self.run_id = frame.run_id
+        elif frame.run_id is None or frame.run_id != self._current:
+            self._before = self.text
+        self._current = frame.run_id
+        self._said, self._carries_spaces, self._error = "", True, None
+        self.model = frame.model or self.model
+        self.is_open = True
+
+    def _is_of_this_run(self, frame: AnyFrame) -> bool:
+        run_id = getattr(frame, "run_id", None)
+        return run_id is None or run_id == self._current
+
+    def _hear(self, frame: TextFrame) -> None:
+        """Add a piece as the context does (R2.2)."""
+        carries = isinstance(frame, LLMTextFrame) or frame.includes_inter_frame_spaces
+        piece = frame.text
+        if not piece:
+            return
+        if self._said and not (carries and self._carries_spaces) and text.needs_space(self._said, piece):
+            piece = f" {piece}"
+        self._said += piece
+        self._carries_spaces = carries
+        self.has_something = self.has_something or not piece.isspace()
+
+    def _end(self, frame: LLMFullResponseEndFrame) -> None:
+        self.is_open, self.has_something = False, True
+        self.finish_reason = frame.finish_reason
+        self._count(frame.usage)
+        if frame.finish_reason == "error":
+            self.failure = self._error or Failure("provider_error", "The model's provider failed.")
+
+    def _count(self, used: Usage | None) -> None:
+        if used is not None:
+            counts = {name: getattr(used, name) for name in Usage.model_fields}
+            self.usage.update({name: count for name, count in counts.items() if count is not None})
+
+    def _fail(self, frame: ErrorFrame) -> None:
+        if frame.tool_call_id is not None or not self._is_about_this(frame):
+            return
+        self._error = Failure(frame.code or "provider_error", frame.message or "The run failed.")
+        if frame.fatal:
+            self.failure, self.is_open, self.has_something = self._error, False, True
+
+    def _is_about_this(self, frame: ErrorFrame) -> bool:
+        if self.has_begun:
+            return self._is_of_this_run(frame)
+        # Before a worker begins, only the end of the run that waits for one is told.
+        return frame.fatal
+
+    def _cut_short(self) -> None:
+        self.was_interrupted, self.is_open, self.has_something = True, False, True

@@ -1,0 +1,268 @@
+"""Puts a question to a conversation: publishes what of a request it does not have yet, once.
+
+What is said is one frame that asks for an answer, and expects the version with which the history was compared: if
+anybody says something in between, the fold ignores it, and everything is compared anew. Two requests on one
+conversation at once are so one after another, or the later one is told that the conversation is busy (409), which
+OpenAI's clients try again by themselves.
+
+**The same request again.** Those clients also try again after a timeout and after a 5xx, with the same bytes, and say
+so (`X-Stainless-Retry-Count`); `Idempotency-Key` says it of any client. If what was asked last in the conversation is
+this very request, and its answer was not cut off, the answer is followed from its beginning: nothing is said twice, and
+no model runs twice. If it was cut off or failed, the history decides as for any other request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid5
+
+from starlette.requests import Request
+
+from frameledger.frames import (
+    AnyFrame,
+    LLMContextFrame,
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+    LLMRunFrame,
+    LLMUpdateSettingsFrame,
+)
+from frameledger_services.client import ContextChangedError, NotVisibleError, PublishedFrame
+from frameledger_services.gateway import preferences
+from frameledger_services.gateway.append import KEYS, publishing, source_of
+from frameledger_services.gateway.hub import TooManyFollowersError
+from frameledger_services.gateway.openai import conversation, history
+from frameledger_services.gateway.openai.conversation import Named
+from frameledger_services.gateway.openai.history import Held
+from frameledger_services.gateway.openai.request import CompletionRequest
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.store import offers, questions
+from frameledger_services.store.contexts import StoredContext
+from frameledger_services.store.questions import Question, Standing
+
+METADATA = "chat_completion"
+"""In the metadata of a question: which request asked it."""
+
+BUSY_SECONDS = 2.0
+"""How long a question waits for the answer before it to end: a client that stops one asks at once again."""
+
+TRIES = 3
+"""How often a question is compared anew because somebody said something in between."""
+
+RETRY = "x-stainless-retry-count"
+
+MOST_QUESTIONS = 10
+"""How often one `Idempotency-Key` can ask: again after an answer that was cut off, or after others came in between."""
+
+CUT_OFF = ("interrupted", "failed", "dropped", "replaced", "context_ended")
+"""How a run ends that has not answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question that is in the conversation."""
+
+    context_id: str
+    version: int
+    """Its frame's: the answer is behind it."""
+
+
+class Asking:
+    """One question, from a request to its frame."""
+
+    def __init__(self, parts: Parts, request: Request, wanted: CompletionRequest, named: Named) -> None:
+        self._parts = parts
+        self._request = request
+        self._wanted = wanted
+        self._named = named
+        self._key = preferences.idempotency_key(request)
+        self._is_again = request.headers.get(RETRY, "0").strip() not in ("", "0")
+        self._used = 0
+        """How many of this key's questions are stored."""
+
+    async def ask(self) -> Asked:
+        """Ask. Returns once the question is stored. Raises the problems `conversation-busy`, `key-reused`,
+        `not-visible-yet`, and those of publishing."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + BUSY_SECONDS
+        tries = 0
+        while tries < TRIES:
+            standing = await self._standing()
+            if (before := await self._asked_before(standing)) is not None:
+                return before
+            self._check(standing)
+            if self._parts.stopping.is_set():
+                raise ProblemError("draining", "The gateway is stopping.")
+            if standing.goes_on:
+                if loop.time() > deadline:
+                    raise self._busy("It is being answered.")
+                await self._until_it_moves(standing.version, deadline - loop.time())
+                continue
+            tries += 1
+            if (asked := await self._say(standing)) is not None:
+                return asked
+        raise self._busy("Somebody else goes on saying something in it.")
+
+    async def _standing(self) -> Standing:
+        standing = await self._read(self._named)
+        if self._named.by == "front end" and self._is_aside(standing):
+            self._named = conversation.aside(self._named, self._wanted.messages)
+            standing = await self._read(self._named)
+        return standing
+
+    async def _read(self, named: Named) -> Standing:
+        return await self._parts.database.read(questions.standing, named.context_id)
+
+    def _is_aside(self, standing: Standing) -> bool:
+        messages = self._wanted.messages
+        if "~" in self._named.context_id[-13:]:
+            return False
+        return conversation.is_task(messages) or history.has_nothing_in_common(_held(standing), messages)
+
+    async def _asked_before(self, standing: Standing) -> Asked | None:
+        """Returns this very question, if it was asked and its answer is there or comes."""
+        if standing.stored is None or not (self._key or self._is_again):
+            return None
+        context_id = self._named.context_id
+        if self._key is not None:
+            ids = [UUID(self._frame_id(number)) for number in range(MOST_QUESTIONS)]
+            self._used, found = await self._parts.database.read(questions.asked_by, context_id, ids)
+        else:
+            found = await self._parts.database.read(questions.last_asked, context_id)
+        if found is None:
+            return None
+        if _request_of(found) != self._wanted.sha256:
+            if self._key is not None:
+                raise ProblemError("key-reused", "Another request came before with this Idempotency-Key.")
+            return None
+        if not found.is_newest:
+            raise self._busy("This request was answered, and the conversation has gone on since.")
+        if found.newest_run is None or found.newest_run in CUT_OFF:
+            return None
+        return Asked(context_id, found.version)
+
+    def _check(self, standing: Standing) -> None:
+        if standing.stored is not None and standing.stored.parked_version is not None:
+            raise self._busy(
+                "It is parked: its newest frames are stored and not folded (`frameledger parked`)."
+            )
+        if standing.is_recording:
+            raise self._busy("It is a recording of one that is elsewhere: nobody answers here.")
+
+    def _busy(self, why: str) -> ProblemError:
+        return ProblemError(
+            "conversation-busy",
+            f"The conversation {self._named.context_id!r} cannot be asked now. {why}",
+            headers=conversation.in_header(self._named.context_id),
+        )
+
+    async def _until_it_moves(self, version: int, within: float) -> None:
+        try:
+            follower = self._parts.hub.follow(self._named.context_id, version, ())
+        except TooManyFollowersError:
+            raise self._busy("It is being answered.") from None
+        try:
+            async with asyncio.timeout(within):
+                # The first one is a greeting, which may have nothing new.
+                while (chunk := await follower.next(within)) is not None and chunk.version == version:
+                    pass
+        except TimeoutError:
+            pass
+        finally:
+            follower.close()
+
+    async def _say(self, standing: Standing) -> Asked | None:
+        """Publish. Returns None if somebody said something in between."""
+        version = standing.version
+        if standing.stored is None:
+            question: AnyFrame = await self._opening()
+        else:
+            changes = self._wanted.changes(standing.stored.context.to_wire()["settings"])
+            if changes:
+                frame = LLMUpdateSettingsFrame(settings=changes)
+                set_ = await self._publish(frame, version)
+                if set_ is None:
+                    return None
+                version = set_.version or version
+            question = self._question(standing.stored, _held(standing))
+        stored = await self._publish(question, version)
+        if stored is None or stored.version is None:
+            return None
+        return Asked(self._named.context_id, stored.version)
+
+    async def _opening(self) -> AnyFrame:
+        tools: list[dict[str, Any]] = []
+        if self._parts.settings.gateway_openai_tools and not conversation.is_task(self._wanted.messages):
+            tools = list((await self._parts.database.read(offers.tools_on_offer)).values())
+        context = {
+            "messages": self._wanted.messages,
+            "tools": tools,
+            "settings": self._wanted.changes({}),
+        }
+        return LLMContextFrame.model_validate({"context": context, "run_llm": True, **self._marks()})
+
+    def _question(self, stored: StoredContext, held: Sequence[Held]) -> AnyFrame:
+        plan = history.plan(held, self._wanted.messages)
+        if plan.kind == "replace":
+            return LLMMessagesUpdateFrame.model_validate(
+                {"messages": plan.messages, "run_llm": True, **self._marks()}
+            )
+        if not plan.messages:
+            return LLMRunFrame.model_validate(self._marks())
+        return LLMMessagesAppendFrame.model_validate(
+            {"messages": plan.messages, "run_llm": True, **self._marks()}
+        )
+
+    def _marks(self) -> dict[str, Any]:
+        marks: dict[str, Any] = {"metadata": {METADATA: {"request_sha256": self._wanted.sha256}}}
+        if self._key is not None:
+            marks["id"] = self._frame_id(min(self._used, MOST_QUESTIONS - 1))
+        return marks
+
+    def _frame_id(self, number: int) -> str:
+        return str(uuid5(KEYS, f"{self._named.context_id}\n{self._key}\nquestion\n{number}"))
+
+    async def _publish(self, frame: AnyFrame, expected: int) -> PublishedFrame | None:
+        """Publish a frame that counts only if nothing has changed. Returns None if it does not."""
+        seconds = self._parts.settings.gateway_request_secs
+        try:
+            with publishing([frame.id]):
+                [stored] = await self._parts.client.publish(
+                    self._named.context_id,
+                    frame,
+                    source=source_of(self._request),
+                    traceparent=self._request.headers.get("traceparent"),
+                    expected_version=expected,
+                    wait=True,
+                    within=seconds,
+                )
+        except ContextChangedError:
+            return None
+        except NotVisibleError as error:
+            raise ProblemError("not-visible-yet", str(error)) from error
+        if stored.outcome == "rejected":
+            if stored.reason == "id_reused":
+                # The same request came twice at once.
+                return None
+            raise ProblemError("erased", f"The conversation takes no frames: {stored.reason}.")
+        if stored.outcome != "applied":
+            raise self._busy(f"The question is stored as {stored.outcome} ({stored.reason}).")
+        return stored
+
+
+def _held(standing: Standing) -> list[Held]:
+    if standing.stored is None:
+        return []
+    messages = standing.stored.context.to_wire()["messages"]
+    cut = {f"run {run_id}" for run_id in standing.cut_runs}
+    answers = standing.stored.answers or (None,) * len(messages)
+    return [Held(message, answer in cut) for message, answer in zip(messages, answers, strict=True)]
+
+
+def _request_of(question: Question) -> str | None:
+    about = question.metadata.get(METADATA)
+    found = about.get("request_sha256") if isinstance(about, Mapping) else None
+    return found if isinstance(found, str) else None

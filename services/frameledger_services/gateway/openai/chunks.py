@@ -1,0 +1,105 @@
+"""Completions and their chunks, as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from frameledger import derived
+from frameledger.ids import ContextId, Version
+from frameledger_services.gateway.openai.following import Following
+from frameledger_services.gateway.openai.request import ANY_MODEL, CompletionRequest
+
+DONE = b"data: [DONE]\n\n"
+
+FINISHED = ("stop", "length", "content_filter")
+"""How an answer may end. One whose last run called functions that asked for no further one, or that was interrupted,
+has stopped."""
+
+
+class Writer:
+    """Writes one answer."""
+
+    def __init__(self, wanted: CompletionRequest, following: Following) -> None:
+        """To be made when the answer has begun."""
+        self._wanted = wanted
+        self._following = following
+        answer, asked = following.answer, following.asked
+        run_id = answer.run_id or derived.run_id(ContextId(asked.context_id), Version(asked.version))
+        began_at = following.began_at
+        self._about = {
+            "id": f"chatcmpl-{run_id}",
+            "created": 0 if began_at is None else int(began_at.timestamp()),
+            "model": answer.model or wanted.model or ANY_MODEL,
+        }
+
+    def completion(self) -> bytes:
+        """Returns the whole answer."""
+        message = {"role": "assistant", "content": self._following.answer.text, "refusal": None}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish_reason()}
+        return _json(
+            {
+                **self._about,
+                "object": "chat.completion",
+                "choices": [choice],
+                "usage": self._usage(),
+                "conversation": {"id": self._following.asked.context_id},
+            }
+        )
+
+    def role(self) -> bytes:
+        """Returns the first chunk."""
+        about = {"conversation": {"id": self._following.asked.context_id}}
+        return self._chunk({"role": "assistant", "content": "", "refusal": None}, None, about)
+
+    def text(self, text: str) -> bytes:
+        """Returns a chunk with more text."""
+        return self._chunk({"content": text})
+
+    def end(self) -> bytes:
+        """Returns the last chunks."""
+        last = self._chunk({}, self._finish_reason())
+        if self._wanted.include_usage:
+            last += self._event({"choices": [], "usage": self._usage()})
+        return last + DONE
+
+    def error(self, error: Mapping[str, Any]) -> bytes:
+        """Returns the event of an answer that breaks off."""
+        return b"id: %d\ndata: %s\n\n" % (self._following.version, _json(error))
+
+    def _chunk(
+        self,
+        delta: Mapping[str, Any],
+        finish_reason: str | None = None,
+        about: Mapping[str, Any] | None = None,
+    ) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        usage = {"usage": None} if self._wanted.include_usage else {}
+        return self._event({"choices": [choice], **usage, **(about or {})})
+
+    def _event(self, body: Mapping[str, Any]) -> bytes:
+        chunk = {**self._about, "object": "chat.completion.chunk", **body}
+        return b"id: %d\ndata: %s\n\n" % (self._following.version, _json(chunk))
+
+    def _finish_reason(self) -> str:
+        reason = self._following.answer.finish_reason
+        return reason if reason in FINISHED and not self._following.answer.was_interrupted else "stop"
+
+    def _usage(self) -> dict[str, Any] | None:
+        """The tokens of all runs of the answer; None if no provider counted any."""
+        used = self._following.answer.usage
+        if not used:
+            return None
+        read, written = used["input_tokens"], used["output_tokens"]
+        return {
+            "prompt_tokens": read,
+            "completion_tokens": written,
+            "total_tokens": read + written,
+            "prompt_tokens_details": {"cached_tokens": used["cache_read_tokens"]},
+            "completion_tokens_details": {"reasoning_tokens": used["reasoning_tokens"]},
+        }
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), default=list).encode()

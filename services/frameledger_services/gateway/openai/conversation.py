@@ -1,0 +1,110 @@
+"""Which conversation a request is about: named in its body, in a header of ours, in one of a front end's, or a new one.
+
+Front ends name their chat with every request that comes of it, also with those that are no part of what is said there:
+the chat's title, its tags, a query for a search. Nothing in such a request says so, but that it has nothing in common
+with the chat. So a request that is named by a front end's header and has no word of a user in common with what is
+stored is an *aside*: a conversation of its own, whose id follows from the chat's id and the request's first words. The
+chat stays as it is. Somebody who edits the first words of a chat gets an aside too, and goes on in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import quote, unquote
+from uuid import UUID, uuid5
+
+from starlette.requests import Request
+
+from frameledger.record import MAX_KEY_BYTES
+from frameledger.surrogates import has_half
+from frameledger_services.client import NoSuchContextError
+from frameledger_services.gateway import caller, preferences
+from frameledger_services.gateway.append import KEYS
+from frameledger_services.gateway.openai import history
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.settings import names_in
+
+HEADER = "Frameledger-Context"
+
+_PRINTABLE = "".join(chr(number) for number in range(0x21, 0x7F) if chr(number) != "%")
+
+_TASK = re.compile(r"\s*### Task:", re.IGNORECASE)
+"""How Open WebUI's own requests begin (its prompt templates in `config.py`): one may come before the chat's first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A conversation, and who named it."""
+
+    context_id: str
+    by: Literal["client", "front end", "nobody"]
+
+
+def named(request: Request, in_body: str | None, chat_id_headers: str) -> Named:
+    """Returns the conversation of a request. One that nobody names gets an id that is new, or that follows from the
+    request's `Idempotency-Key`, and lies within the prefix of its token; so does a chat of a front end.
+
+    Raises `bad-parameter` for what is no id, and `NoSuchContextError` for a conversation that the caller may not see.
+    """
+    who = caller.of(request.scope)
+    in_header = request.headers.get(HEADER)
+    context_id = in_body if in_body is not None or in_header is None else unquote(in_header.strip())
+    if context_id is not None:
+        _check(context_id)
+        if not who.may_see(context_id):
+            raise NoSuchContextError(context_id)
+        return Named(context_id, "client")
+    for name in names_in(chat_id_headers):
+        if chat := request.headers.get(name, "").strip():
+            context_id = chat if who.may_see(chat) else who.prefix + chat
+            _check(context_id)
+            return Named(context_id, "front end")
+    key = preferences.idempotency_key(request)
+    unique = uuid7() if key is None else uuid5(KEYS, f"{who.token_id}\nconversation\n{key}")
+    return Named(f"{who.prefix}chat-{unique}", "nobody")
+
+
+def in_header(context_id: str) -> dict[str, str]:
+    """Returns the header that names a conversation. As in a path, what is no printable ASCII is written %C3, and % is
+    %25."""
+    return {HEADER: quote(context_id, safe=_PRINTABLE)}
+
+
+def is_task(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Returns whether a request looks like one that a front end makes for itself."""
+    said = [one for one in messages if one.get("role") not in history.INSTRUCTIONS]
+    return len(said) == 1 and _TASK.match(history.text_of(said[0])) is not None
+
+
+def aside(chat: Named, messages: Sequence[Mapping[str, Any]]) -> Named:
+    """Returns the conversation of a request that has nothing in common with the chat by which it is named."""
+    first = next((one for one in messages if one.get("role") == "user"), messages[0])
+    digest = hashlib.sha256(" ".join(history.text_of(first).split()).encode(errors="backslashreplace"))
+    context_id = f"{chat.context_id}~{digest.hexdigest()[:12]}"
+    _check(context_id)
+    return Named(context_id, chat.by)
+
+
+def uuid7() -> UUID:
+    """Returns a random id that sorts by its time (RFC 9562)."""
+    milliseconds = time.time_ns() // 1_000_000
+    number = (milliseconds & (1 << 48) - 1) << 80 | int.from_bytes(os.urandom(10))
+    number = number & ~(0xF << 76) | 7 << 76
+    return UUID(int=number & ~(0b11 << 62) | 0b10 << 62)
+
+
+def _check(context_id: str) -> None:
+    is_text = "\x00" not in context_id and not has_half(context_id)
+    if not is_text or not 0 < len(context_id.encode()) <= MAX_KEY_BYTES:
+        raise ProblemError(
+            "bad-parameter",
+            f"A conversation's id has 1 to {MAX_KEY_BYTES} bytes without NUL.",
+            param="conversation",
+            code="invalid_value",
+        )

@@ -1,0 +1,36 @@
+"""Errors as OpenAI's API has them: what the gateway's problems look like on the paths of that API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from frameledger_services.gateway import policy
+
+TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+"""By status; `invalid_request_error` for others below 500, `server_error` from there on."""
+
+CODES = {
+    "unauthorised": "invalid_api_key",
+    "no-such-model": "model_not_found",
+    "too-many": "rate_limit_exceeded",
+}
+"""By the problem's word, where OpenAI has a word of its own."""
+
+
+def is_at(path: str) -> bool:
+    """Returns whether errors at this path are OpenAI's."""
+    return path == policy.COMPLETIONS or path == policy.MODELS or path.startswith(f"{policy.MODELS}/")
+
+
+def written(word: str, status: int, detail: str, members: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a problem as the body of OpenAI's error. `members` may name the parameter (`param`) and a `code`."""
+    kind = TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return {
+        "error": {
+            "message": detail,
+            "type": kind,
+            "param": members.get("param"),
+            "code": members.get("code", CODES.get(word, word.replace("-", "_"))),
+        }
+    }

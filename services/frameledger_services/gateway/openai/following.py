@@ -1,0 +1,137 @@
+"""The answer to a question, followed as it comes: over attempts, calls and runs, until it is finished."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+from frameledger.frames import InterruptionFrame
+from frameledger.record import decode
+from frameledger_services.gateway.append import SOURCE
+from frameledger_services.gateway.hub import Chunk, TooManyFollowersError
+from frameledger_services.gateway.openai import answer
+from frameledger_services.gateway.openai.answer import Answer
+from frameledger_services.gateway.openai.asking import Asked
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.store import conversations
+
+FIRST_SECONDS = 5.0
+"""Once a model has begun it has so long to say something before its answer begins without words: until then an error
+is the answer's status."""
+
+OVER = ("quiet", "ended", "recording")
+"""Of a conversation in which nothing goes on."""
+
+
+class Following:
+    """Follows one answer. To be closed."""
+
+    def __init__(self, parts: Parts, asked: Asked) -> None:
+        """Raises `too-many` if this process has as many followers as it may have."""
+        self.asked = asked
+        self.answer = Answer(asked.version)
+        self.version = asked.version
+        """Up to which version the answer has everything."""
+
+        self.began_at: datetime | None = None
+        self.is_over = False
+        """It is finished: nothing more of it comes."""
+
+        self._parts = parts
+        self._is_all = False
+        self._status: str | None = None
+        try:
+            self._follower = parts.hub.follow(asked.context_id, asked.version, answer.TYPES)
+        except TooManyFollowersError:
+            raise ProblemError("too-many", "This process has as many streams as it may have.") from None
+
+    def close(self) -> None:
+        """Follow no longer; who waits for more goes on."""
+        self._follower.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._follower.is_closed
+
+    async def begin(self) -> None:
+        """Wait until the answer has words, a call, or an end; or has begun, and thinks. Raises the problem that there
+        is no answer."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._parts.settings.gateway_openai_begin_secs
+        while not self._has_something:
+            if (left := end - loop.time()) <= 0:
+                break
+            had_begun = self.answer.has_begun
+            await self.next(left)
+            if self.is_closed:
+                return
+            if self.answer.has_begun and not had_begun:
+                end = loop.time() + FIRST_SECONDS
+        if not self.answer.has_begun and self.answer.failure is None:
+            seconds = self._parts.settings.gateway_openai_begin_secs
+            raise ProblemError(
+                "no-answer",
+                "The run was taken back before a model began to answer."
+                if self._has_something
+                else f"No model began to answer within {seconds:g} s: no inference service is alive, all are busy, or "
+                "none serves this model (`frameledger status`).",
+            )
+
+    async def next(self, within: float) -> bool:
+        """Wait for more of the conversation. Returns whether there was any; `is_over` says whether it was the end."""
+        chunk = await self._follower.next(within)
+        if chunk is None:
+            if self._is_all and self._status == "calling" and not self.is_over:
+                # A call began to wait for a person, or goes on in the background: no frame need tell that.
+                self.is_over = await self._is_free()
+            return False
+        self._take(chunk)
+        if self.answer.failure is not None or self.answer.was_interrupted or self._is_gone(chunk):
+            self.is_over = True
+        elif chunk.is_all and not self.answer.is_open:
+            self.is_over = self._status in OVER or (self._status == "calling" and await self._is_free())
+        return True
+
+    async def interrupt(self) -> None:
+        """Say that nobody listens any more."""
+        await self._parts.client.publish(
+            self.asked.context_id,
+            InterruptionFrame(),
+            source=SOURCE,
+            within=self._parts.settings.gateway_request_secs,
+        )
+
+    @property
+    def _has_something(self) -> bool:
+        return self.is_over or self.answer.has_something
+
+    def _take(self, chunk: Chunk) -> None:
+        for frame in chunk.frames:
+            if frame.payload is not None and frame.outcome == "applied" and not self._is_finished():
+                self.answer.take(decode(frame.payload))
+                if self.answer.has_begun and self.began_at is None:
+                    self.began_at = frame.logged_at
+        self.version = chunk.version
+        self._is_all = chunk.is_all
+        self._status = None if chunk.head is None else chunk.head.status
+
+    def _is_finished(self) -> bool:
+        """What comes behind it is no part of it."""
+        return self.answer.failure is not None or self.answer.was_interrupted
+
+    def _is_gone(self, chunk: Chunk) -> bool:
+        if chunk.erased_version is not None or not chunk.exists:
+            self.answer.fail("erased", "The conversation was erased.")
+        elif self._status == "parked":
+            self.answer.fail(
+                "parked", "The conversation is parked: its newest frames are stored and not folded."
+            )
+        else:
+            return False
+        return True
+
+    async def _is_free(self) -> bool:
+        """Whether nothing goes on for which the conversation waits, of all that was read."""
+        goes_on, version = await self._parts.database.read(conversations.goes_on, self.asked.context_id)
+        return not goes_on and version == self.version

@@ -1,0 +1,78 @@
+"""`GET /v1/models`: the models that inference services which are alive answer for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from frameledger_services.gateway import answers
+from frameledger_services.gateway.openai.request import ANY_MODEL
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.store import serving
+from frameledger_services.store.serving import LiveWorker
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model, as OpenAI describes one."""
+
+    id: str
+    created: int
+    """Since when it is served, in seconds."""
+
+    owned_by: str
+    """The inference service."""
+
+    object: str = "model"
+
+
+async def served(parts: Parts) -> list[LiveWorker]:
+    """Returns the workers that answer."""
+    return [one for one in await parts.database.read(serving.workers) if one.kind == "inference"]
+
+
+async def check(parts: Parts, model: str | None) -> None:
+    """Raises `no-such-model` if workers are alive and none of them answers for this model."""
+    if model is None:
+        return
+    workers = await served(parts)
+    if workers and not any(one.serves_all or model in one.serves for one in workers):
+        raise _no_such(model)
+
+
+async def every(parts: Parts) -> list[Model]:
+    """Returns the models, the one that stands for all first."""
+    found: dict[str, Model] = {}
+    for worker in await served(parts):
+        created = int(worker.started_at.timestamp())
+        found.setdefault(ANY_MODEL, Model(ANY_MODEL, created, "frameledger"))
+        for name in worker.serves:
+            found.setdefault(name, Model(name, created, worker.service))
+    return list(found.values())
+
+
+async def list_models(parts: Parts, _: Request) -> Response:
+    """Answer with all of them."""
+    return answers.json_answer({"object": "list", "data": await every(parts)})
+
+
+async def get_model(parts: Parts, request: Request) -> Response:
+    """Answer with one. Raises `no-such-model`."""
+    name = unquote(request.path_params["model"])
+    for one in await every(parts):
+        if one.id == name:
+            return answers.json_answer(one)
+    raise _no_such(name)
+
+
+def _no_such(model: str) -> ProblemError:
+    return ProblemError(
+        "no-such-model",
+        f"No inference service that is alive answers for the model {model[:255]!r}; `{ANY_MODEL}` is whichever there "
+        "is.",
+        param="model",
+    )

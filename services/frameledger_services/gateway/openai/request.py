@@ -1,0 +1,202 @@
+"""The body of a request for a completion: its messages, and what its parameters mean here.
+
+Every parameter is one of three kinds, and what is in none is refused, as OpenAI refuses it: what is honoured, what is
+refused because an answer without it would be another answer, and what changes no answer and is left alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.providers.settings import LLMSettings
+
+ANY_MODEL = "frameledger"
+"""The model of a request that leaves the choice to the inference service."""
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+
+SETTINGS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "max_tokens",
+    "max_completion_tokens",
+    "frequency_penalty",
+    "presence_penalty",
+    "seed",
+)
+"""Parameters that are settings of a conversation."""
+
+PASSED_ON = ("stop", "response_format", "reasoning_effort", "verbosity", "logit_bias")
+"""Parameters that the model's provider gets as they are (the setting `extra`)."""
+
+IGNORED = frozenset(
+    (
+        "metadata",
+        "parallel_tool_calls",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "user",
+    )
+)
+"""Parameters that change no answer."""
+
+ALLOWED: Mapping[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "tools": ([],),
+    "functions": ([],),
+    "tool_choice": ("auto",),
+    "function_call": ("auto",),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "modalities": (["text"],),
+    "audio": (),
+    "prediction": (),
+    "web_search_options": (),
+}
+"""Parameters that are not honoured, with the values that ask for nothing."""
+
+WHY = {
+    "n": "A conversation goes on in one way: n is 1.",
+    "tools": "Tools are functions that are registered here (`frameledger run functions`), and not the request's.",
+    "functions": "Tools are functions that are registered here (`frameledger run functions`), and not the request's.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """What somebody asks for."""
+
+    messages: tuple[Mapping[str, Any], ...]
+    """The history, as it was sent."""
+
+    model: str | None
+    """None: whichever the inference service has."""
+
+    settings: Mapping[str, Any]
+    """Those that the request names."""
+
+    passed_on: Mapping[str, Any]
+    conversation: str | None
+    """The conversation that the body names."""
+
+    stream: bool
+    include_usage: bool
+    sha256: str
+    """Of the body: a client that tries again sends the same bytes."""
+
+    def changes(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns what `LLMUpdateSettingsFrame` has to say so that a conversation with these settings has those of the
+        request. A parameter that the request does not name is no longer set: each request says all of them, and what
+        nobody says is the service's default."""
+        extra = {k: v for k, v in (stored.get("extra") or {}).items() if k not in PASSED_ON}
+        wanted = {"model": self.model, **self.settings, "extra": {**extra, **self.passed_on} or None}
+        names = ("model", *SETTINGS, "extra")
+        return {name: wanted.get(name) for name in names if stored.get(name) != wanted.get(name)}
+
+
+def read(body: bytes) -> CompletionRequest:
+    """Returns what a body asks for. Raises the problem `bad-parameter`, which names the parameter."""
+    try:
+        given = json.loads(body, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        _refuse(None, f"The body is no JSON: {error}.")
+    if not isinstance(given, dict):
+        _refuse(None, "The body is a JSON object.")
+    parameters = {name: value for name, value in given.items() if value is not None}
+    for name, value in parameters.items():
+        _check(name, value)
+    return CompletionRequest(
+        messages=_messages(parameters.get("messages")),
+        model=_model(parameters.get("model")),
+        settings=_settings(parameters),
+        passed_on={
+            name: parameters[name] for name in PASSED_ON if parameters.get(name) not in (None, {}, [])
+        },
+        conversation=_conversation(parameters.get("conversation")),
+        stream=_flag(parameters, "stream"),
+        include_usage=_flag(parameters.get("stream_options", {}), "include_usage"),
+        sha256=hashlib.sha256(body).hexdigest(),
+    )
+
+
+_READ = frozenset(("messages", "model", "stream", "stream_options", "conversation", *SETTINGS, *PASSED_ON))
+
+
+def _check(name: str, value: Any) -> None:
+    if name in ALLOWED:
+        if not any(value == one and type(value) is type(one) for one in ALLOWED[name]):
+            _refuse(name, WHY.get(name, f"{name} is not supported here."), code="unsupported_parameter")
+    elif name not in _READ and name not in IGNORED:
+        _refuse(name, f"{name[:100]} is no parameter of this API.", code="unknown_parameter")
+
+
+def _messages(given: Any) -> tuple[Mapping[str, Any], ...]:
+    if not isinstance(given, list) or not given:
+        _refuse("messages", "messages: a list of one or more messages is wanted.")
+    for number, message in enumerate(given):
+        place = f"messages[{number}]"
+        if not isinstance(message, dict):
+            _refuse(place, f"{place}: an object is wanted.")
+        if message.get("role") not in ROLES:
+            _refuse(f"{place}.role", f"{place}: role is one of {', '.join(ROLES)}.")
+        if not isinstance(message.get("content"), str | list | None):
+            _refuse(f"{place}.content", f"{place}: content is text, or a list of parts.")
+        if message.get("content") is None and message["role"] != "assistant":
+            _refuse(f"{place}.content", f"{place}: there is no content.")
+    return tuple(given)
+
+
+def _model(given: Any) -> str | None:
+    if given is None or given == ANY_MODEL:
+        return None
+    if not isinstance(given, str) or not 0 < len(given) <= 255 or "\x00" in given:
+        _refuse("model", "model: a name of 1 to 255 characters is wanted.")
+    return given
+
+
+def _settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: parameters[name] for name in SETTINGS if name in parameters}
+    try:
+        LLMSettings.model_validate(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        _refuse(str(first["loc"][0]), f"{first['loc'][0]}: {first['msg']}.")
+    return found
+
+
+def _conversation(given: Any) -> str | None:
+    if isinstance(given, dict):
+        given = given.get("id")
+        if given is None:
+            _refuse("conversation", "conversation: the object has an id.")
+    if given is not None and not isinstance(given, str):
+        _refuse("conversation", 'conversation: an id is wanted, or {"id": ...}.')
+    return given
+
+
+def _flag(parameters: Any, name: str) -> bool:
+    if not isinstance(parameters, dict):
+        _refuse("stream_options", "stream_options: an object is wanted.")
+    value = parameters.get(name)
+    if value is not None and not isinstance(value, bool):
+        _refuse(name, f"{name}: true or false is wanted.")
+    return bool(value)
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _refuse(parameter: str | None, sentence: str, *, code: str = "invalid_value") -> NoReturn:
+    raise ProblemError("bad-parameter", sentence, param=parameter, code=code)

@@ -1,0 +1,150 @@
+"""The routes of OpenAI's API. Without the setting `gateway_openai` they are not there, and say which setting it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from frameledger_services.gateway import parameters, policy
+from frameledger_services.gateway.answers import JSON
+from frameledger_services.gateway.caller import Scope
+from frameledger_services.gateway.openai import conversation, models
+from frameledger_services.gateway.openai.completions import Completions
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import KINDS, ProblemError
+from frameledger_services.gateway.routes import ALWAYS, DescribedRoute
+from frameledger_services.settings import PREFIX
+
+Endpoint = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class OpenAIRoute(DescribedRoute):
+    """A route whose problems have OpenAI's shape."""
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        endpoint: Endpoint,
+        *,
+        problems: Sequence[str],
+        answers: Any,
+        **about: Any,
+    ) -> None:
+        super().__init__(method, path, endpoint, answers={}, **about)
+        by_status: dict[str, list[str]] = {}
+        for word in (*problems, "not-found", *ALWAYS):
+            by_status.setdefault(str(KINDS[word].status), []).append(word)
+        content = {JSON: {"schema": {"$ref": "#/components/schemas/OpenAIError"}}}
+        self.operation["responses"] = answers | {
+            status: {"description": ", ".join(words), "content": content}
+            for status, words in sorted(by_status.items())
+        }
+
+
+def routes(parts: Parts) -> list[BaseRoute]:
+    """Returns the routes."""
+    completions = Completions(parts)
+
+    def route(method: str, path: str, endpoint: Endpoint, **about: Any) -> BaseRoute:
+        async def if_on(request: Request) -> Response:
+            if not parts.settings.gateway_openai:
+                raise ProblemError(
+                    "not-found",
+                    f"OpenAI's API is off here; the setting {PREFIX}GATEWAY_OPENAI=true turns it on.",
+                )
+            return await endpoint(request)
+
+        if_on.__name__ = about.pop("name")
+        return OpenAIRoute(method, path, if_on, **about)
+
+    read: Scope = "read"
+    return [
+        route(
+            "POST",
+            policy.COMPLETIONS,
+            completions.complete,
+            name="complete",
+            scope=("append", read),
+            summary="OpenAI's chat completions: say something in a conversation, and be answered.",
+            parameters=[CONTEXT, KEY],
+            body={
+                "required": True,
+                "content": {JSON: {"schema": {"$ref": "#/components/schemas/CompletionRequest"}}},
+            },
+            answers={
+                "200": {
+                    "description": "The answer; with `stream` as chunks, whose `id` is the version.",
+                    "headers": {conversation.HEADER: {"schema": {"type": "string"}}},
+                    "content": {
+                        JSON: {"schema": {"$ref": "#/components/schemas/Completion"}},
+                        "text/event-stream": {"schema": {"type": "string"}},
+                    },
+                }
+            },
+            problems=(
+                "bad-parameter",
+                "bad-frame",
+                "answer-refused",
+                "no-such-context",
+                "no-such-model",
+                "conversation-busy",
+                "erased",
+                "too-large",
+                "unsupported-media-type",
+                "key-reused",
+                "answer-failed",
+                "no-answer",
+                "not-visible-yet",
+                "log-away",
+            ),
+        ),
+        route(
+            "GET",
+            policy.MODELS,
+            partial(models.list_models, parts),
+            name="models",
+            scope=read,
+            summary="OpenAI's list of models: those that inference services answer for.",
+            answers={"200": _answer("The models.", "ModelList")},
+            problems=(),
+        ),
+        route(
+            "GET",
+            policy.MODELS + "/{model:path}",
+            partial(models.get_model, parts),
+            name="model",
+            scope=read,
+            summary="One of the models.",
+            parameters=[MODEL],
+            answers={"200": _answer("The model.", "Model")},
+            problems=("no-such-model",),
+        ),
+    ]
+
+
+def _header(name: str, description: str) -> parameters.Parameter[str]:
+    return parameters.Parameter(name, {"type": "string"}, description, str, "header")
+
+
+CONTEXT = _header(
+    conversation.HEADER,
+    "The conversation, unless the body names it (`conversation`). Without either it is a new one; the answer says "
+    "which.",
+)
+KEY = _header(
+    "Idempotency-Key", "The same request with the same key is asked once, however often it is sent."
+)
+MODEL = parameters.in_path(parameters.text("model", ""), "model", "Its name.")
+
+
+def _answer(description: str, schema: str) -> dict[str, Any]:
+    return {
+        "description": description,
+        "content": {JSON: {"schema": {"$ref": f"#/components/schemas/{schema}"}}},
+    }

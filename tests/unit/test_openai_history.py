@@ -1,0 +1,241 @@
+"""The rule of what a client's resent history means, message by message; `gateway/openai/history` has its words."""
+
+import pytest
+
+from frameledger import async_tool_messages as background
+from frameledger_services.gateway.openai import history
+from frameledger_services.gateway.openai.history import Held, Plan
+
+
+def user(content, **more):
+    return {"role": "user", "content": content, **more}
+
+
+def said(content):
+    return {"role": "assistant", "content": content}
+
+
+def system(content):
+    return {"role": "system", "content": content}
+
+
+def developer(content):
+    return {"role": "developer", "content": content}
+
+
+def cut(content):
+    return Held(said(content), is_cut=True)
+
+
+CALL = {
+    "role": "assistant",
+    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "trains", "arguments": "{}"}}],
+}
+RESULT = {"role": "tool", "tool_call_id": "c1", "content": '{"late":25}'}
+THOUGHT = {"llm": "anthropic", "message": {"type": "thought", "text": "Hm.", "signature": "c2ln"}}
+REPORT = background.build_final_result_message("c2", '"held"')
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+
+HI, HELLO, MORE = user("Hi"), said("Hello."), user("More?")
+
+
+def held(*messages):
+    return [one if isinstance(one, Held) else Held(one) for one in messages]
+
+
+APPENDED = {
+    "nothing is held yet": ([], [HI], [HI]),
+    "what is held is sent as it is": ([HI, HELLO], [HI, HELLO, MORE], [MORE]),
+    "several messages follow": (
+        [HI, HELLO],
+        [HI, HELLO, MORE, developer("Quickly.")],
+        [MORE, developer("Quickly.")],
+    ),
+    "the question is held and has no answer": ([HI], [HI], []),
+    "calls and results are in between": ([HI, CALL, RESULT, HELLO], [HI, HELLO, MORE], [MORE]),
+    "thoughts are in between": ([HI, THOUGHT, HELLO], [HI, HELLO, MORE], [MORE]),
+    "words before a call and behind it are one answer": (
+        [HI, said("I look."), CALL, RESULT, said("It is late.")],
+        [HI, said("I look.\n\nIt is late."), MORE],
+        [MORE],
+    ),
+    "an answer in two messages": (
+        [HI, said("I look.\n\nIt is late.")],
+        [HI, said("I look."), said("It is late."), MORE],
+        [MORE],
+    ),
+    "whitespace is another": ([HI, said("One\n\n  two ")], [user(" Hi\n"), said("One two"), MORE], [MORE]),
+    "text as parts": (
+        [user([{"type": "text", "text": "Hi"}]), HELLO],
+        [HI, said([{"type": "text", "text": "Hello."}]), MORE],
+        [MORE],
+    ),
+    "a picture": (
+        [user([{"type": "text", "text": "See"}, PICTURE]), HELLO],
+        [user([{"type": "text", "text": "See"}, dict(PICTURE)]), HELLO, MORE],
+        [MORE],
+    ),
+    "the instruction is sent each time": (
+        [system("Be brief."), HI, HELLO],
+        [system("Be brief."), HI, HELLO, MORE],
+        [MORE],
+    ),
+    "an instruction that the client does not know": (
+        [system("Be brief."), HI, HELLO],
+        [HI, HELLO, MORE],
+        [MORE],
+    ),
+    "an instruction of an operator beside the client's": (
+        [system("Be brief."), developer("Sell nothing."), HI, HELLO],
+        [system("Be brief."), HI, HELLO, MORE],
+        [MORE],
+    ),
+    "a note of an operator in between": ([HI, HELLO, developer("She is angry.")], [HI, HELLO, MORE], [MORE]),
+    "a note that the client sent itself": (
+        [HI, HELLO, developer("Quickly."), MORE, said("Yes.")],
+        [HI, HELLO, developer("Quickly."), MORE, said("Yes."), HI],
+        [HI],
+    ),
+    "a background call has reported since": (
+        [HI, said("I ask."), REPORT, said("They hold it.")],
+        [HI, said("I ask."), MORE],
+        [MORE],
+    ),
+    "it reported while the client listened": (
+        [HI, said("I ask."), REPORT, said("They hold it.")],
+        [HI, said("I ask.\n\nThey hold it."), MORE],
+        [MORE],
+    ),
+    "a call that was cancelled behind the question": ([HI, CALL, RESULT], [HI], []),
+    "an interrupted answer of which the client has less": (
+        [HI, cut("One two three")],
+        [HI, said("One two"), MORE],
+        [MORE],
+    ),
+    "within a word": ([HI, cut("One two three")], [HI, said("One tw"), MORE], [MORE]),
+    "an interrupted answer of which the client has more": (
+        [HI, cut("One two")],
+        [HI, said("One two three"), MORE],
+        [MORE],
+    ),
+    "an interrupted answer of which the client has nothing": ([HI, cut("One")], [HI, MORE], [MORE]),
+    "a placeholder of it": ([HI, cut("One")], [HI, said(""), MORE], [MORE]),
+    "a placeholder where nothing was said": ([HI], [HI, said(None), MORE], [MORE]),
+    "interrupted behind a call": (
+        [HI, said("I look."), CALL, RESULT, cut("It is la")],
+        [HI, said("I look.\n\nIt is"), MORE],
+        [MORE],
+    ),
+    "an interrupted answer long ago": (
+        [HI, cut("One two"), MORE, said("Yes.")],
+        [HI, said("One"), MORE, said("Yes."), HI],
+        [HI],
+    ),
+    "calls that the client made elsewhere": (
+        [HI, CALL, RESULT, HELLO],
+        [HI, CALL, RESULT, HELLO, MORE],
+        [MORE],
+    ),
+    "it ends with words of the assistant": ([HI, HELLO], [HI, HELLO], []),
+}
+
+REPLACED = {
+    "the question is edited": ([HI, HELLO], [user("Hey")], [user("Hey")]),
+    "a later question is edited": (
+        [HI, HELLO, MORE, said("Yes.")],
+        [HI, HELLO, user("Less?")],
+        [HI, HELLO, user("Less?")],
+    ),
+    "what functions said before it stays": (
+        [HI, CALL, RESULT, HELLO, MORE, said("Yes.")],
+        [HI, HELLO, user("Less?")],
+        [HI, CALL, RESULT, HELLO, user("Less?")],
+    ),
+    "and what operators did": (
+        [HI, HELLO, developer("Note."), MORE, said("Yes.")],
+        [HI, HELLO, user("Less?")],
+        [HI, HELLO, developer("Note."), user("Less?")],
+    ),
+    "another answer is wanted": ([HI, CALL, RESULT, HELLO], [HI], [HI]),
+    "another answer to an interrupted one": ([HI, cut("Hel")], [HI], [HI]),
+    "an answer is edited": ([HI, HELLO], [HI, said("Bye."), MORE], [HI, said("Bye."), MORE]),
+    "an answer is shortened": ([HI, said("One two")], [HI, said("One"), MORE], [HI, said("One"), MORE]),
+    "an answer is made longer": ([HI, said("One")], [HI, said("One two"), MORE], [HI, said("One two"), MORE]),
+    "an answer is left out": (
+        [HI, HELLO, MORE, said("Yes.")],
+        [HI, MORE, said("Yes."), HI],
+        [HI, MORE, said("Yes."), HI],
+    ),
+    "the instruction is another": (
+        [system("Be brief."), HI, CALL, RESULT, HELLO],
+        [system("Be long."), HI, HELLO, MORE],
+        [system("Be long."), HI, CALL, RESULT, HELLO, MORE],
+    ),
+    "there is an instruction now": (
+        [HI, HELLO],
+        [system("Be brief."), HI, HELLO, MORE],
+        [system("Be brief."), HI, HELLO, MORE],
+    ),
+    "another picture": (
+        [user([PICTURE]), HELLO],
+        [user([{"type": "image_url", "image_url": {"url": "data:image/png;base64,BBBB"}}]), HELLO, MORE],
+        [user([{"type": "image_url", "image_url": {"url": "data:image/png;base64,BBBB"}}]), HELLO, MORE],
+    ),
+    "somebody else's name": (
+        [user("Hi", name="ann"), HELLO],
+        [user("Hi", name="bob"), HELLO, MORE],
+        [user("Hi", name="bob"), HELLO, MORE],
+    ),
+    "words that differ by their spaces within": (
+        [user("no where"), HELLO],
+        [user("nowhere"), HELLO, MORE],
+        [user("nowhere"), HELLO, MORE],
+    ),
+    "somebody else has asked since": (
+        [HI, HELLO, user("Other?"), said("No.")],
+        [HI, HELLO, MORE],
+        [HI, HELLO, MORE],
+    ),
+    "a cut answer is as the client has it": (
+        [HI, cut("One two\nthree"), MORE, said("Yes.")],
+        [HI, said("One  two"), user("Less?")],
+        [HI, said("One  two"), user("Less?")],
+    ),
+    "a cut answer that the client dropped": (
+        [HI, cut("One"), MORE, said("Yes.")],
+        [HI, MORE, user("Less?")],
+        [HI, MORE, user("Less?")],
+    ),
+    "a window of the history": (
+        [HI, HELLO, MORE, said("Yes.")],
+        [MORE, said("Yes."), HI],
+        [MORE, said("Yes."), HI],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", APPENDED)
+def test_what_the_conversation_does_not_have_is_appended(case):
+    stored, sent, rest = APPENDED[case]
+    assert history.plan(held(*stored), sent) == Plan("append", tuple(rest))
+
+
+@pytest.mark.parametrize("case", REPLACED)
+def test_another_history_takes_the_place_of_the_old_one_as_far_as_it_differs(case):
+    stored, sent, whole = REPLACED[case]
+    assert history.plan(held(*stored), sent) == Plan("replace", tuple(whole))
+
+
+@pytest.mark.parametrize(
+    ("stored", "sent", "nothing"),
+    [
+        ([], [HI], False),
+        ([HI, HELLO], [user("### Task: a title")], True),
+        ([HI, HELLO], [user("Edited"), said("Yes."), MORE], True),
+        ([HI, HELLO, MORE], [MORE], False),
+        ([system("Be brief.")], [HI], False),
+        ([HI], [system("Be brief."), user("Hey")], True),
+    ],
+)
+def test_nothing_in_common_is_no_word_of_a_user(stored, sent, nothing):
+    assert history.has_nothing_in_common(held(*stored), sent) is nothing
