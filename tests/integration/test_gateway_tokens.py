@@ -138,9 +138,7 @@ def reading(settings, context_id):
     paths = [
         route.path.format(**filled_in)
         for method, route in all_routes()
-        if method == "GET"
-        and policy.needed("GET", route.path).scopes
-        and not route.path.endswith("/stream")
+        if method == "GET" and policy.needed("GET", route.path).scopes and not route.path.endswith("/stream")
     ]
     one = f"/v1/contexts/{filled_in['context_id']}"
     with_parameters = {f"{one}/diff": "?from=1&to=8"}
