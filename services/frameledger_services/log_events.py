@@ -211,6 +211,11 @@ EVENTS: Mapping[str, Event] = {
         "`requests` were answered by `log-away` since this was logged last; at most every 5 s.",
         _WAIT,
     ),
+    "gateway.not_interrupted": Event(
+        "warning",
+        "A client of OpenAI's API is gone, and the log does not take the interruption of its answer, which goes on.",
+        _WAIT,
+    ),
     "gateway.not_listening": Event(
         "warning",
         "Projectors' notifications are not received; streams look by themselves each second.",

@@ -37,7 +37,7 @@ def ask(tmp_path):
 
         text = None
         if scopes:
-            text = tokens.create(file, " ".join(scopes), scopes, prefix=prefix, now=datetime.now(UTC))[1]
+            text = tokens.create(file, "-".join(scopes), scopes, prefix=prefix, now=datetime.now(UTC))[1]
         return asyncio.run(asked())
 
     return ask

@@ -35,7 +35,7 @@ from frameledger_services.gateway.append import KEYS, publishing, source_of
 from frameledger_services.gateway.hub import TooManyFollowersError
 from frameledger_services.gateway.openai import conversation, history
 from frameledger_services.gateway.openai.conversation import Named
-from frameledger_services.gateway.openai.history import Held
+from frameledger_services.gateway.openai.history import Held, Plan
 from frameledger_services.gateway.openai.request import CompletionRequest
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
@@ -205,7 +205,10 @@ class Asking:
         return LLMContextFrame.model_validate({"context": context, "run_llm": True, **self._marks()})
 
     def _question(self, stored: StoredContext, held: Sequence[Held]) -> AnyFrame:
-        plan = history.plan(held, self._wanted.messages)
+        if self._wanted.is_only_new:
+            plan = Plan("append", self._wanted.messages)
+        else:
+            plan = history.plan(held, self._wanted.messages)
         if plan.kind == "replace":
             return LLMMessagesUpdateFrame.model_validate(
                 {"messages": plan.messages, "run_llm": True, **self._marks()}

@@ -90,6 +90,9 @@ class CompletionRequest:
     conversation: str | None
     """The conversation that the body names."""
 
+    is_only_new: bool
+    """The messages are what is new, and not the whole history."""
+
     stream: bool
     include_usage: bool
     sha256: str
@@ -124,6 +127,7 @@ def read(body: bytes) -> CompletionRequest:
             name: parameters[name] for name in PASSED_ON if parameters.get(name) not in (None, {}, [])
         },
         conversation=_conversation(parameters.get("conversation")),
+        is_only_new=_is_only_new(parameters.get("conversation")),
         stream=_flag(parameters, "stream"),
         include_usage=_flag(parameters.get("stream_options", {}), "include_usage"),
         sha256=hashlib.sha256(body).hexdigest(),
@@ -179,10 +183,18 @@ def _conversation(given: Any) -> str | None:
     if isinstance(given, dict):
         given = given.get("id")
         if given is None:
-            _refuse("conversation", "conversation: the object has an id.")
+            _refuse("conversation", "conversation: the object has no id.")
     if given is not None and not isinstance(given, str):
         _refuse("conversation", 'conversation: an id is wanted, or {"id": ...}.')
     return given
+
+
+def _is_only_new(conversation: Any) -> bool:
+    if not isinstance(conversation, dict):
+        return False
+    if unknown := [name for name in conversation if name not in ("id", "append")]:
+        _refuse("conversation", f"conversation: {unknown[0][:100]!r} is none of id and append.")
+    return _flag(conversation, "append")
 
 
 def _flag(parameters: Any, name: str) -> bool:
