@@ -19,7 +19,7 @@ ASKING = ("LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMRunFrame", "LL
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Readiness:
     """How a conversation stands. `stored` is None if there is none."""
 
     stored: StoredContext | None
@@ -48,18 +48,18 @@ class Question:
     """Nothing was asked after it."""
 
 
-async def standing(connection: Connection, context_id: str) -> Standing:
+async def readiness(connection: Connection, context_id: str) -> Readiness:
     """Returns how a conversation stands, at one moment."""
     async with connection.transaction():
         try:
             stored = await contexts.context(connection, context_id)
         except NoSuchContextError:
-            return Standing(None)
+            return Readiness(None)
         runs = {one.removeprefix("run ") for one in stored.answers if one and one.startswith("run ")}
         cursor = await connection.execute(_STANDING, {"id": context_id, "runs": list(runs)})
         [(recording, cut)] = await cursor.fetchall()
         goes_on, _ = await conversations.goes_on(connection, context_id)
-    return Standing(stored, frozenset(cut), recording, goes_on)
+    return Readiness(stored, frozenset(cut), recording, goes_on)
 
 
 async def asked_by(

@@ -41,7 +41,7 @@ from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import offers, questions
 from frameledger_services.store.contexts import StoredContext
-from frameledger_services.store.questions import Question, Standing
+from frameledger_services.store.questions import Question, Readiness
 
 METADATA = "chat_completion"
 """In the metadata of a question: which request asked it."""
@@ -90,41 +90,41 @@ class Asking:
         deadline = loop.time() + BUSY_SECONDS
         tries = 0
         while tries < TRIES:
-            standing = await self._standing()
-            if (before := await self._asked_before(standing)) is not None:
+            found = await self._find()
+            if (before := await self._asked_before(found)) is not None:
                 return before
-            self._check(standing)
+            self._check(found)
             if self._parts.stopping.is_set():
                 raise ProblemError("draining", "The gateway is stopping.")
-            if standing.goes_on:
+            if found.goes_on:
                 if loop.time() > deadline:
                     raise self._busy("It is being answered.")
-                await self._until_it_moves(standing.version, deadline - loop.time())
+                await self._until_it_moves(found.version, deadline - loop.time())
                 continue
             tries += 1
-            if (asked := await self._say(standing)) is not None:
+            if (asked := await self._say(found)) is not None:
                 return asked
         raise self._busy("Somebody else goes on saying something in it.")
 
-    async def _standing(self) -> Standing:
-        standing = await self._read(self._named)
-        if self._named.by == "front end" and self._is_aside(standing):
+    async def _find(self) -> Readiness:
+        found = await self._read(self._named)
+        if self._named.by == "front end" and self._is_aside(found):
             self._named = conversation.aside(self._named, self._wanted.messages)
-            standing = await self._read(self._named)
-        return standing
+            found = await self._read(self._named)
+        return found
 
-    async def _read(self, named: Named) -> Standing:
-        return await self._parts.database.read(questions.standing, named.context_id)
+    async def _read(self, named: Named) -> Readiness:
+        return await self._parts.database.read(questions.readiness, named.context_id)
 
-    def _is_aside(self, standing: Standing) -> bool:
+    def _is_aside(self, found: Readiness) -> bool:
         messages = self._wanted.messages
         if "~" in self._named.context_id[-13:]:
             return False
-        return conversation.is_task(messages) or history.has_nothing_in_common(_held(standing), messages)
+        return conversation.is_task(messages) or history.has_nothing_in_common(_held(found), messages)
 
-    async def _asked_before(self, standing: Standing) -> Asked | None:
+    async def _asked_before(self, now: Readiness) -> Asked | None:
         """Returns this very question, if it was asked and its answer is there or comes."""
-        if standing.stored is None or not (self._key or self._is_again):
+        if now.stored is None or not (self._key or self._is_again):
             return None
         context_id = self._named.context_id
         if self._key is not None:
@@ -144,12 +144,12 @@ class Asking:
             return None
         return Asked(context_id, found.version)
 
-    def _check(self, standing: Standing) -> None:
-        if standing.stored is not None and standing.stored.parked_version is not None:
+    def _check(self, found: Readiness) -> None:
+        if found.stored is not None and found.stored.parked_version is not None:
             raise self._busy(
                 "It is parked: its newest frames are stored and not folded (`frameledger parked`)."
             )
-        if standing.is_recording:
+        if found.is_recording:
             raise self._busy("It is a recording of one that is elsewhere: nobody answers here.")
 
     def _busy(self, why: str) -> ProblemError:
@@ -174,20 +174,20 @@ class Asking:
         finally:
             follower.close()
 
-    async def _say(self, standing: Standing) -> Asked | None:
+    async def _say(self, found: Readiness) -> Asked | None:
         """Publish. Returns None if somebody said something in between."""
-        version = standing.version
-        if standing.stored is None:
+        version = found.version
+        if found.stored is None:
             question: AnyFrame = await self._opening()
         else:
-            changes = self._wanted.changes(standing.stored.context.to_wire()["settings"])
+            changes = self._wanted.changes(found.stored.context.to_wire()["settings"])
             if changes:
                 frame = LLMUpdateSettingsFrame(settings=changes)
                 set_ = await self._publish(frame, version)
                 if set_ is None:
                     return None
                 version = set_.version or version
-            question = self._question(standing.stored, _held(standing))
+            question = self._question(found.stored, _held(found))
         stored = await self._publish(question, version)
         if stored is None or stored.version is None:
             return None
@@ -256,12 +256,12 @@ class Asking:
         return stored
 
 
-def _held(standing: Standing) -> list[Held]:
-    if standing.stored is None:
+def _held(found: Readiness) -> list[Held]:
+    if found.stored is None:
         return []
-    messages = standing.stored.context.to_wire()["messages"]
-    cut = {f"run {run_id}" for run_id in standing.cut_runs}
-    answers = standing.stored.answers or (None,) * len(messages)
+    messages = found.stored.context.to_wire()["messages"]
+    cut = {f"run {run_id}" for run_id in found.cut_runs}
+    answers = found.stored.answers or (None,) * len(messages)
     return [Held(message, answer in cut) for message, answer in zip(messages, answers, strict=True)]
 
 
