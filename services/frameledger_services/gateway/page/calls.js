@@ -16,6 +16,7 @@ export function Calls({id, at, newest, source}) {
   if (data === null) return html`<${Missing} problem=${problem} what="the calls" />`;
   if (data.calls.length === 0) return html`<p class="nothing">No function was called in this conversation.</p>`;
   return html`<section class="sheet calls" aria-label="Calls">
+    <h2 class="hidden">Calls</h2>
     <p class="summary">${summary(data.calls)}</p>
     <ol class="cards">${data.calls.map((call, index) => html`
       ${isFirstAfter(data.calls, index, at) && html`<li key="here" class="here">after version ${at}</li>`}

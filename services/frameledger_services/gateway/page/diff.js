@@ -21,6 +21,7 @@ export function Diff({id, at, newest, source}) {
   const from = within(asked ?? (wanted === null && at > first ? at - 1 : first));
   const {data, problem} = useAnswer(contextPath(id, `/diff?from=${from}&to=${to}`));
   return html`<section class="sheet difference" aria-label="Diff">
+    <h2 class="hidden">What differs between two versions</h2>
     <${Ends} from=${from} to=${to} first=${first} newest=${newest} />
     <p><label class="check"><input type="checkbox" checked=${only !== '0'}
       onChange=${(event) => go({only: event.target.checked ? null : '0'}, {replace: true})} /> Only what changed</label></p>

@@ -18,6 +18,7 @@ export function Request({id, at, newest}) {
   const shown = run ?? asked.findLast((one) => one.requested_version <= at)?.run_id ?? asked[0]?.run_id;
   if (shown === undefined) return html`<p class="nothing">No run of this conversation tells the request that it sent.</p>`;
   return html`<section class="sheet request" aria-label="Request">
+    <h2 class="hidden">Request of a run</h2>
     <div class="options">
       <${Choice} runs=${asked} shown=${shown} />
       <nav aria-label="How it is shown" class="views">

@@ -41,8 +41,8 @@ export function RunFacts({run}) {
 /** What an attempt said, all of it, whether it was heard or not. */
 function Attempt({attempt, isOnly}) {
   return html`<article class=${attempt.superseded ? 'attempt superseded' : 'attempt'}>
-    <h4>${isOnly ? 'It said' : `Attempt ${attempt.attempt}`}${' '}<small>
-      ${attempt.superseded && 'superseded, nothing of it was kept · '}${count(attempt.frames, 'frame')},${' '}<${Versions} from=${attempt.from} to=${attempt.to} /></small></h4>
+    <h3>${isOnly ? 'It said' : `Attempt ${attempt.attempt}`}${' '}<small>
+      ${attempt.superseded && 'superseded, nothing of it was kept · '}${count(attempt.frames, 'frame')},${' '}<${Versions} from=${attempt.from} to=${attempt.to} /></small></h3>
     ${attempt.text ? html`<p class="words">${text(attempt.text)}</p>` : html`<p class="faint">No words.</p>`}
   </article>`;
 }
@@ -50,7 +50,7 @@ function Attempt({attempt, isOnly}) {
 /** Frames of a run that came too late, or from a worker that had lost it. */
 export function Lost({run}) {
   if (run.ignored.length === 0) return null;
-  return html`<div class="lost"><h4>Ignored</h4><ul>${run.ignored.map((one) => html`<li>
+  return html`<div class="lost"><h3>Ignored</h3><ul>${run.ignored.map((one) => html`<li>
     <${Frame} frame=${one.frame} />: <em>${one.frame.reason}</em>${one.text && html` “${text(one.text)}”`}</li>`)}</ul></div>`;
 }
 

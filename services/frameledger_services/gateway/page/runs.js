@@ -19,6 +19,7 @@ export function Runs({id, at, newest, source}) {
   if (data.runs.length === 0) return html`<p class="nothing">No model was asked in this conversation.</p>`;
   const slowest = Math.max(...data.runs.map((run) => seconds(run.requested_at, run.closed_at) ?? 0), 0.001);
   return html`<section class="sheet runs" aria-label="Runs">
+    <h2 class="hidden">Runs</h2>
     <p class="summary">${summary(data.runs)}</p>
     <div class="wide" role="region" aria-label="Runs, as a table" tabindex="0"><table>
       <caption>Runs</caption>

@@ -110,7 +110,7 @@ function Reading({one, isFirst, isLast}) {
 }
 
 function Step({name, children}) {
-  return html`<li><h4>${name}</h4>${children}</li>`;
+  return html`<li><h3>${name}</h3>${children}</li>`;
 }
 
 function Commands({id, found, at}) {
