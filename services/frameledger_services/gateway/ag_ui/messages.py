@@ -1,0 +1,188 @@
+"""Stored messages as a client of AG-UI sees them, and what it sends as messages to be stored.
+
+A message has one id for as long as it is there: the one that its client gave it, that of the run that said it, that of
+the call that it makes or answers, or else its place. So what streamed under an id is stored under that id, and the
+client that sends its history again names what is stored.
+
+Not shown are thoughts, which only their provider reads and clients keep by themselves, and the tool message of a call
+that has no result yet: for the protocol such a call is just not answered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from frameledger import async_tool_messages
+from frameledger.async_tool_messages import IN_PROGRESS
+from frameledger_services.gateway.ag_ui import parts
+from frameledger_services.store.shown_messages import ShownMessage
+
+Message = dict[str, Any]
+"""A message as its JSON object in the protocol."""
+
+
+def nth(name: str, number: int) -> str:
+    """Returns the name of the first, second ... of those that share one."""
+    return name if number == 1 else f"{name}~{number}"
+
+
+def call_message_id(name: str) -> str:
+    """Returns the id of the message that makes a call."""
+    return f"call-{name}"
+
+
+def result_message_id(name: str) -> str:
+    """Returns the id of the message that answers a call."""
+    return f"result-{name}"
+
+
+class CallNames:
+    """Under which ids a client knows calls, and which are open. A provider may give the id of a settled call again
+    (R3.1), the protocol's are of one call for ever."""
+
+    def __init__(self) -> None:
+        self._count: Counter[str] = Counter()
+        self._open: dict[str, tuple[str, bool]] = {}
+        """Of each open call its name, and whether it is synchronous."""
+
+    def made(self, tool_call_id: str) -> str:
+        """Note a call that a message makes. Returns its name."""
+        self._count[tool_call_id] += 1
+        return nth(tool_call_id, self._count[tool_call_id])
+
+    def was_made(self, tool_call_id: str) -> bool:
+        """Returns whether a message makes a call of this id."""
+        return self._count[tool_call_id] > 0
+
+    def name(self, tool_call_id: str) -> str:
+        """Returns the name of the open call of this id, or of the latest one."""
+        if tool_call_id in self._open:
+            return self._open[tool_call_id][0]
+        return nth(tool_call_id, max(1, self._count[tool_call_id]))
+
+    def open(self, tool_call_id: str, synchronous: bool) -> None:
+        """Note that the latest call of this id is in progress."""
+        self._open[tool_call_id] = (nth(tool_call_id, self._count[tool_call_id]), synchronous)
+
+    def is_open(self, tool_call_id: str) -> bool:
+        """Returns whether a call of this id is open."""
+        return tool_call_id in self._open
+
+    def synchronous_name(self, tool_call_id: str) -> str | None:
+        """Returns the name of the open call of this id, None if it runs in the background or none is open."""
+        name, synchronous = self._open.get(tool_call_id, (None, False))
+        return name if synchronous else None
+
+    def settle(self, tool_call_id: str) -> None:
+        """Note that the call of this id is over."""
+        self._open.pop(tool_call_id, None)
+
+
+def shown(stored: Iterable[ShownMessage]) -> tuple[list[Message], CallNames]:
+    """Returns the messages that a client sees, in order, each under an id of its own, and the calls that they make."""
+    calls, texts, used = CallNames(), Counter[str](), set[str]()
+    found = []
+    for one in stored:
+        wanted, message = _shown(one, calls, texts)
+        if message is None:
+            continue
+        message_id = next(name for name in _candidates(one, wanted) if name not in used)
+        used.add(message_id)
+        found.append({"id": message_id, **message})
+    return found, calls
+
+
+def _candidates(stored: ShownMessage, wanted: str | None) -> Iterable[str]:
+    for one in (stored.client_id, wanted):
+        if one is not None:
+            yield one
+    place, number = f"{stored.era}.{stored.position}", 1
+    while True:
+        yield nth(place, number)
+        number += 1
+
+
+def _shown(stored: ShownMessage, calls: CallNames, texts: Counter[str]) -> tuple[str | None, Message | None]:
+    message = stored.message
+    role, content = message.get("role"), message.get("content")
+    match role:
+        case "user":
+            return None, _named(message, {"role": role, "content": parts.to_client(content)})
+        case "system" | "developer":
+            if role == "developer":
+                _note_end(message, calls)
+            return None, _named(message, {"role": role, "content": parts.text_of(content)})
+        case "assistant":
+            return _of_assistant(stored, calls, texts)
+        case "tool":
+            return _of_tool(message, calls)
+    return None, None
+
+
+def _of_assistant(
+    stored: ShownMessage, calls: CallNames, texts: Counter[str]
+) -> tuple[str | None, Message | None]:
+    message = stored.message
+    made = [one for one in map(_call, _list(message.get("tool_calls"))) if one is not None]
+    if made:
+        named = [{**one, "id": calls.made(one["id"])} for one in made]
+        said = {} if message.get("content") is None else {"content": parts.text_of(message.get("content"))}
+        return call_message_id(named[0]["id"]), _named(
+            message, {"role": "assistant", **said, "toolCalls": named}
+        )
+    wanted = None
+    if stored.run_id is not None:
+        texts[stored.run_id] += 1
+        wanted = nth(stored.run_id, texts[stored.run_id])
+    return wanted, _named(message, {"role": "assistant", "content": parts.text_of(message.get("content"))})
+
+
+def _of_tool(message: Mapping[str, Any], calls: CallNames) -> tuple[str | None, Message | None]:
+    tool_call_id = message.get("tool_call_id")
+    if not isinstance(tool_call_id, str):
+        return None, None
+    name, content = calls.name(tool_call_id), parts.text_of(message.get("content"))
+    shown = {"role": "tool", "toolCallId": name, "content": content}
+    if not calls.was_made(tool_call_id):
+        return None, shown
+    if content == IN_PROGRESS:
+        calls.open(tool_call_id, synchronous=True)
+        return None, None
+    if async_tool_messages.parse_message(message) is not None:
+        calls.open(tool_call_id, synchronous=False)
+    else:
+        calls.settle(tool_call_id)
+    return result_message_id(name), shown
+
+
+def _note_end(message: Mapping[str, Any], calls: CallNames) -> None:
+    said = async_tool_messages.parse_message(message)
+    if said is not None and said.kind == "final":
+        calls.settle(said.tool_call_id)
+
+
+def _call(one: Any) -> Message | None:
+    if not isinstance(one, Mapping) or not isinstance(one.get("id"), str):
+        return None
+    function = one.get("function")
+    about: Mapping[str, Any] = function if isinstance(function, Mapping) else {}
+    name, arguments = about.get("name"), about.get("arguments")
+    return {
+        "id": one["id"],
+        "type": "function",
+        "function": {
+            "name": name if isinstance(name, str) else "",
+            "arguments": arguments if isinstance(arguments, str) else "",
+        },
+    }
+
+
+def _named(message: Mapping[str, Any], shown: Message) -> Message:
+    name = message.get("name")
+    return {**shown, "name": name} if isinstance(name, str) else shown
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()

@@ -1,0 +1,62 @@
+"""The messages of a conversation at a version, with what says under which id a client knows them. One statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger_services.store.contexts import loads
+
+CLIENT = "ag_ui"
+"""The key of a frame's `metadata` under which the gateway keeps what an AG-UI client said of itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMessage:
+    """A message of the history."""
+
+    era: int
+    position: int
+    run_id: str | None
+    """The run that said it, if one did."""
+
+    client_id: str | None
+    """The id that the client gave it which said it, if one did."""
+
+    message: Mapping[str, Any]
+    """As a model gets it."""
+
+
+async def shown_messages(
+    connection: AsyncConnection[Any], context_id: str, version: int
+) -> list[ShownMessage]:
+    """Returns the messages of a conversation at a version, in order; none of one that does not exist."""
+    cursor = await connection.execute(_MESSAGES, {"id": context_id, "version": version, "client": CLIENT})
+    return [
+        ShownMessage(era, position, run_id, _nth(ids, ordinal), loads(message))
+        for era, position, run_id, message, ordinal, ids in await cursor.fetchall()
+    ]
+
+
+def _nth(ids: Any, ordinal: int) -> str | None:
+    found = ids[ordinal] if isinstance(ids, list) and ordinal < len(ids) else None
+    return found if isinstance(found, str) else None
+
+
+# An operator cannot look into JSON with an escape that is no text: such a frame's messages go without their ids.
+_MESSAGES = r"""
+    SELECT said.era, said.position, said.run_id, said.message::text,
+        row_number() OVER (PARTITION BY said.valid_from ORDER BY said.position) - 1 AS ordinal,
+        CASE WHEN frame.payload::text !~ '\\u(0000|[dD][89a-fA-F])'
+            THEN frame.payload #> ARRAY['metadata', %(client)s, 'message_ids'] END AS ids
+    FROM messages AS said
+    LEFT JOIN frames AS frame
+        ON frame.context_id = said.context_id AND frame.version = said.valid_from
+        AND frame.type IN ('LLMMessagesAppendFrame', 'LLMMessagesUpdateFrame')
+    WHERE said.context_id = %(id)s AND said.era = era_at(%(id)s, %(version)s)
+        AND said.valid_from <= %(version)s AND said.valid_to > %(version)s
+    ORDER BY said.position
+"""

@@ -1,0 +1,106 @@
+"""What an AG-UI client is told of a conversation: whatever frames come, its protocol is kept, and it holds the messages
+that are stored."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.laws.arbitrary import HIGH_HALF, LOW_HALF
+from tests.laws.simulation.play import play
+from tests.laws.strategies import CONTEXT, Moment, conversations, moments
+from tests.support.ag_ui import Consumer
+
+from frameledger.evolve.changes import MessageAppended
+from frameledger.evolve.text import plus, trimmed
+from frameledger.frames import AnyFrame
+from frameledger_services.gateway.ag_ui.messages import shown
+from frameledger_services.gateway.ag_ui.streamed_text import StreamedText
+from frameledger_services.gateway.ag_ui.translation import Translation
+from frameledger_services.store.shown_messages import ShownMessage
+
+
+@dataclass
+class Waits:
+    tool_call_id: str
+    requested_version: int
+    waiting_for: str | None = "approval"
+    waiting_deadline: datetime | None = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def with_messages(found: Iterable[Moment]) -> Iterator[tuple[Moment, list[ShownMessage]]]:
+    """Each moment, and its messages as the tables have them."""
+    runs: dict[tuple[int, int], str | None] = {}
+    for moment in found:
+        era = moment.after.place.era
+        for change in moment.step.changes:
+            if isinstance(change, MessageAppended):
+                runs[era, change.position] = change.run_id
+        yield (
+            moment,
+            [
+                ShownMessage(era, position, runs.get((era, position)), None, message)
+                for position, message in moment.rows
+            ],
+        )
+
+
+def held(consumer: Consumer) -> dict[str, dict[str, object]]:
+    return {key: one for key, one in consumer.messages.items() if one["role"] != "reasoning"}
+
+
+def follow(frames: Sequence[AnyFrame], begin: int, end: int) -> None:
+    """A client comes when so many frames are there, and its run ends after so many more."""
+    consumer, translation = Consumer(), Translation(CONTEXT, "run-1")
+    stored: list[ShownMessage] = []
+    found = list(with_messages(moments(frames)))[: begin + end]
+    for number, (moment, messages) in enumerate(found):
+        if number < begin:
+            stored = messages
+            continue
+        if number == begin:
+            consumer.take_all(translation.started(stored))
+        outcome = moment.step.outcome
+        consumer.take_all(translation.take(moment.after.version, moment.frame, outcome, moment.step.reason))
+        if translation.is_stale:
+            consumer.take(translation.restated(messages))
+        if not consumer.reads_text:
+            stated = {one["id"]: one for one in shown(messages)[0]}
+            assert held(consumer) == stated, f"{moment.after.version}: {held(consumer)} is not {stated}"
+    if consumer.run is None:
+        consumer.take_all(translation.started(stored))
+    open_calls = found[-1][0].after.calls.open.values() if found else ()
+    waiting = [Waits(call.tool_call_id, call.requested_version) for call in open_calls]
+    consumer.take_all(translation.finished(waiting))
+    assert consumer.ended in ("RUN_FINISHED", "RUN_ERROR")
+
+
+@given(conversations(erases=True), st.integers(0, 30), st.integers(1, 60))
+def test_a_client_holds_what_is_stored_and_its_protocol_is_kept_wherever_it_comes_in(frames, begin, end):
+    follow(frames, begin, end)
+
+
+def test_so_it_is_in_conversations_of_workers_that_are_killed_and_frozen():
+    for seed in range(20):
+        follow([stored.frame for stored in play(seed).lives_kept.frames], 0, 10_000)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ("a", " b", "c ", " ", "\n", "", HIGH_HALF, LOW_HALF, f"{LOW_HALF} ", f" {HIGH_HALF}")
+            ),
+            st.booleans(),
+        )
+    )
+)
+def test_what_streams_of_a_text_is_the_text_that_is_stored(pieces):
+    text, streamed, deltas = None, StreamedText(), []
+    for piece, carries_spaces in pieces:
+        text = plus(text, piece, carries_spaces)
+        deltas.append(streamed.add(piece, carries_spaces))
+    deltas.append(streamed.end())
+    assert "".join(deltas) == trimmed(text)
+    assert streamed.is_begun == bool(trimmed(text))
