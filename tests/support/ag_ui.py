@@ -59,7 +59,7 @@ def _check_known(value: Any, place: str) -> None:
 
 @dataclass
 class Consumer:
-    """Takes the events of a stream, asserts the order that the protocol asks for, and holds what a client then holds."""
+    """Takes the events of a stream, asserts that their order is the protocol's, and holds what a client then holds."""
 
     messages: dict[str, dict[str, Any]] = field(default_factory=dict)
     open: set[tuple[str, str]] = field(default_factory=set)

@@ -52,10 +52,6 @@ class CallNames:
         self._count[tool_call_id] += 1
         return nth(tool_call_id, self._count[tool_call_id])
 
-    def was_made(self, tool_call_id: str) -> bool:
-        """Returns whether a message makes a call of this id."""
-        return self._count[tool_call_id] > 0
-
     def name(self, tool_call_id: str) -> str:
         """Returns the name of the open call of this id, or of the latest one."""
         if tool_call_id in self._open:
@@ -83,9 +79,11 @@ class CallNames:
 def shown(stored: Iterable[ShownMessage]) -> tuple[list[Message], CallNames]:
     """Returns the messages that a client sees, in order, each under an id of its own, and the calls that they make."""
     calls, texts, used = CallNames(), Counter[str](), set[str]()
-    found = []
+    found: list[Message] = []
+    before: Mapping[str, Any] = {}
     for one in stored:
-        wanted, message = _shown(one, calls, texts)
+        wanted, message = _shown(one, before, calls, texts)
+        before = one.message
         if message is None:
             continue
         message_id = next(name for name in _candidates(one, wanted) if name not in used)
@@ -104,7 +102,11 @@ def _candidates(stored: ShownMessage, wanted: str | None) -> Iterable[str]:
         number += 1
 
 
-def _shown(stored: ShownMessage, calls: CallNames, texts: Counter[str]) -> tuple[str | None, Message | None]:
+def _shown(
+    stored: ShownMessage, before: Mapping[str, Any], calls: CallNames, texts: Counter[str]
+) -> tuple[str | None, Message | None]:
+    """The id that a message should have, if one follows from what it is, and the message; None for one that is not
+    shown."""
     message = stored.message
     role, content = message.get("role"), message.get("content")
     match role:
@@ -117,7 +119,7 @@ def _shown(stored: ShownMessage, calls: CallNames, texts: Counter[str]) -> tuple
         case "assistant":
             return _of_assistant(stored, calls, texts)
         case "tool":
-            return _of_tool(message, calls)
+            return _of_tool(message, before, calls)
     return None, None
 
 
@@ -139,13 +141,17 @@ def _of_assistant(
     return wanted, _named(message, {"role": "assistant", "content": parts.text_of(message.get("content"))})
 
 
-def _of_tool(message: Mapping[str, Any], calls: CallNames) -> tuple[str | None, Message | None]:
+def _of_tool(
+    message: Mapping[str, Any], before: Mapping[str, Any], calls: CallNames
+) -> tuple[str | None, Message | None]:
     tool_call_id = message.get("tool_call_id")
     if not isinstance(tool_call_id, str):
         return None, None
     name, content = calls.name(tool_call_id), parts.text_of(message.get("content"))
     shown = {"role": "tool", "toolCallId": name, "content": content}
-    if not calls.was_made(tool_call_id):
+    made = [one["id"] for one in map(_call, _list(before.get("tool_calls"))) if one is not None]
+    if made != [tool_call_id]:
+        # Not where the fold writes it: a client brought it, and it says nothing of a call that is open.
         return None, shown
     if content == IN_PROGRESS:
         calls.open(tool_call_id, synchronous=True)
