@@ -367,6 +367,16 @@ class Settings(BaseModel):
     gateway_openai_interrupt: bool = _set(
         True,
         "Whether an answer is interrupted when the client closes its connection: the stop button of front ends.",
+    gateway_ag_ui: bool = _set(False, "Whether the gateway speaks AG-UI 1.0, for front ends: `/v1/ag-ui`.")
+    gateway_ag_ui_tools: bool = _set(
+        True, "Whether a conversation that begins there has the functions that live workers offer."
+    )
+    gateway_ag_ui_reconnect_secs: float = _set(
+        5.0,
+        "Seconds that a client of AG-UI which closed its connection has to come back (`GET /v1/ag-ui/{id}`) before its "
+        "run is interrupted: the stop button of front ends closes it, too.",
+        ge=0,
+        le=86_400,
     )
     gateway_drain_secs: float = _set(
         10.0, "Seconds for which a gateway that was told to stop lets requests finish.", ge=1, le=3_600

@@ -12,6 +12,7 @@ from tests.laws.simulation.play import play
 from tests.laws.strategies import CONTEXT, Moment, conversations, moments
 from tests.support.ag_ui import Consumer
 
+from frameledger.evolve import State
 from frameledger.evolve.changes import MessageAppended
 from frameledger.evolve.text import plus, trimmed
 from frameledger.frames import AnyFrame
@@ -50,16 +51,22 @@ def held(consumer: Consumer) -> dict[str, dict[str, object]]:
     return {key: one for key, one in consumer.messages.items() if one["role"] != "reasoning"}
 
 
+def all_calls_are_shown(state: State, stored: Sequence[ShownMessage]) -> bool:
+    _, calls = shown(stored)
+    return all(calls.is_open(name) for name, call in state.calls.open.items() if call.running is not None)
+
+
 def follow(frames: Sequence[AnyFrame], begin: int, end: int) -> None:
     """A client comes when so many frames are there, and its run ends after so many more."""
     consumer, translation = Consumer(), Translation(CONTEXT, "run-1")
     stored: list[ShownMessage] = []
     found = list(with_messages(moments(frames)))[: begin + end]
     for number, (moment, messages) in enumerate(found):
-        if number < begin:
+        # A call that goes on although the history was replaced is known to nobody who comes later.
+        if consumer.run is None and (number < begin or not all_calls_are_shown(moment.before, stored)):
             stored = messages
             continue
-        if number == begin:
+        if consumer.run is None:
             consumer.take_all(translation.started(stored))
         outcome = moment.step.outcome
         consumer.take_all(translation.take(moment.after.version, moment.frame, outcome, moment.step.reason))

@@ -55,7 +55,7 @@ _MESSAGES = r"""
     FROM messages AS said
     LEFT JOIN frames AS frame
         ON frame.context_id = said.context_id AND frame.version = said.valid_from
-        AND frame.type IN ('LLMMessagesAppendFrame', 'LLMMessagesUpdateFrame')
+        AND frame.type IN ('LLMMessagesAppendFrame', 'LLMMessagesUpdateFrame', 'LLMContextFrame')
     WHERE said.context_id = %(id)s AND said.era = era_at(%(id)s, %(version)s)
         AND said.valid_from <= %(version)s AND said.valid_to > %(version)s
     ORDER BY said.position

@@ -78,17 +78,23 @@ class CallNames:
 
 def shown(stored: Iterable[ShownMessage]) -> tuple[list[Message], CallNames]:
     """Returns the messages that a client sees, in order, each under an id of its own, and the calls that they make."""
+    found, calls = shown_with_places(stored)
+    return [message for _, message in found], calls
+
+
+def shown_with_places(stored: Iterable[ShownMessage]) -> tuple[list[tuple[int, Message]], CallNames]:
+    """The same, each with its index in `stored`."""
     calls, texts, used = CallNames(), Counter[str](), set[str]()
-    found: list[Message] = []
+    found: list[tuple[int, Message]] = []
     before: Mapping[str, Any] = {}
-    for one in stored:
+    for place, one in enumerate(stored):
         wanted, message = _shown(one, before, calls, texts)
         before = one.message
         if message is None:
             continue
         message_id = next(name for name in _candidates(one, wanted) if name not in used)
         used.add(message_id)
-        found.append({"id": message_id, **message})
+        found.append((place, {"id": message_id, **message}))
     return found, calls
 
 

@@ -1,0 +1,237 @@
+"""Puts what a client asks to its conversation: answers to calls that wait, then what its history has that is new.
+
+What is said is one frame that asks for an answer, and expects the version with which the history was compared
+(`history`): if anybody says something in between, the fold ignores it, and everything is compared anew. The id of the
+frame follows from the run's, so a request that is sent again says nothing twice and is answered the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid5
+
+from starlette.requests import Request
+
+from frameledger.frames import (
+    AnyFrame,
+    FunctionCallCancelFrame,
+    FunctionCallResultFrame,
+    LLMContextFrame,
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+    LLMRunFrame,
+)
+from frameledger_services import logs
+from frameledger_services.client import ContextChangedError, NotVisibleError, PublishedFrame
+from frameledger_services.gateway.ag_ui import history
+from frameledger_services.gateway.ag_ui.run_input import Resume, RunInput
+from frameledger_services.gateway.ag_ui.translation import call_of_interrupt
+from frameledger_services.gateway.append import publishing, source_of
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.store import offers, threads
+from frameledger_services.store.frame_ids import frame_uuid
+from frameledger_services.store.shown_messages import CLIENT
+from frameledger_services.store.threads import AskedRun, Thread
+
+ASKED = UUID("0d7f5f0c-6f5e-5a3b-8a39-2f6f0e3a7c11")
+"""The namespace of the ids of frames by which clients ask. It never changes."""
+
+TRIES = 3
+"""How often a question is compared anew because somebody said something in between."""
+
+BUSY_SECONDS = 3.0
+"""How long a question waits for an answer before it to end: a client that stops one asks at once again."""
+
+LOOK_SECONDS = 0.1
+
+_log = logs.get_logger("gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request, read."""
+
+    parts: Parts
+    request: Request
+    wanted: RunInput
+
+    async def ask(self) -> AskedRun:
+        """Ask. Returns once it is stored. Raises the problems `conversation-busy`, `bad-parameter`, `key-reused`,
+        `not-visible-yet`, and those of publishing."""
+        if (before := await self._asked_before()) is not None:
+            return before
+        thread = await self._free()
+        await self._check_tools(thread)
+        answered = await self._answer(thread)
+        for number in range(TRIES):
+            if answered is not None or number > 0:
+                thread = await self._thread()
+            plan = history.plan(thread.messages, self.wanted.conversation)
+            if answered is not None and plan.kind == "append" and not plan.messages:
+                return answered
+            asked = await self._say(thread, plan, f"ask {number}")
+            if asked is not None:
+                return answered or asked
+        raise self._busy("Somebody else goes on saying something in it.")
+
+    async def _thread(self) -> Thread:
+        return await self.parts.database.read(threads.thread, self.wanted.thread_id)
+
+    async def _asked_before(self) -> AskedRun | None:
+        """Returns this very run, if it was asked for before."""
+        for what in ("answer 0", *(f"ask {number}" for number in range(TRIES))):
+            frame_id = frame_uuid(self._frame_id(what))
+            version = await self.parts.database.read(threads.version_of, self.wanted.thread_id, frame_id)
+            if version is not None:
+                return AskedRun(version, self.wanted.run_id, is_answer=what.startswith("answer"))
+        return None
+
+    async def _free(self) -> Thread:
+        """Returns how the conversation stands once it is not being answered."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + BUSY_SECONDS
+        while (thread := await self._thread()).goes_on:
+            if loop.time() > deadline:
+                raise self._busy("It is being answered.")
+            await asyncio.sleep(LOOK_SECONDS)
+        if thread.is_parked:
+            raise self._busy("It is parked: its newest frames are stored and not folded (`frameledger parked`).")
+        if thread.is_recording:
+            raise self._busy("It is a recording of one that is elsewhere: nobody answers here.")
+        return thread
+
+    def _busy(self, why: str) -> ProblemError:
+        context_id = self.wanted.thread_id
+        return ProblemError(
+            "conversation-busy",
+            f"The conversation {context_id!r} cannot be asked now. {why}",
+            context_id=context_id,
+        )
+
+    async def _check_tools(self, thread: Thread) -> None:
+        """Tools of the client's own would be called, and never answered: functions run in services here."""
+        wanted = {one.name for one in self.wanted.tools or ()}
+        if wanted and (unknown := sorted(wanted - set(await self._tools(thread)))):
+            raise ProblemError(
+                "bad-parameter",
+                f"RunAgentInput: tools: {', '.join(unknown)}: a front end's own tools are not run here. Functions are "
+                "served by `frameledger run functions`.",
+            )
+
+    async def _tools(self, thread: Thread) -> Sequence[str]:
+        return thread.tools if thread.version else list(await self._tools_on_offer())
+
+    async def _tools_on_offer(self) -> dict[str, dict[str, Any]]:
+        if not self.parts.settings.gateway_ag_ui_tools:
+            return {}
+        return await self.parts.database.read(offers.tools_on_offer)
+
+    async def _answer(self, thread: Thread) -> AskedRun | None:
+        """Publish the answers to calls that wait. Returns where; None if there are none."""
+        waiting = {(call.tool_call_id, call.requested_version): call for call in thread.waiting}
+        first: int | None = None
+        for number, entry in enumerate(self.wanted.resume or ()):
+            named = call_of_interrupt(entry.interrupt_id)
+            call = None if named is None else waiting.get(named)
+            if call is None:
+                # Answered before, or by somebody else, or never asked: the run goes on without it.
+                _log.warning("gateway.unknown_interrupt", context_id=self.wanted.thread_id)
+                continue
+            frame = self._answer_frame(number, entry, call.function_name, call.tool_call_id, call.requested_version)
+            stored = await self._publish(frame, None)
+            if stored is not None and first is None:
+                first = stored.version
+        return None if first is None else AskedRun(first, self.wanted.run_id, is_answer=True)
+
+    def _answer_frame(
+        self, number: int, entry: Resume, function_name: str, tool_call_id: str, version: int
+    ) -> AnyFrame:
+        about: dict[str, Any] = {
+            "id": self._frame_id(f"answer {number}"),
+            "function_name": function_name,
+            "tool_call_id": tool_call_id,
+            "opened_version": version,
+            "metadata": self._metadata(resume=entry.metadata),
+        }
+        if entry.status == "cancelled":
+            return FunctionCallCancelFrame(**about, run_llm=True)
+        return FunctionCallResultFrame(**about, result=entry.payload)
+
+    async def _say(self, thread: Thread, plan: history.Plan, what: str) -> AskedRun | None:
+        """Publish what is new. Returns None if somebody said something in between."""
+        frame = await self._frame(thread, plan, self._frame_id(what))
+        stored = await self._publish(frame, thread.version)
+        if stored is None or stored.version is None:
+            return None
+        return AskedRun(stored.version, self.wanted.run_id)
+
+    async def _frame(self, thread: Thread, plan: history.Plan, frame_id: str) -> AnyFrame:
+        messages, ids = self._with_context(thread, plan)
+        about: dict[str, Any] = {"id": frame_id, "metadata": self._metadata(message_ids=ids)}
+        if thread.version == 0:
+            return await self._opening(messages, about)
+        if plan.kind == "replace":
+            return LLMMessagesUpdateFrame(messages=messages, run_llm=True, **about)
+        if not messages:
+            return LLMRunFrame(**about)
+        return LLMMessagesAppendFrame(messages=messages, run_llm=True, **about)
+
+    async def _opening(self, messages: Sequence[dict[str, Any]], about: dict[str, Any]) -> AnyFrame:
+        """A new conversation has the functions that services offer."""
+        tools = list((await self._tools_on_offer()).values())
+        return LLMContextFrame.model_validate(
+            {"context": {"messages": messages, "tools": tools}, "run_llm": True, **about}
+        )
+
+    def _with_context(
+        self, thread: Thread, plan: history.Plan
+    ) -> tuple[list[dict[str, Any]], list[str | None]]:
+        """What is new, behind what the application wants the model to know, unless it knows it."""
+        entries = self.wanted.context or ()
+        text = "\n".join(["The application says:", *(f"- {one.description}: {one.value}" for one in entries)])
+        known = [*plan.messages, *(one.message for one in thread.messages if plan.kind == "append")]
+        if not entries or any(one.get("content") == text for one in known):
+            return plan.messages, plan.ids
+        told = {"role": "developer", "content": text}
+        last = len(plan.messages) - 1
+        return (
+            [*plan.messages[: max(0, last)], told, *plan.messages[max(0, last) :]],
+            [*plan.ids[: max(0, last)], None, *plan.ids[max(0, last) :]],
+        )
+
+    def _metadata(self, **also: Any) -> dict[str, Any]:
+        about = {
+            "run_id": self.wanted.run_id,
+            "parent_run_id": self.wanted.parent_run_id,
+            "forwarded_props": self.wanted.forwarded_props or None,
+            **also,
+        }
+        return {CLIENT: {name: one for name, one in about.items() if one is not None}}
+
+    def _frame_id(self, what: str) -> str:
+        return str(uuid5(ASKED, f"{self.wanted.thread_id}\n{self.wanted.run_id}\n{what}"))
+
+    async def _publish(self, frame: AnyFrame, expected: int | None) -> PublishedFrame | None:
+        """Publish a frame. Returns None if it does not count because of what came before it."""
+        try:
+            with publishing([frame.id]):
+                [stored] = await self.parts.client.publish(
+                    self.wanted.thread_id,
+                    frame,
+                    source=source_of(self.request),
+                    traceparent=self.request.headers.get("traceparent"),
+                    expected_version=expected,
+                    wait=True,
+                    within=self.parts.settings.gateway_request_secs,
+                )
+        except ContextChangedError:
+            return None
+        except NotVisibleError as error:
+            raise ProblemError("not-visible-yet", str(error), context_id=self.wanted.thread_id) from error
+        if stored.outcome == "rejected" and stored.reason == "id_reused":
+            raise ProblemError("key-reused", f"The run {self.wanted.run_id!r} was asked for with other content.")
+        return stored if stored.outcome == "applied" else None

@@ -1,0 +1,99 @@
+"""A run of a client, followed as it comes: its events, over attempts, calls and runs of ours, until nothing goes on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from frameledger.record import decode
+from frameledger_services.gateway import answers
+from frameledger_services.gateway.ag_ui.translation import Event, Translation
+from frameledger_services.gateway.hub import Chunk, TooManyFollowersError
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.store import conversations, threads
+from frameledger_services.store.shown_messages import shown_messages
+from frameledger_services.store.threads import AskedRun
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Events, and the version up to which they tell of the conversation."""
+
+    version: int
+    events: Sequence[Event]
+
+    def written(self) -> bytes:
+        """Returns them as server-sent events."""
+        return b"".join(
+            b"id: %d\ndata: %s\n\n" % (self.version, answers.json_bytes(event)) for event in self.events
+        )
+
+
+class FollowedRun:
+    """One run. To be closed."""
+
+    def __init__(self, parts: Parts, thread_id: str, asked: AskedRun, parent_run_id: str | None = None) -> None:
+        """Raises `too-many` if this process has as many followers as it may have."""
+        self.thread_id = thread_id
+        self.run_id = asked.run_id
+        self.is_over = False
+        """Its last event was told."""
+
+        self._parts = parts
+        # An answer to a call is an event of this run, what was said is one of its messages.
+        self._begin = asked.version - asked.is_answer
+        self._translation = Translation(thread_id, asked.run_id, parent_run_id)
+        try:
+            self._follower = parts.hub.follow(thread_id, self._begin)
+        except TooManyFollowersError:
+            raise ProblemError("too-many", "This process has as many streams as it may have.") from None
+
+    def close(self) -> None:
+        """Follow no longer; who waits for more goes on."""
+        self._follower.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._follower.is_closed
+
+    async def begin(self) -> Told:
+        """Returns the events that open the run."""
+        stored = await self._parts.database.read(shown_messages, self.thread_id, self._begin)
+        return Told(self._begin, self._translation.started(stored))
+
+    async def next(self, within: float) -> list[Told]:
+        """Returns what there is to tell; nothing after `within` seconds without news, or if nothing of it is told."""
+        chunk = await self._follower.next(within)
+        if chunk is None:
+            return []
+        told = [one async for one in self._frames(chunk)]
+        if chunk.was_erased or not chunk.exists:
+            self.is_over = True
+            told.append(Told(chunk.version, self._translation.failed("The conversation was erased.", "erased")))
+        elif chunk.head is not None and chunk.head.status == "parked":
+            self.is_over = True
+            parked = "The conversation is parked: its newest frames are stored and not folded."
+            told.append(Told(chunk.version, self._translation.failed(parked, "parked")))
+        elif chunk.is_all and not await self._goes_on(chunk.version):
+            self.is_over = True
+            waiting = await self._parts.database.read(threads.waiting, self.thread_id)
+            told.append(Told(chunk.version, self._translation.finished(waiting)))
+        return told
+
+    async def _frames(self, chunk: Chunk) -> AsyncIterator[Told]:
+        for frame in chunk.frames:
+            assert frame.payload is not None
+            events = self._translation.take(
+                frame.version, decode(frame.payload), frame.outcome, frame.reason
+            )
+            if self._translation.is_stale:
+                stored = await self._parts.database.read(shown_messages, self.thread_id, frame.version)
+                events.append(self._translation.restated(stored))
+            if events:
+                yield Told(frame.version, events)
+
+    async def _goes_on(self, version: int) -> bool:
+        """Whether something goes on for which the conversation waits, or it has more frames by now."""
+        goes_on, newest = await self._parts.database.read(conversations.goes_on, self.thread_id)
+        return goes_on or newest != version

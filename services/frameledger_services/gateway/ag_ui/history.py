@@ -1,0 +1,191 @@
+"""The history that a client sends each time: what of it the conversation does not have yet.
+
+A client has every message under the id that `messages` gave it, and what it sends is all that there is for it. So:
+
+1. A message of a known id is that message; one of an unknown id is the next stored one if it says the same (a client
+   that keeps transcripts of its own has ids of its own), and otherwise it is new.
+2. If all that is stored was sent, unchanged, and what is new comes behind it, the new is **appended**. Otherwise the
+   history was edited and is **replaced**; the old one stays readable as the former era. What is stored stays as it is,
+   with thoughts that no client has, up to the first difference.
+3. Texts are the same whatever their space. The last words of the assistant are the same also if the client has only
+   the beginning of them: it hung up while they came.
+4. System and developer messages at the head that the client does not send stay: they are an operator's. Results of
+   calls in the background, and what was said because of them, may have come since the client was here: they stay.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from frameledger import async_tool_messages
+from frameledger_services.gateway.ag_ui import messages, parts
+from frameledger_services.gateway.ag_ui.run_input import Message
+from frameledger_services.store.shown_messages import ShownMessage
+
+INSTRUCTIONS = ("system", "developer")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What makes the conversation the one that was sent."""
+
+    kind: Literal["append", "replace"]
+    messages: list[dict[str, Any]]
+    """What is appended, which may be nothing; or the whole new history. As they are stored."""
+
+    ids: list[str | None]
+    """The id that the client has for each; None for one that it does not see."""
+
+
+def plan(stored: Sequence[ShownMessage], sent: Sequence[Message]) -> Plan:
+    """Returns what is to be done. See the module."""
+    return _Comparison(stored, sent).plan()
+
+
+def as_stored(message: Message) -> dict[str, Any]:
+    """Returns a client's message as it is stored."""
+    content = message.content if isinstance(message.content, str | list) else ""
+    made: dict[str, Any] = {"role": message.role}
+    if message.name is not None:
+        made["name"] = message.name
+    match message.role:
+        case "user":
+            made["content"] = parts.to_stored(content)
+        case "tool":
+            made["tool_call_id"] = message.tool_call_id or ""
+            made["content"] = parts.text_of(content) or message.error or ""
+        case "assistant" if message.tool_calls:
+            made["tool_calls"] = [call.model_dump() for call in message.tool_calls]
+            if message.content is not None:
+                made["content"] = parts.text_of(content)
+        case _:
+            made["content"] = parts.text_of(content)
+    return made
+
+
+class _Comparison:
+    def __init__(self, stored: Sequence[ShownMessage], sent: Sequence[Message]) -> None:
+        self._stored = stored
+        self._sent = sent
+        shown, _ = messages.shown_with_places(stored)
+        self._places = [place for place, _ in shown]
+        """Where in `stored` each message is that is shown."""
+
+        self._shown = [message for _, message in shown]
+        self._ids = [str(message["id"]) for message in self._shown]
+        self._matches: list[int | None] = []
+        """For each message that was sent the one that it is, of those that are shown."""
+
+    def plan(self) -> Plan:
+        self._match()
+        first_new = next((n for n, match in enumerate(self._matches) if match is None), len(self._sent))
+        new = self._sent[first_new:]
+        is_edited = any(match is not None for match in self._matches[first_new:]) or self._missing()
+        if not is_edited:
+            return Plan("append", [as_stored(one) for one in new], [one.id for one in new])
+        return self._replaced()
+
+    def _match(self) -> None:
+        place = self._head()
+        known = {message_id: number for number, message_id in enumerate(self._ids)}
+        for one in self._sent:
+            match = known.get(one.id)
+            if match is None and place < len(self._shown) and self._is_same(place, one):
+                match = place
+            if match is not None and not self._is_same(match, one):
+                match = None
+            if match in self._matches:
+                match = None
+            if match is not None:
+                place = max(place, match + 1)
+            self._matches.append(match)
+
+    def _head(self) -> int:
+        """How many instructions of an operator the history begins with that were not sent."""
+        sent_ids, sent_texts = {one.id for one in self._sent}, {_text(_view(one)) for one in self._sent}
+        for number, message in enumerate(self._shown):
+            is_sent = message["id"] in sent_ids or _text(message) in sent_texts
+            if message["role"] not in INSTRUCTIONS or is_sent:
+                return number
+        return len(self._shown)
+
+    def _missing(self) -> bool:
+        """Whether something that is stored was not sent, and was there when the client was told of the history."""
+        kept = set(self._matches)
+        missing = [n for n in range(self._head(), len(self._shown)) if n not in kept]
+        if not missing:
+            return False
+        is_tail = missing == list(range(missing[0], len(self._shown)))
+        return not (is_tail and self._is_report(missing[0]))
+
+    def _is_report(self, number: int) -> bool:
+        said = async_tool_messages.parse_message(self._stored[self._places[number]].message)
+        return said is not None and said.kind != "started"
+
+    def _is_same(self, number: int, sent: Message) -> bool:
+        shown, other = self._shown[number], _view(sent)
+        if _key(shown) == _key(other):
+            return True
+        is_last = number == max(
+            (n for n, one in enumerate(self._shown) if one["role"] == "assistant"), default=-1
+        )
+        text, beginning = _text(shown), _text(other)
+        return (
+            is_last
+            and other["role"] == "assistant"
+            and not other.get("toolCalls")
+            and not shown.get("toolCalls")
+            and text.startswith(beginning)
+        )
+
+    def _replaced(self) -> Plan:
+        """What is stored up to the first difference, then what was sent."""
+        head = self._head()
+        same = 0
+        while same < len(self._sent) and self._matches[same] == head + same:
+            same += 1
+        end = self._places[head + same - 1] + 1 if head + same else 0
+        named = dict(zip(self._places, self._ids, strict=True))
+        found: list[dict[str, Any]] = [dict(one.message) for one in self._stored[:end]]
+        ids: list[str | None] = [named.get(place) for place in range(end)]
+        for match, one in zip(self._matches[same:], self._sent[same:], strict=True):
+            found.append(
+                as_stored(one) if match is None else dict(self._stored[self._places[match]].message)
+            )
+            ids.append(one.id)
+        return Plan("replace", found, ids)
+
+
+def _view(sent: Message) -> Mapping[str, Any]:
+    """A message that was sent as one that is shown, for comparing."""
+    stored = as_stored(sent)
+    calls = [
+        {"id": call["id"], "type": "function", "function": dict(call["function"])}
+        for call in stored.get("tool_calls", ())
+    ]
+    content = parts.to_client(stored["content"]) if "content" in stored else None
+    return {
+        "role": sent.role,
+        **({} if content is None else {"content": content}),
+        **({"toolCalls": calls} if calls else {}),
+        **({"toolCallId": sent.tool_call_id} if sent.role == "tool" else {}),
+    }
+
+
+def _key(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    compared = {
+        "role": message["role"],
+        "calls": message.get("toolCalls") or [],
+        "call": message.get("toolCallId"),
+        "text": _text(message),
+        "other": [one for one in content if one.get("type") != "text"] if isinstance(content, list) else [],
+    }
+    return json.dumps(compared, sort_keys=True)
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    return " ".join(parts.text_of(message.get("content")).split())

@@ -1,0 +1,128 @@
+"""`POST /v1/ag-ui` runs a conversation for a front end, `GET /v1/ag-ui/{id}` comes back to its run.
+
+Without the setting `gateway_ag_ui` they are not there, and say which setting it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from frameledger.record import MAX_KEY_BYTES
+from frameledger_services.client import NoSuchContextError
+from frameledger_services.gateway import body, caller, contexts, parameters, policy, read_log
+from frameledger_services.gateway.ag_ui import run_input
+from frameledger_services.gateway.ag_ui.asking import Question
+from frameledger_services.gateway.ag_ui.following import FollowedRun
+from frameledger_services.gateway.ag_ui.presence import Presence
+from frameledger_services.gateway.ag_ui.run_stream import RunStream
+from frameledger_services.gateway.answers import JSON
+from frameledger_services.gateway.append import source_of
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.routes import DescribedRoute
+from frameledger_services.gateway.streams import LAST
+from frameledger_services.settings import PREFIX
+from frameledger_services.store import conversations, threads
+from frameledger_services.store.threads import AskedRun
+
+
+def routes(parts: Parts) -> list[BaseRoute]:
+    """Returns the routes."""
+    presence = Presence(parts)
+
+    async def run(request: Request) -> Response:
+        _check(parts, request)
+        wanted = run_input.read(await body.read_bytes(request, body.JSON_TYPES))
+        _check_thread(request, wanted.thread_id)
+        await presence.asks(wanted.thread_id)
+        asked = await Question(parts, request, wanted).ask()
+        read_log.note(request.scope, wanted.thread_id, asked.version)
+        return await stream(request, wanted.thread_id, asked, wanted.parent_run_id)
+
+    async def reconnect(request: Request) -> Response:
+        _check(parts, request)
+        context_id, last = parameters.context_id(request), LAST.of(request)
+        asked = await parts.database.read(threads.last_asked, context_id)
+        if asked is None:
+            raise await contexts.missing(parts, context_id)
+        goes_on, version = await parts.database.read(conversations.goes_on, context_id)
+        if last == version and not goes_on:
+            return Response(status_code=204, headers={"Cache-Control": "no-store"})
+        return await stream(request, context_id, asked, None)
+
+    async def stream(request: Request, thread_id: str, asked: AskedRun, parent: str | None) -> Response:
+        followed = FollowedRun(parts, thread_id, asked, parent)
+        try:
+            begin = await followed.begin()
+        except BaseException:
+            followed.close()
+            raise
+        source = source_of(request) if "append" in caller.of(request.scope).scopes else None
+        presence.came(thread_id)
+        return RunStream(
+            followed,
+            begin.written(),
+            lambda has_left: presence.ended(thread_id, asked.run_id, source, has_left=has_left),
+        )
+
+    problems = ("bad-parameter", "no-such-context")
+    return [
+        DescribedRoute(
+            "POST",
+            policy.AG_UI,
+            run,
+            scope=("append", "read"),
+            summary="AG-UI 1.0: run a conversation for a front end.",
+            body={"required": True, "content": {JSON: {"schema": {"$ref": "#/components/schemas/RunAgentInput"}}}},
+            answers={200: _EVENTS},
+            problems=(
+                *problems,
+                "bad-frame",
+                "conversation-busy",
+                "too-large",
+                "unsupported-media-type",
+                "key-reused",
+                "not-visible-yet",
+                "log-away",
+            ),
+        ),
+        DescribedRoute(
+            "GET",
+            policy.AG_UI + "/{context_id}",
+            reconnect,
+            scope="read",
+            summary="AG-UI 1.0: the run that a conversation was asked for last, from its beginning and as it goes on.",
+            parameters=[parameters.CONTEXT, LAST],
+            answers={200: _EVENTS, 204: {"description": "It is over, and the client has all of it."}},
+            problems=(*problems, "erased"),
+        ),
+    ]
+
+
+_EVENTS: dict[str, Any] = {
+    "description": "Events of the protocol: RUN_STARTED, MESSAGES_SNAPSHOT, what comes, RUN_FINISHED or RUN_ERROR. "
+    "Their `id` is the version.",
+    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+}
+
+
+def _check(parts: Parts, request: Request) -> None:
+    if not parts.settings.gateway_ag_ui:
+        raise ProblemError(
+            "not-found", f"AG-UI is off here; the setting {PREFIX}GATEWAY_AG_UI=true turns it on."
+        )
+    if caller.of(request.scope).redact:
+        raise ProblemError("forbidden", "A token that is shown no words may not converse: AG-UI is words.")
+
+
+def _check_thread(request: Request, thread_id: str) -> None:
+    if len(thread_id.encode(errors="backslashreplace")) > MAX_KEY_BYTES:
+        raise ProblemError(
+            "bad-parameter", f"RunAgentInput: threadId: a conversation's id has 1 to {MAX_KEY_BYTES} bytes."
+        )
+    if not caller.of(request.scope).may_see(thread_id):
+        raise NoSuchContextError(thread_id)

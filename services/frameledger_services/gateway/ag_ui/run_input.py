@@ -1,0 +1,97 @@
+"""What a client asks for: `RunAgentInput`, as far as there is something to do with it.
+
+What the protocol does not describe is passed over, since a newer client may send it; a described field with a value
+that it cannot have is refused before the run begins.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from frameledger_services.gateway.problems import ProblemError
+
+Name = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
+
+
+class _Input(BaseModel):
+    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, frozen=True, strict=True)
+
+
+class Function(_Input):
+    """What a call calls."""
+
+    name: str
+    arguments: str
+
+
+class Call(_Input):
+    """A call of a message."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: Function
+
+
+class Message(_Input):
+    """A message of any role; which fields it has depends on that."""
+
+    id: str
+    role: Literal["developer", "system", "assistant", "user", "tool", "activity", "reasoning"]
+    content: str | list[dict[str, Any]] | dict[str, Any] | None = None
+    name: str | None = None
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | None = None
+    error: str | None = None
+
+
+class Tool(_Input):
+    """A tool of the client's own."""
+
+    name: str
+
+
+class Context(_Input):
+    """Something that the model is to know."""
+
+    description: str
+    value: str
+
+
+class Resume(_Input):
+    """An answer to an interrupt."""
+
+    interrupt_id: str
+    status: Literal["resolved", "cancelled"]
+    payload: Any = None
+    metadata: dict[str, Any] | None = None
+
+
+class RunInput(_Input):
+    """The body of a request."""
+
+    thread_id: Name
+    run_id: Name
+    parent_run_id: str | None = None
+    messages: list[Message]
+    tools: list[Tool] | None = None
+    context: list[Context] | None = None
+    forwarded_props: Any = None
+    resume: list[Resume] | None = None
+
+    @property
+    def conversation(self) -> list[Message]:
+        """Its messages but for those that are the client's alone."""
+        return [one for one in self.messages if one.role not in ("activity", "reasoning")]
+
+
+def read(body: bytes) -> RunInput:
+    """Returns what a body says. Raises `bad-parameter`."""
+    try:
+        return RunInput.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the body"
+        raise ProblemError("bad-parameter", f"RunAgentInput: {place}: {first['msg']}.") from None

@@ -1,0 +1,78 @@
+"""The answer to a client of AG-UI: its run as server-sent events, and what becomes of the run when the client goes.
+
+The protocol has no word for stopping: a client that stops a run closes its connection, as does one that was cut off.
+So a run without its client goes on for a while in which the client may come back, and is interrupted then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from frameledger_services.gateway import protocol
+from frameledger_services.gateway.ag_ui.following import FollowedRun
+from frameledger_services.gateway.event_stream import HEADERS, HEARTBEAT_SECONDS, SEND_SECONDS
+from frameledger_services.gateway.stream_events import HEARTBEAT
+
+
+class RunStream(Response):
+    """Sends a client the events of its run."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, run: FollowedRun, begin: bytes, ended: Callable[[bool], None]) -> None:
+        """`begin` is sent first. `ended` is called in the end, with whether the client has left before it."""
+        # Not the base's, which would say how long the body is.
+        self.status_code = 200
+        self.background = None
+        self.init_headers(HEADERS)
+        self._run = run
+        self._begin = begin
+        self._ended = ended
+        self._is_gone = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the run is over, the client is gone, or the gateway stops."""
+        watching = asyncio.create_task(self._watch(receive))
+        try:
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            await self._send(send, self._begin)
+            while not self._run.is_over and not self._run.is_closed and not self._is_gone.is_set():
+                await self._step(send)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:
+            protocol.abort(scope)
+        finally:
+            watching.cancel()
+            has_left = not (self._run.is_over or self._run.is_closed)
+            self._run.close()
+            self._ended(has_left)
+
+    async def _step(self, send: Send) -> None:
+        coming = asyncio.ensure_future(self._run.next(HEARTBEAT_SECONDS))
+        gone = asyncio.ensure_future(self._is_gone.wait())
+        try:
+            await asyncio.wait((coming, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done():
+                return
+            told = b"".join(one.written() for one in coming.result())
+            await self._send(send, told or HEARTBEAT)
+        finally:
+            gone.cancel()
+            coming.cancel()
+
+    async def _send(self, send: Send, data: bytes) -> None:
+        """Returns when there is room for more. Raises TimeoutError for a client that reads nothing."""
+        message: Message = {"type": "http.response.body", "body": data, "more_body": True}
+        async with asyncio.timeout(SEND_SECONDS):
+            await send(message)
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._is_gone.set()

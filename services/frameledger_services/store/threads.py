@@ -1,0 +1,140 @@
+"""A conversation as a front end finds it: whether it can be asked something, and where its last question was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncConnection
+
+from frameledger_services.store import conversations, tool_calls
+from frameledger_services.store.contexts import loads
+from frameledger_services.store.shown_messages import CLIENT, ShownMessage, shown_messages
+from frameledger_services.store.tool_calls import UnsettledCall
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """How a conversation stands. Without anything if there is none."""
+
+    version: int = 0
+    is_recording: bool = False
+    is_parked: bool = False
+    goes_on: bool = False
+    """A run is open, or a call that the conversation waits for."""
+
+    tools: Sequence[str] = ()
+    """The names of the functions that its model may call."""
+
+    messages: Sequence[ShownMessage] = ()
+    waiting: Sequence[UnsettledCall] = field(default=())
+    """Calls that wait for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedRun:
+    """Where a client asked for something."""
+
+    version: int
+    """The frame's that asked; the newest one if nobody did."""
+
+    run_id: str
+    """As the client named it, or else as we do."""
+
+    is_answer: bool = False
+    """It answered a call, which its events show."""
+
+
+async def thread(connection: Connection, context_id: str) -> Thread:
+    """Returns how a conversation stands. What changes while it is read has a later version than the one returned."""
+    cursor = await connection.execute(
+        """
+        SELECT version, recording, parked_version IS NOT NULL, setting_at(context_id, 'tools', version)::text
+        FROM contexts
+        WHERE context_id = %s
+        """,
+        (context_id,),
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        return Thread()
+    version, recording, parked, tools = row
+    goes_on, _ = await conversations.goes_on(connection, context_id)
+    return Thread(
+        version,
+        recording,
+        parked,
+        goes_on,
+        _names(tools),
+        await shown_messages(connection, context_id, version),
+        await waiting(connection, context_id),
+    )
+
+
+async def waiting(connection: Connection, context_id: str) -> list[UnsettledCall]:
+    """Returns the calls of a conversation that wait for a person."""
+    return await tool_calls.unsettled(connection, context_id, status="waiting")
+
+
+async def version_of(connection: Connection, context_id: str, frame_id: UUID) -> int | None:
+    """Returns the version of a frame that was applied; None if it is not stored, or was not."""
+    cursor = await connection.execute(
+        "SELECT version FROM frames WHERE context_id = %s AND frame_id = %s AND outcome = 'applied'",
+        (context_id, frame_id),
+    )
+    row = await cursor.fetchone()
+    return None if row is None else int(row[0])
+
+
+async def last_asked(connection: Connection, context_id: str) -> AskedRun | None:
+    """Returns where a conversation was asked for something last; None if there is no such conversation. It reads the
+    frames backwards."""
+    cursor = await connection.execute(_LAST_ASKED, {"id": context_id, "client": f'%"{CLIENT}"%'})
+    row = await cursor.fetchone()
+    if row is None:
+        return None
+    newest, version, kind, payload, run_id = row
+    if version is None:
+        return AskedRun(newest, run_id or f"run-{newest}")
+    metadata = loads(payload).get("metadata")
+    about = metadata.get(CLIENT) if isinstance(metadata, dict) else None
+    named = about.get("run_id") if isinstance(about, dict) else None
+    name = named if isinstance(named, str) else run_id or f"run-{version}"
+    return AskedRun(version, name, kind in ("FunctionCallResultFrame", "FunctionCallCancelFrame"))
+
+
+def _names(tools: str | None) -> list[str]:
+    found = []
+    for tool in loads(tools) if tools else ():
+        function = tool.get("function") if isinstance(tool, dict) else None
+        if isinstance(function, dict) and isinstance(function.get("name"), str):
+            found.append(function["name"])
+    return found
+
+
+_LAST_ASKED = """
+    SELECT
+        head.version, asked.version, asked.type, asked.payload,
+        (SELECT run_id FROM runs WHERE context_id = head.context_id ORDER BY requested_version DESC LIMIT 1)
+    FROM contexts AS head
+    LEFT JOIN LATERAL (
+        SELECT version, type, payload::text AS payload
+        FROM frames
+        WHERE context_id = head.context_id AND outcome = 'applied'
+            AND (
+                type IN (
+                    'LLMMessagesAppendFrame', 'LLMMessagesUpdateFrame', 'LLMRunFrame', 'LLMContextFrame',
+                    'TranscriptionFrame', 'UserStoppedSpeakingFrame'
+                )
+                OR type IN ('FunctionCallResultFrame', 'FunctionCallCancelFrame')
+                    AND payload::text LIKE %(client)s
+            )
+        ORDER BY version DESC
+        LIMIT 1
+    ) AS asked ON true
+    WHERE head.context_id = %(id)s
+"""

@@ -1,0 +1,387 @@
+"""Front ends by AG-UI: its official client, a scripted model and real functions; what is told, and what is stored."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+from tests.bounds import ON_SERVERS, PROGRAM
+from tests.support import databases
+from tests.support.ag_ui import Consumer
+from tests.support.gateway import running
+from tests.support.killable import projector
+from tests.support.road import made
+
+from frameledger_services.embedded import ports
+
+CLIENT = Path(__file__).parents[1] / "support" / "ag_ui_client.mjs"
+PACKAGE = "@ag-ui/client@1.0.0"
+
+SCRIPT = {
+    "pace": 60,
+    "replies": [
+        {"when": {"user": "count"}, "say": [{"text": " ".join(f"number-{n}" for n in range(1, 300))}]},
+        {"when": {"user": "late"}, "say": [{"text": "I look. "}, {"call": "train_position"}]},
+        {"when": {"result_of": "train_position"}, "say": [{"text": "By twenty-five minutes."}]},
+        {"when": {"user": "seat"}, "say": [{"call": "keep_seat", "arguments": {"berth": 7}}]},
+        {"when": {"result_of": "keep_seat"}, "say": [{"text": "It is yours."}]},
+        {"when": {"user": "break"}, "say": [{"fail": "refused_context", "message": "That is too much."}]},
+        {
+            "when": {"user": "night train"},
+            "say": [{"thought": "Let me think."}, {"text": "Yes, at 22:40."}],
+            "usage": {"input_tokens": 9, "output_tokens": 4, "cache_read_tokens": 2},
+        },
+    ],
+}
+
+
+@contextmanager
+def service(environment, *words):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "frameledger_services", *words], env=environment, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait(PROGRAM)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """A folder with the official client in it."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("The official client of AG-UI is run by node, and there is none here.")
+    folder = tmp_path_factory.mktemp("npm")
+    shutil.copy(CLIENT, folder)
+    (folder / "package.json").write_text("{}")
+    install = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=0", PACKAGE]
+    try:
+        found = subprocess.run(install, cwd=folder, capture_output=True, timeout=PROGRAM)
+    except subprocess.TimeoutExpired:
+        pytest.skip("npm does not answer, so the official client of AG-UI is not here.")
+    if found.returncode:
+        pytest.skip("npm is not reached, so the official client of AG-UI is not here.")
+    return folder
+
+
+class FrontEnd:
+    """The official client, in a process of its own. What it is told keeps the order of the protocol."""
+
+    def __init__(self, folder, url):
+        self.said = (folder / "said.txt").open("w+")
+        self.process = subprocess.Popen(
+            ["node", CLIENT.name, url],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.said,
+            text=True,
+        )
+
+    def do(self, thread, *, cut=False, **what):
+        self.process.stdin.write(json.dumps({"thread": thread, **what}) + "\n")
+        self.process.stdin.flush()
+        told = json.loads(self.process.stdout.readline())
+        if not cut and told["events"]:
+            consumer = Consumer()
+            consumer.take_all(told["events"])
+            assert consumer.run is None
+        return told
+
+    def warnings(self):
+        self.said.flush()
+        self.said.seek(0)
+        return [line for line in self.said if "[ag-ui]" in line]
+
+    def close(self):
+        self.process.kill()
+        self.process.wait(PROGRAM)
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.said.close()
+
+
+class Stage:
+    """The servers of this module."""
+
+    def __init__(self, address, base_url):
+        self.address = address
+        self.url = f"{base_url}/v1/ag-ui"
+
+    def rows(self, query, *parameters):
+        with psycopg.connect(self.address) as connection:
+            return connection.execute(query, parameters).fetchall()
+
+    def until(self, query, *parameters):
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            while not connection.execute(query, parameters).fetchone()[0]:
+                pass
+
+    def stored(self, context_id):
+        query = "SELECT context_at(%s, version) FROM contexts WHERE context_id = %s"
+        return self.rows(query, context_id, context_id)[0][0]["messages"]
+
+    def runs(self, context_id):
+        query = "SELECT status FROM runs WHERE context_id = %s ORDER BY requested_version"
+        return [status for (status,) in self.rows(query, context_id)]
+
+    def eras(self, context_id):
+        return self.rows("SELECT max(era) FROM messages WHERE context_id = %s", context_id)[0][0]
+
+    def post(self, **body):
+        return httpx.post(self.url, json=body, timeout=ON_SERVERS)
+
+
+@pytest.fixture(scope="module")
+def stage(kafka, database_server, migrated_template, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ag-ui")
+    script = folder / "script.json"
+    script.write_text(json.dumps(SCRIPT))
+    with (
+        databases.made(database_server, template=migrated_template) as (_, address),
+        made(kafka.bootstrap_servers, address, None) as road,
+        projector(road.settings),
+    ):
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FRAMELEDGER_")}
+        environment = inherited | {
+            "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+            "FRAMELEDGER_DATABASE_URL": address,
+            "FRAMELEDGER_TOPIC_PREFIX": road.settings.topic_prefix,
+            "FRAMELEDGER_DATA_DIR": str(folder),
+        }
+        inference = ("run", "inference", "--provider", "scripted", "--script", str(script))
+        functions = ("run", "functions", "--module", "frameledger_services.demo.tools")
+        also = {
+            "gateway_port": str(ports.choose(0)),
+            "gateway_ag_ui": "true",
+            "gateway_ag_ui_reconnect_secs": "4",
+        }
+        with (
+            service(environment, *inference),
+            service(environment, *functions),
+            running(road.settings, **also) as gateway,
+        ):
+            made_stage = Stage(address, gateway.address)
+            made_stage.until("SELECT count(*) = 2 FROM live_workers()")
+            yield made_stage
+
+
+@pytest.fixture(scope="module")
+def front_end(package, stage):
+    client = FrontEnd(package, stage.url)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def types(told):
+    return [event["type"] for event in told["events"]]
+
+
+def words(told):
+    return [(one["role"], one.get("content")) for one in told["messages"]]
+
+
+def test_a_front_end_converses_and_holds_what_is_stored(front_end, stage):
+    told = front_end.do("talk/1", say="Is there a night train?", forwardedProps={"theme": "dark"})
+    assert told["outcome"] == "success"
+    order = types(told)
+    assert order[:2] == ["RUN_STARTED", "MESSAGES_SNAPSHOT"]
+    assert order.index("REASONING_END") < order.index("TEXT_MESSAGE_START") < order.index("RUN_FINISHED")
+    started, finished = told["events"][0], told["events"][-1]
+    assert (started["threadId"], started["protocolVersion"]) == ("talk/1", "1.0")
+    [usage] = finished["usage"]
+    assert {name: count for name, count in usage.items() if name.endswith("Tokens")} == {
+        "inputTokens": 9,
+        "outputTokens": 4,
+        "cachedInputTokens": 2,
+        "totalTokens": 13,
+    }
+    [(run_id,)] = stage.rows("SELECT run_id FROM runs WHERE context_id = 'talk/1'")
+    assert told["messages"][-1] == {"id": run_id, "role": "assistant", "content": "Yes, at 22:40."}
+    assert words(told)[-2:] == [("reasoning", "Let me think."), ("assistant", "Yes, at 22:40.")]
+    [(about,)] = stage.rows(
+        "SELECT payload->'metadata'->'ag_ui' FROM frames WHERE context_id = 'talk/1' AND version = 1"
+    )
+    assert about["run_id"] == started["runId"]
+    assert about["forwarded_props"] == {"theme": "dark"}
+    assert about["message_ids"] == [told["messages"][0]["id"]]
+
+    again = front_end.do("talk/1", say="Thanks.")
+    assert words(again)[-2:] == [("user", "Thanks."), ("assistant", "You said: Thanks.")]
+    assert [one["id"] for one in again["messages"]][:3] == [one["id"] for one in told["messages"]]
+    assert [one["role"] for one in stage.stored("talk/1") if "role" in one] == ["user", "assistant"] * 2
+    assert stage.eras("talk/1") == 1
+    assert front_end.warnings() == []
+
+
+def test_functions_that_run_here_are_shown_with_their_results(front_end, stage):
+    told = front_end.do("late", say="Are we late?")
+    assert told["outcome"] == "success"
+    assert [kind for kind in types(told) if kind.startswith("TOOL_CALL")] == [
+        "TOOL_CALL_START",
+        "TOOL_CALL_ARGS",
+        "TOOL_CALL_END",
+        "TOOL_CALL_RESULT",
+    ]
+    question, look, call, result, answer = told["messages"]
+    assert (question["role"], look["content"]) == ("user", "I look.")
+    assert call["toolCalls"][0]["function"] == {"name": "train_position", "arguments": "{}"}
+    assert json.loads(result["content"]) == {"late_minutes": 25, "arrival": "06:31"}
+    assert answer["content"] == "By twenty-five minutes."
+    # The client's history is the stored one, so that nothing of it is taken for an edit.
+    front_end.do("late", say="Thanks.")
+    assert stage.eras("late") == 1
+    assert [one["role"] for one in stage.stored("late")] == [
+        *("user", "assistant", "assistant", "tool", "assistant"),
+        *("user", "assistant"),
+    ]
+
+
+def test_a_call_that_waits_for_a_person_interrupts_the_run_and_is_answered_by_the_next_one(front_end, stage):
+    told = front_end.do("seat", say="Keep me a seat.")
+    assert told["outcome"] == "interrupt"
+    [interrupt] = told["interrupts"]
+    [call] = told["messages"][-1]["toolCalls"]
+    assert (interrupt["reason"], interrupt["message"]) == ("tool_call", "the purser")
+    assert interrupt["toolCallId"] == call["id"]
+    assert interrupt["expiresAt"]
+    # The official client asks for an answer before anything else.
+    refused = front_end.do("seat", say="And?")
+    assert "pending interrupt" in refused["error"]
+
+    answer = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"deck": "upper"}}
+    resumed = front_end.do("seat", resume=[answer], messages=told["messages"])
+    assert resumed["outcome"] == "success"
+    assert "TOOL_CALL_START" not in types(resumed)
+    [result] = [event for event in resumed["events"] if event["type"] == "TOOL_CALL_RESULT"]
+    assert (result["toolCallId"], json.loads(result["content"])) == (call["id"], {"deck": "upper"})
+    assert words(resumed)[-2:] == [("tool", '{"deck":"upper"}'), ("assistant", "It is yours.")]
+    assert stage.rows("SELECT status, result FROM tool_calls WHERE context_id = 'seat'") == [
+        ("done", {"deck": "upper"})
+    ]
+    assert stage.eras("seat") == 1
+
+
+def test_an_interrupt_that_nobody_answers_stays_and_one_that_is_abandoned_is_cancelled(front_end, stage):
+    told = front_end.do("no-seat", say="Keep me a seat.")
+    [interrupt] = told["interrupts"]
+    said = [*told["messages"], {"id": "u2", "role": "user", "content": "Hm."}]
+    other = stage.post(threadId="no-seat", runId="r2", messages=said)
+    consumer = Consumer()
+    consumer.take_all(events_of(other))
+    assert consumer.outcome["type"] == "interrupt"
+    assert [one["id"] for one in consumer.outcome["interrupts"]] == [interrupt["id"]]
+    assert consumer.messages["u2"]["content"] == "Hm."
+
+    given_up = {"interruptId": interrupt["id"], "status": "cancelled"}
+    body = {"threadId": "no-seat", "runId": "r3", "messages": list(consumer.messages.values())}
+    first = events_of(stage.post(**body, resume=[given_up]))
+    assert first[-1]["outcome"] == {"type": "success"}
+    assert stage.rows("SELECT status FROM tool_calls WHERE context_id = 'no-seat'") == [("cancelled",)]
+    # The same request again is the same run.
+    count = stage.rows("SELECT count(*) FROM frames WHERE context_id = 'no-seat'")
+    assert events_of(stage.post(**body, resume=[given_up])) == first
+    assert stage.rows("SELECT count(*) FROM frames WHERE context_id = 'no-seat'") == count
+
+
+def events_of(response):
+    assert response.status_code == 200, response.text
+    lines = response.text.split("\n")
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+
+
+def test_who_stops_a_run_and_asks_again_goes_on_from_what_was_shown(front_end, stage):
+    told = front_end.do("stop", say="Please count.", stop="number-3", cut=True)
+    assert told["outcome"] is None
+    said = front_end.do("stop", say="Thanks.")
+    assert words(said)[-1] == ("assistant", "You said: Thanks.")
+    assert stage.runs("stop") == ["interrupted", "ended"]
+    assert [one["role"] for one in stage.stored("stop")] == ["user", "assistant", "user", "assistant"]
+    assert stage.eras("stop") == 1
+    cut = stage.stored("stop")[1]["content"]
+    assert cut.startswith("number-1 number-2 number-3")
+    assert "number-299" not in cut
+
+
+def test_a_client_that_was_cut_off_comes_back_to_its_run(front_end, stage):
+    cut = front_end.do("cut", say="Please count.", stop="number-3", cut=True)
+    told = front_end.do("cut", connect=True)
+    assert told["outcome"] == "success"
+    assert told["events"][0]["runId"] == cut["events"][0]["runId"]
+    assert told["messages"][0]["id"] == cut["messages"][0]["id"]
+    assert told["messages"][-1]["content"].endswith("number-299")
+    assert stage.runs("cut") == ["ended"]
+    # What it had of the answer was stated anew.
+    assert len(told["messages"]) == 2
+    [(version,)] = stage.rows("SELECT version FROM contexts WHERE context_id = 'cut'")
+    all_of_it = httpx.get(f"{stage.url}/cut", headers={"Last-Event-ID": str(version)})
+    assert all_of_it.status_code == 204
+
+
+def test_a_run_that_its_client_has_left_is_interrupted_after_a_while(front_end, stage):
+    front_end.do("left", say="Please count.", stop="number-3", cut=True)
+    stage.until("SELECT count(*) = 1 FROM runs WHERE context_id = 'left' AND status = 'interrupted'")
+    told = front_end.do("left", connect=True)
+    assert told["outcome"] == "cancelled"
+
+
+def test_an_edited_history_begins_an_era_and_the_old_one_stays(front_end, stage):
+    told = front_end.do("edited", say="Are we late?")
+    question, *rest = told["messages"]
+    edited = {**question, "content": "Is there a night train?"}
+    again = front_end.do("edited", messages=[edited])
+    assert again["outcome"] == "success"
+    assert words(again)[0] == ("user", "Is there a night train?")
+    assert words(again)[-1] == ("assistant", "Yes, at 22:40.")
+    assert stage.eras("edited") == 2
+    [(context,)] = stage.rows("SELECT context_at('edited', valid_from - 1) FROM eras WHERE context_id = 'edited'")
+    assert len(context["messages"]) == 1 + len(rest)
+    regenerated = front_end.do("edited", messages=again["messages"][:1])
+    assert words(regenerated)[-1] == ("assistant", "Yes, at 22:40.")
+    assert [one["role"] for one in stage.stored("edited") if "role" in one] == ["user", "assistant"]
+
+
+def test_what_the_application_says_reaches_the_model_once(stage):
+    context = [{"description": "The time", "value": "06:12"}]
+    messages = [{"id": "u1", "role": "user", "content": "Hm."}]
+    for run in ("r1", "r2"):
+        events = events_of(
+            stage.post(threadId="context", runId=run, messages=messages, context=context, state={"a": 1})
+        )
+        consumer = Consumer()
+        consumer.take_all(events)
+        messages = [*consumer.messages.values(), {"id": f"u-{run}", "role": "user", "content": "And?"}]
+    told = [one["content"] for one in stage.stored("context") if one["role"] == "developer"]
+    assert told == ["The application says:\n- The time: 06:12"]
+    assert stage.eras("context") == 1
+
+
+def test_a_run_that_fails_says_why(front_end):
+    told = front_end.do("broken", say="Please break.")
+    failed = told["events"][-1]
+    assert (failed["type"], failed["code"]) == ("RUN_ERROR", "context_refused")
+    assert "That is too much." in failed["message"]
+    assert told["outcome"] is None
+
+
+def test_what_cannot_be_honoured_is_refused_before_the_run(stage):
+    body = {"threadId": "refused", "runId": "r", "messages": [{"id": "u", "role": "user", "content": "Hm."}]}
+    own = [{"name": "paint", "description": "Paints.", "parameters": {}}]
+    refused = stage.post(**body, tools=own)
+    assert (refused.status_code, refused.json()["type"]) == (400, "/problems/bad-parameter")
+    assert "paint" in refused.json()["detail"]
+    known = [{"name": "train_position", "description": "Looks."}]
+    assert events_of(stage.post(**body, tools=known))[-1]["type"] == "RUN_FINISHED"
+    assert stage.post(**{**body, "runId": 7}).status_code == 400
+    assert stage.post(**{**body, "runId": "r9", "later": True}).status_code == 200
+    assert httpx.get(f"{stage.url}/nobody").status_code == 404
