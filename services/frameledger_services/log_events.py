@@ -213,7 +213,7 @@ EVENTS: Mapping[str, Event] = {
     ),
     "gateway.not_interrupted": Event(
         "warning",
-        "A client of OpenAI's API is gone, and the log does not take the interruption of its answer, which goes on.",
+        "A client of a compatible API is gone, and the log does not take the interruption of its answer.",
         _WAIT,
     ),
     "gateway.not_listening": Event(
@@ -223,6 +223,11 @@ EVENTS: Mapping[str, Event] = {
     ),
     "gateway.streams_waiting": Event(
         "warning", "The database gives streams nothing for now; they go on once it does.", _WAIT
+    ),
+    "gateway.unknown_interrupt": Event(
+        "warning",
+        "A front end answered an interrupt that its conversation does not have, or no longer; the run went on without.",
+        "Nothing; if it happens often, look at what the front end sends.",
     ),
     "gateway.request_failed": Event("error", "A request was answered by `internal-error`.", "Report it."),
 }

@@ -367,6 +367,7 @@ class Settings(BaseModel):
     gateway_openai_interrupt: bool = _set(
         True,
         "Whether an answer is interrupted when the client closes its connection: the stop button of front ends.",
+    )
     gateway_ag_ui: bool = _set(False, "Whether the gateway speaks AG-UI 1.0, for front ends: `/v1/ag-ui`.")
     gateway_ag_ui_tools: bool = _set(
         True, "Whether a conversation that begins there has the functions that live workers offer."

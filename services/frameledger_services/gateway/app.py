@@ -29,6 +29,7 @@ from frameledger_services.gateway import (
     settling,
     streams,
 )
+from frameledger_services.gateway.ag_ui import routes as ag_ui
 from frameledger_services.gateway.openai import routes as openai
 from frameledger_services.gateway.outages import Outages
 from frameledger_services.gateway.parts import Parts
@@ -59,6 +60,7 @@ def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
         settling,
         asyncapi,
         openai,
+        ag_ui,
         pages,
     )
     for module in modules:

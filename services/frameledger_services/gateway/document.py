@@ -149,6 +149,27 @@ SCHEMAS |= {
             "conversation": {"description": "The conversation: its id, or an object with it."},
         },
     },
+    "RunAgentInput": {
+        "type": "object",
+        "description": "As of AG-UI 1.0. `messages` is the whole history; `tools` may name functions of the "
+        "conversation only; `state` is passed over.",
+        "required": ["threadId", "runId", "messages"],
+        "properties": {
+            "threadId": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": 255,
+                "description": "The conversation.",
+            },
+            "runId": {"type": "string", "minLength": 1, "maxLength": 255},
+            "parentRunId": {"type": "string"},
+            "messages": {"type": "array", "items": {"type": "object", "required": ["id", "role"]}},
+            "tools": {"type": "array", "items": {"type": "object", "required": ["name"]}},
+            "context": {"type": "array", "items": {"type": "object", "required": ["description", "value"]}},
+            "forwardedProps": {"description": "Kept in the metadata of the frame that asks."},
+            "resume": {"type": "array", "items": {"type": "object", "required": ["interruptId", "status"]}},
+        },
+    },
     "Completion": _object(
         "The answer.",
         id=_TEXT,

@@ -29,11 +29,12 @@ LISTS = frozenset((CONTEXTS, "/v1/waiting", "/v1/ambiguous", "/v1/parked"))
 
 COMPLETIONS = "/v1/chat/completions"
 MODELS = "/v1/models"
+AG_UI = "/v1/ag-ui"
 
 OF_THE_PROCESS = frozenset(("/v1/workers", "/v1/tools", "/v1/lag", MODELS))
 """Lists that name no conversation."""
 
-NAMED_WITHIN = frozenset((COMPLETIONS,))
+NAMED_WITHIN = frozenset((COMPLETIONS, AG_UI))
 """Their conversation is named in the body or a header: they find out themselves whether the caller may see it. They
 publish, and answer with what is said."""
 
@@ -63,10 +64,11 @@ def needed(method: str, path: str) -> Need:
     """Returns what a request needs. `path` is as it was sent, which is how the routes match it."""
     if path in PUBLIC or path.startswith(PUBLIC_FOLDERS):
         return Need(())
-    if path.startswith(f"{CONTEXTS}/"):
-        named = path.removeprefix(f"{CONTEXTS}/").partition("/")[0]
-        context_id = unquote_to_bytes(named).decode(errors="replace")
-        return Need((_of_method(method),), context_id)
+    for folder in (CONTEXTS, AG_UI):
+        if path.startswith(f"{folder}/"):
+            named = path.removeprefix(f"{folder}/").partition("/")[0]
+            context_id = unquote_to_bytes(named).decode(errors="replace")
+            return Need((_of_method(method),), context_id)
     if path in NAMED_WITHIN:
         return Need(("append", "read"))
     if path in LISTS or is_of_the_process(path):

@@ -89,4 +89,5 @@ def _is_stream(scope: Scope) -> bool:
     """Returns whether the answer goes on until somebody ends it."""
     accepted = Headers(scope=scope).get("accept", "")
     path = path_of(scope)
-    return path.endswith("/stream") or path in policy.NAMED_WITHIN or "text/event-stream" in accepted
+    is_run = path in policy.NAMED_WITHIN or path.startswith(f"{policy.AG_UI}/")
+    return path.endswith("/stream") or is_run or "text/event-stream" in accepted

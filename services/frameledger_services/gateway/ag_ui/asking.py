@@ -66,16 +66,18 @@ class Question:
             return before
         thread = await self._free()
         await self._check_tools(thread)
-        answered = await self._answer(thread)
+        plan = history.plan(thread.messages, self.wanted.conversation)
+        if (answered := await self._answer(thread)) is not None:
+            # What else was said was said before the answers were known, and comes behind them.
+            if plan.kind == "replace" or plan.messages:
+                await self._say(thread, plan, "ask 0", expects=False)
+            return answered
         for number in range(TRIES):
-            if answered is not None or number > 0:
-                thread = await self._thread()
-            plan = history.plan(thread.messages, self.wanted.conversation)
-            if answered is not None and plan.kind == "append" and not plan.messages:
-                return answered
             asked = await self._say(thread, plan, f"ask {number}")
             if asked is not None:
-                return answered or asked
+                return asked
+            thread = await self._thread()
+            plan = history.plan(thread.messages, self.wanted.conversation)
         raise self._busy("Somebody else goes on saying something in it.")
 
     async def _thread(self) -> Thread:
@@ -99,7 +101,9 @@ class Question:
                 raise self._busy("It is being answered.")
             await asyncio.sleep(LOOK_SECONDS)
         if thread.is_parked:
-            raise self._busy("It is parked: its newest frames are stored and not folded (`frameledger parked`).")
+            raise self._busy(
+                "It is parked: its newest frames are stored and not folded (`frameledger parked`)."
+            )
         if thread.is_recording:
             raise self._busy("It is a recording of one that is elsewhere: nobody answers here.")
         return thread
@@ -141,7 +145,9 @@ class Question:
                 # Answered before, or by somebody else, or never asked: the run goes on without it.
                 _log.warning("gateway.unknown_interrupt", context_id=self.wanted.thread_id)
                 continue
-            frame = self._answer_frame(number, entry, call.function_name, call.tool_call_id, call.requested_version)
+            frame = self._answer_frame(
+                number, entry, call.function_name, call.tool_call_id, call.requested_version
+            )
             stored = await self._publish(frame, None)
             if stored is not None and first is None:
                 first = stored.version
@@ -161,10 +167,12 @@ class Question:
             return FunctionCallCancelFrame(**about, run_llm=True)
         return FunctionCallResultFrame(**about, result=entry.payload)
 
-    async def _say(self, thread: Thread, plan: history.Plan, what: str) -> AskedRun | None:
+    async def _say(
+        self, thread: Thread, plan: history.Plan, what: str, *, expects: bool = True
+    ) -> AskedRun | None:
         """Publish what is new. Returns None if somebody said something in between."""
         frame = await self._frame(thread, plan, self._frame_id(what))
-        stored = await self._publish(frame, thread.version)
+        stored = await self._publish(frame, thread.version if expects else None)
         if stored is None or stored.version is None:
             return None
         return AskedRun(stored.version, self.wanted.run_id)
@@ -175,10 +183,10 @@ class Question:
         if thread.version == 0:
             return await self._opening(messages, about)
         if plan.kind == "replace":
-            return LLMMessagesUpdateFrame(messages=messages, run_llm=True, **about)
+            return LLMMessagesUpdateFrame(messages=tuple(messages), run_llm=True, **about)
         if not messages:
             return LLMRunFrame(**about)
-        return LLMMessagesAppendFrame(messages=messages, run_llm=True, **about)
+        return LLMMessagesAppendFrame(messages=tuple(messages), run_llm=True, **about)
 
     async def _opening(self, messages: Sequence[dict[str, Any]], about: dict[str, Any]) -> AnyFrame:
         """A new conversation has the functions that services offer."""
@@ -233,5 +241,7 @@ class Question:
         except NotVisibleError as error:
             raise ProblemError("not-visible-yet", str(error), context_id=self.wanted.thread_id) from error
         if stored.outcome == "rejected" and stored.reason == "id_reused":
-            raise ProblemError("key-reused", f"The run {self.wanted.run_id!r} was asked for with other content.")
+            raise ProblemError(
+                "key-reused", f"The run {self.wanted.run_id!r} was asked for with other content."
+            )
         return stored if stored.outcome == "applied" else None

@@ -33,7 +33,9 @@ class Told:
 class FollowedRun:
     """One run. To be closed."""
 
-    def __init__(self, parts: Parts, thread_id: str, asked: AskedRun, parent_run_id: str | None = None) -> None:
+    def __init__(
+        self, parts: Parts, thread_id: str, asked: AskedRun, parent_run_id: str | None = None
+    ) -> None:
         """Raises `too-many` if this process has as many followers as it may have."""
         self.thread_id = thread_id
         self.run_id = asked.run_id
@@ -68,9 +70,11 @@ class FollowedRun:
         if chunk is None:
             return []
         told = [one async for one in self._frames(chunk)]
-        if chunk.was_erased or not chunk.exists:
+        if chunk.erased_version is not None or not chunk.exists:
             self.is_over = True
-            told.append(Told(chunk.version, self._translation.failed("The conversation was erased.", "erased")))
+            told.append(
+                Told(chunk.version, self._translation.failed("The conversation was erased.", "erased"))
+            )
         elif chunk.head is not None and chunk.head.status == "parked":
             self.is_over = True
             parked = "The conversation is parked: its newest frames are stored and not folded."
@@ -84,9 +88,7 @@ class FollowedRun:
     async def _frames(self, chunk: Chunk) -> AsyncIterator[Told]:
         for frame in chunk.frames:
             assert frame.payload is not None
-            events = self._translation.take(
-                frame.version, decode(frame.payload), frame.outcome, frame.reason
-            )
+            events = self._translation.take(frame.version, decode(frame.payload), frame.outcome, frame.reason)
             if self._translation.is_stale:
                 stored = await self._parts.database.read(shown_messages, self.thread_id, frame.version)
                 events.append(self._translation.restated(stored))

@@ -152,9 +152,7 @@ class _Comparison:
         found: list[dict[str, Any]] = [dict(one.message) for one in self._stored[:end]]
         ids: list[str | None] = [named.get(place) for place in range(end)]
         for match, one in zip(self._matches[same:], self._sent[same:], strict=True):
-            found.append(
-                as_stored(one) if match is None else dict(self._stored[self._places[match]].message)
-            )
+            found.append(as_stored(one) if match is None else dict(self._stored[self._places[match]].message))
             ids.append(one.id)
         return Plan("replace", found, ids)
 

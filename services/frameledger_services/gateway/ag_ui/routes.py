@@ -77,7 +77,10 @@ def routes(parts: Parts) -> list[BaseRoute]:
             run,
             scope=("append", "read"),
             summary="AG-UI 1.0: run a conversation for a front end.",
-            body={"required": True, "content": {JSON: {"schema": {"$ref": "#/components/schemas/RunAgentInput"}}}},
+            body={
+                "required": True,
+                "content": {JSON: {"schema": {"$ref": "#/components/schemas/RunAgentInput"}}},
+            },
             answers={200: _EVENTS},
             problems=(
                 *problems,

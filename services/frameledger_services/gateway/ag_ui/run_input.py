@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic.alias_generators import to_camel
 
 from frameledger_services.gateway.problems import ProblemError
 
@@ -17,7 +16,7 @@ Name = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00]*$")
 
 
 class _Input(BaseModel):
-    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, frozen=True, strict=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
 
 class Function(_Input):
@@ -42,8 +41,8 @@ class Message(_Input):
     role: Literal["developer", "system", "assistant", "user", "tool", "activity", "reasoning"]
     content: str | list[dict[str, Any]] | dict[str, Any] | None = None
     name: str | None = None
-    tool_calls: list[Call] | None = None
-    tool_call_id: str | None = None
+    tool_calls: list[Call] | None = Field(None, alias="toolCalls")
+    tool_call_id: str | None = Field(None, alias="toolCallId")
     error: str | None = None
 
 
@@ -63,7 +62,7 @@ class Context(_Input):
 class Resume(_Input):
     """An answer to an interrupt."""
 
-    interrupt_id: str
+    interrupt_id: str = Field(alias="interruptId")
     status: Literal["resolved", "cancelled"]
     payload: Any = None
     metadata: dict[str, Any] | None = None
@@ -72,13 +71,13 @@ class Resume(_Input):
 class RunInput(_Input):
     """The body of a request."""
 
-    thread_id: Name
-    run_id: Name
-    parent_run_id: str | None = None
+    thread_id: Name = Field(alias="threadId")
+    run_id: Name = Field(alias="runId")
+    parent_run_id: str | None = Field(None, alias="parentRunId")
     messages: list[Message]
     tools: list[Tool] | None = None
     context: list[Context] | None = None
-    forwarded_props: Any = None
+    forwarded_props: Any = Field(None, alias="forwardedProps")
     resume: list[Resume] | None = None
 
     @property

@@ -73,7 +73,12 @@ class Translation:
         self._stale = False
         self._is_era_new = False
         self._usage = RunUsage()
+        self._cause: tuple[str, str] | None = None
+        """What went wrong last in the run of ours that is open."""
+
         self._error: tuple[str, str] | None = None
+        """Why that run failed."""
+
         self._was_stopped = False
 
     def started(self, messages: Sequence[ShownMessage]) -> list[Event]:
@@ -199,7 +204,7 @@ class Translation:
     def _response_started(self, version: int, frame: LLMFullResponseStartFrame) -> Iterator[Event]:
         yield from self._close_text()
         yield from self._close_thought()
-        self._error, self._was_stopped = None, False
+        self._cause, self._error, self._was_stopped = None, None, False
         if frame.run_id is None:
             # It may answer a run without saying so: what it says is stored under an id that is not known yet.
             self._answers, self._is_unnamed = f"said-{version}", True
@@ -235,7 +240,7 @@ class Translation:
         yield from self._close_thought()
         self._usage.ended(frame)
         if frame.finish_reason == "error":
-            self._error = ("The model's answer broke off.", "run_failed")
+            self._error = self._cause or ("The model's answer broke off.", "run_failed")
 
     def _thought_said(self, frame: LLMThoughtTextFrame) -> Iterator[Event]:
         if self._thought is not None:
@@ -251,12 +256,15 @@ class Translation:
         yield {"type": "REASONING_END", "messageId": thought.message_id}
 
     def _erred(self, frame: ErrorFrame) -> Iterator[Event]:
+        if frame.tool_call_id is not None:
+            return
+        self._cause = (frame.message or "The run failed.", frame.code or "run_failed")
         if not frame.fatal:
             return
         if frame.run_id is None or self._answers in (None, frame.run_id) or self._is_unnamed:
             yield from self._close_text()
             yield from self._close_thought()
-        self._error = (frame.message or "The run failed.", frame.code or "run_failed")
+        self._error = self._cause
 
     def _interrupted(self, frame: InterruptionFrame) -> Iterator[Event]:
         yield from self._close_text()
