@@ -138,7 +138,10 @@ def reading(settings, context_id):
     paths = [
         route.path.format(**filled_in)
         for method, route in all_routes()
-        if method == "GET" and policy.needed("GET", route.path).scopes and not route.path.endswith("/stream")
+        if method == "GET"
+        and policy.needed("GET", route.path).scopes
+        and not route.path.endswith("/stream")
+        and not route.path.startswith(policy.AG_UI)
     ]
     one = f"/v1/contexts/{filled_in['context_id']}"
     with_parameters = {f"{one}/diff": "?from=1&to=8"}

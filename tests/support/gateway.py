@@ -33,6 +33,7 @@ AWAY: dict[str, Any] = {
     "kafka_bootstrap_servers": "127.0.0.1:1",
     "gateway_request_secs": 1,
     "gateway_burst": 1_000_000,
+    "gateway_ag_ui": True,
 }
 """Settings of a gateway without servers: who gets past the guard is answered 503, or waits a second for it."""
 

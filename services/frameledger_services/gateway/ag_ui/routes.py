@@ -69,7 +69,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             lambda has_left: presence.ended(thread_id, asked.run_id, source, has_left=has_left),
         )
 
-    problems = ("bad-parameter", "no-such-context")
+    problems = ("bad-parameter", "no-such-context", "not-found")
     return [
         DescribedRoute(
             "POST",

@@ -1,0 +1,107 @@
+"""AG-UI at the gateway's door: what is refused before a run begins."""
+
+import asyncio
+import json
+from datetime import UTC, datetime
+
+import pytest
+from tests.support.ag_ui import Consumer
+from tests.support.gateway import AWAY, app_of
+
+from frameledger.frames import FunctionCallInProgressFrame, LLMFullResponseEndFrame, Usage
+from frameledger_services.gateway import tokens
+from frameledger_services.gateway.ag_ui import run_input
+from frameledger_services.gateway.ag_ui.translation import Translation, call_of_interrupt, interrupt_id
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.settings import Settings
+
+BODY = {"threadId": "acme/1", "runId": "r1", "messages": [{"id": "u1", "role": "user", "content": "Hi"}]}
+
+
+def asked(settings, token=None, **more):
+    async def ask():
+        async with app_of(settings, token) as http:
+            return [await http.post("/v1/ag-ui", **more), await http.get("/v1/ag-ui/acme%2F1")]
+
+    return asyncio.run(ask())
+
+
+def test_without_the_setting_it_is_not_there_and_says_which_one_it_is():
+    for answer in asked(Settings(**{**AWAY, "gateway_ag_ui": False}), json=BODY):
+        assert answer.status_code == 404
+        assert "FRAMELEDGER_GATEWAY_AG_UI" in answer.json()["detail"]
+
+
+def test_a_token_without_words_may_not_converse(tmp_path):
+    file = tmp_path / "tokens.json"
+    _, text = tokens.create(file, "one", ("read", "append"), redact=True, now=datetime.now(UTC))
+    for answer in asked(Settings(**AWAY, gateway_tokens_file=file), text, json=BODY):
+        assert (answer.status_code, answer.json()["type"]) == (403, "/problems/forbidden")
+
+
+def test_a_conversation_beyond_the_prefix_is_not_there(tmp_path):
+    file = tmp_path / "tokens.json"
+    _, text = tokens.create(file, "one", ("read", "append"), prefix="other/", now=datetime.now(UTC))
+    for answer in asked(Settings(**AWAY, gateway_tokens_file=file), text, json=BODY):
+        assert (answer.status_code, answer.json()["type"]) == (404, "/problems/no-such-context")
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"runId": 7}, "runId"),
+        ({"threadId": ""}, "threadId"),
+        ({"messages": None}, "messages"),
+        ({"messages": [{"id": "u1", "role": "poet", "content": "O"}]}, "messages.0.role"),
+        ({"resume": [{"interruptId": "c1@7", "status": "maybe"}]}, "resume.0.status"),
+        ({"context": [{"description": "The time"}]}, "context.0.value"),
+    ],
+)
+def test_a_value_that_a_field_cannot_have_is_refused_by_its_name(change, place):
+    [answer, _] = asked(Settings(**AWAY), json=BODY | change)
+    assert answer.status_code == 400
+    assert f"RunAgentInput: {place}:" in answer.json()["detail"]
+
+
+def test_a_body_that_is_no_json_is_refused():
+    [answer, _] = asked(Settings(**AWAY), content=b"{", headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+
+
+def test_what_the_protocol_does_not_describe_is_passed_over():
+    body = httpx.Request(
+        "POST", "http://h", json={**BODY, "later": 1, "messages": [{**BODY["messages"][0], "mood": 2}]}
+    )
+    found = run_input.read(body.read())
+    assert (found.thread_id, found.conversation[0].content) == ("acme/1", "Hi")
+    with pytest.raises(ProblemError):
+        run_input.read(b"[]")
+
+
+def test_an_interrupt_names_one_call_of_all_of_its_id():
+    assert call_of_interrupt(interrupt_id("a@3", 17)) == ("a@3", 17)
+    assert call_of_interrupt("a") is None
+
+
+def test_a_run_counts_its_tokens_by_model_and_leaves_out_what_no_client_can_read():
+    translation = Translation("t", "r")
+    consumer = Consumer()
+    consumer.take_all(translation.started([]))
+    for count in (5, 2**60):
+        frame = LLMFullResponseEndFrame(usage=Usage(input_tokens=count, output_tokens=2))
+        consumer.take_all(translation.take(1, frame))
+    [finished] = translation.finished()
+    consumer.take(finished)
+    assert finished["usage"] == [{"outputTokens": 4}]
+
+
+def test_arguments_that_are_no_json_stay_the_text_they_are():
+    translation = Translation("t", "r")
+    consumer = Consumer()
+    consumer.take_all(translation.started([]))
+    frame = FunctionCallInProgressFrame(
+        function_name="f", tool_call_id="c1", arguments='{"city": "Ly', cancel_on_interruption=True
+    )
+    consumer.take_all(translation.take(1, frame))
+    [call] = consumer.messages["call-c1"]["toolCalls"]
+    assert call["function"]["arguments"] == '{"city": "Ly'
