@@ -69,10 +69,9 @@ def test_a_body_that_is_no_json_is_refused():
 
 
 def test_what_the_protocol_does_not_describe_is_passed_over():
-    body = httpx.Request(
-        "POST", "http://h", json={**BODY, "later": 1, "messages": [{**BODY["messages"][0], "mood": 2}]}
-    )
-    found = run_input.read(body.read())
+    [message] = BODY["messages"]
+    body = {**BODY, "later": 1, "messages": [{**message, "mood": 2}]}
+    found = run_input.read(json.dumps(body).encode())
     assert (found.thread_id, found.conversation[0].content) == ("acme/1", "Hi")
     with pytest.raises(ProblemError):
         run_input.read(b"[]")
