@@ -73,9 +73,9 @@ def test_what_the_readme_shows_above_the_way_of_a_frame_happens_and_the_pages_go
     assert [block.language for block in shown] == ["console", "python", "text", "sql", "text"]
     install = [block for block in blocks(BEGIN) if block.heading == "1. Install"]
     reader.environment["FRAMELEDGER_INFERENCE_PROVIDER"] = "scripted"
-    reader.environment["FRAMELEDGER_GATEWAY_OPENAI"] = "true"
+    reader.environment |= {"FRAMELEDGER_GATEWAY_OPENAI": "true", "FRAMELEDGER_GATEWAY_AG_UI": "true"}
     reader.follow([*install, *shown])
-    with_curl = ["http", "openai", "tokens"] if shutil.which("curl") else []
+    with_curl = ["http", "openai", "ag-ui", "tokens"] if shutil.which("curl") else []
     for page in ("publish", "move", *with_curl, "rerun", "functions", "provider", "unpark", "erase", "prove"):
         reader.follow(blocks(HOW_TO / f"{page}.md"))
     reader.environment["REPOSITORY"] = str(ROOT)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from tests.support.ag_ui import Consumer
@@ -15,7 +16,8 @@ from frameledger_services.gateway.ag_ui.translation import Translation, call_of_
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.settings import Settings
 
-BODY = {"threadId": "acme/1", "runId": "r1", "messages": [{"id": "u1", "role": "user", "content": "Hi"}]}
+MESSAGE: dict[str, Any] = {"id": "u1", "role": "user", "content": "Hi"}
+BODY: dict[str, Any] = {"threadId": "acme/1", "runId": "r1", "messages": [MESSAGE]}
 
 
 def asked(settings, token=None, **more):
@@ -69,8 +71,7 @@ def test_a_body_that_is_no_json_is_refused():
 
 
 def test_what_the_protocol_does_not_describe_is_passed_over():
-    [message] = BODY["messages"]
-    body = {**BODY, "later": 1, "messages": [{**message, "mood": 2}]}
+    body = BODY | {"later": 1, "messages": [MESSAGE | {"mood": 2}]}
     found = run_input.read(json.dumps(body).encode())
     assert (found.thread_id, found.conversation[0].content) == ("acme/1", "Hi")
     with pytest.raises(ProblemError):
