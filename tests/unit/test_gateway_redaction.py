@@ -161,6 +161,51 @@ def test_lists_of_nothing_stay_empty_and_lists_of_numbers_stay():
     }
 
 
+def test_of_a_reason_it_is_shown_which_frames_it_names_and_none_of_their_words():
+    frame = {
+        "version": 7,
+        "type": "TranscriptionFrame",
+        "logged_at": "2026-11-22T12:00:00Z",
+        "outcome": "ignored",
+    }
+    why = {
+        "heard": [{"frame": frame, "text": WORDS}],
+        "run": {"run_id": "r", "ignored": [{"frame": frame, "attempt": 1, "text": WORDS}]},
+        "call": {
+            "status": "done",
+            "arguments": {"pin": WORDS},
+            "versions": {"requested": 7, "resolved": None, WORDS: WORDS},
+            "frames": [{"frame": frame, "attempt": "1", "worker": "w"}],
+        },
+    }
+    shown = redacted(why, ANSWER)
+    assert shown["heard"] == [{"frame": frame, "text": HIDDEN}]
+    assert shown["run"]["ignored"] == [{"frame": frame, "attempt": 1, "text": HIDDEN}]
+    assert shown["call"]["frames"] == why["call"]["frames"]
+    assert shown["call"]["versions"] == {"requested": 7, "resolved": None, WORDS: HIDDEN}
+    assert WORDS not in json.dumps(shown["call"]["arguments"])
+
+
+def test_of_a_difference_it_is_shown_which_terms_changed_and_not_to_what():
+    terms = {
+        "tools": {"before": [], "after": [{"name": WORDS}]},
+        "settings": {"before": {}, "after": {"a": 1}},
+    }
+    assert redacted({"terms": terms}, ANSWER) == {
+        "terms": {
+            "tools": {
+                "before": {"redacted": True, "bytes": 2},
+                "after": {"redacted": True, "bytes": len(WORDS) + 13},
+            },
+            "settings": {
+                "before": {"redacted": True, "bytes": 2},
+                "after": {"redacted": True, "bytes": 7},
+            },
+        }
+    }
+    assert redacted({"terms": {}}, ANSWER) == {"terms": {}}
+
+
 def test_how_long_something_is_is_said_in_bytes_of_utf8():
     assert redacted("ü\ud83d", ANSWER) == {"redacted": True, "bytes": 5}
     assert redacted([None, 12, True], ANSWER) == [

@@ -113,9 +113,31 @@ ANSWER = Shape(
 _PARTS |= dict.fromkeys(
     _names(
         """
-        added asked_by attempts began_by call calls causes closed_by contexts ended_by eras frames ignored parked
-        partitions place readings rejected removed replaced rows run runs said streamed times tools versions
+        added asked_by attempts began_by calls causes closed_by contexts ended_by eras frames parked partitions
+        place readings rejected removed replaced rows run runs said streamed times tools
         """
     ),
     ANSWER,
 )
+
+_TOLD = Shape(ANSWER.shown, {"frame": ANSWER}, ANSWER.shown_too)
+"""Beside what is told of it: what the tables say of a frame, not what its publisher said in it."""
+
+_CALL = Shape(
+    ANSWER.shown,
+    {
+        "frames": _TOLD,
+        "times": ANSWER,
+        "versions": Shape(_names("requested dispatched started interrupted settled resolved")),
+    },
+    ANSWER.shown_too,
+)
+
+_CHANGED = Shape(frozenset())
+"""A term of two versions: that it changed, not to what."""
+
+_TERMS = Shape(
+    frozenset(), dict.fromkeys(_names("tools tool_choice settings prompt_caching skip_tts"), _CHANGED)
+)
+
+_PARTS |= {"call": _CALL, "heard": _TOLD, "ignored": _TOLD, "terms": _TERMS}

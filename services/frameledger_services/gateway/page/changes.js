@@ -1,7 +1,7 @@
 /** What differs between two versions, put so that it can be shown. Pure functions over an answer of `/diff`. */
 
 import {diffWordsWithSpace} from './vendor/diff/diff/word.js';
-import {parts, roleOf, text} from './words.js';
+import {isRedacted, parts, roleOf, text} from './words.js';
 
 /** Beyond so many characters a comparison word by word would hold the page up. */
 const MOST = 20_000;
@@ -49,6 +49,7 @@ export function roleOfChange({before, after}) {
  */
 export function termsOf(terms) {
   return Object.entries(terms).flatMap(([name, {before, after}]) => {
+    if (isRedacted(before) || isRedacted(after)) return [{kind: 'setting', name, before, after}];
     if (name === 'tools') return differing('tool', byName(before), byName(after));
     if (name === 'settings') return differing('setting', entriesOf(before), entriesOf(after));
     return [{kind: 'setting', name, before: before ?? undefined, after: after ?? undefined}];

@@ -7,7 +7,7 @@ import {Missing, useAnswer} from './answer.js';
 import {messagesOf, roleOfChange, termsOf, told, words} from './changes.js';
 import {Frame, Version} from './facts.js';
 import {count} from './format.js';
-import {text} from './words.js';
+import {isRedacted, text} from './words.js';
 import {byWhom, unchanged} from './diff_frames.js';
 
 const SIGNS = {added: ['+', 'added'], removed: ['−', 'removed'], replaced: ['~', 'changed']};
@@ -92,7 +92,10 @@ const PIECES = {
 function Term({one}) {
   const change = one.before === undefined ? 'added' : one.after === undefined ? 'removed' : 'replaced';
   const [sign, verb] = SIGNS[change];
-  const short = (value) => (one.kind === 'tool' ? text(value?.function?.description ?? value, 2) : JSON.stringify(value));
+  const short = (value) => {
+    if (one.kind === 'tool') return text(value?.function?.description ?? value, 2);
+    return isRedacted(value) ? text(value) : JSON.stringify(value);
+  };
   const [before, after] = [one.before, one.after].map((value) => (value === undefined ? '' : short(value)));
   const isSame = before === after;
   return html`<li class=${change} data-setting=${one.kind === 'setting' ? one.name : undefined} data-tool=${one.kind === 'tool' ? one.name : undefined}>

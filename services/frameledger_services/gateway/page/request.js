@@ -59,7 +59,7 @@ function Sameness({made}) {
       : 'Not byte for byte what was sent.'}</strong> ${made.matches_sha256
       ? 'It was made again from the log, and has the hash that the run’s start tells.'
       : 'It was made again from the log by this release, and its hash is another one than the run’s start tells.'}</p>
-      <p class="faint">${made.model} of ${made.provider} · <code class="hash">sha256 ${made.sha256}</code></p></div>
+      <p class="faint">${made.model} of ${made.provider} · <code class="hash">sha256 ${text(made.sha256)}</code></p></div>
   </div>`;
 }
 

@@ -32,7 +32,7 @@ export function RunFacts({run}) {
     ['First words', later(times.requested_at, times.first_text_at)],
     ['Closed', later(times.requested_at, times.closed_at)],
     ['Tokens', usage(run.usage)],
-    ['Request', run.request_sha256 && html`<a href=${href({tab: 'request', run: run.run_id})}>as it was sent</a>${' '}<code class="hash">sha256 ${run.request_sha256}</code>`],
+    ['Request', run.request_sha256 && html`<a href=${href({tab: 'request', run: run.run_id})}>as it was sent</a>${' '}<code class="hash">sha256 ${text(run.request_sha256)}</code>`],
     ['Ended by', run.closed_by && html`<${Frame} frame=${run.closed_by} />`],
     ['Error', run.error && text(run.error)],
   ]} />`;

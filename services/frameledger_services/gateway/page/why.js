@@ -87,7 +87,7 @@ function FromRun({run, found}) {
     <//>
     ${run.request_sha256 && html`<${Step} name="By this request">
       <p><a href=${href({tab: 'request', run: run.run_id, message: null})}>Read it as it was sent</a></p>
-      <p><code class="hash">sha256 ${run.request_sha256}</code></p><//>`}
+      <p><code class="hash">sha256 ${text(run.request_sha256)}</code></p><//>`}
     ${found.streamed?.frames > 0 && html`<${Step} name="Which answered">
       <p>${count(found.streamed.frames, 'frame')} of text, versions <${Versions} from=${found.streamed.from} to=${found.streamed.to} /></p><//>`}`;
 }
