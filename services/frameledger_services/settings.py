@@ -97,6 +97,12 @@ class Settings(BaseModel):
     log_format: Literal["auto", "console", "json"] = _set(
         "auto", "Format of the services' logs. `auto`: console on a terminal, JSON elsewhere."
     )
+    url: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = _set(
+        None,
+        "Address of a gateway: `HttpClient`, `frameledger chat` and `frameledger tail` speak HTTP to it, and need "
+        "neither Kafka nor PostgreSQL.",
+    )
+    token: SecretStr | None = _set(None, "The gateway's token for that (`frameledger token new`).")
     kafka_bootstrap_servers: str | None = _set(
         None, "Kafka `bootstrap.servers`: host:port, separated by commas. Not set: the embedded broker."
     )

@@ -12,17 +12,21 @@ import sys
 import termios
 import time
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import psycopg
 import pytest
 from tests.bounds import PROGRAM
 from tests.support import databases
+from tests.support.gateway import running
 from tests.support.killable import projector
 from tests.support.road import made
 
 from frameledger.context import LLMContext
 from frameledger.frames import ErrorFrame
 from frameledger_services.client import SyncClient
+from frameledger_services.embedded import ports
+from frameledger_services.gateway import tokens
 from frameledger_services.providers.pairing import paired
 from frameledger_services.settings_sources import load
 
@@ -283,6 +287,51 @@ def test_input_may_be_a_pipe_and_what_comes_during_an_answer_is_said_after_it(st
     assert done.returncode == 0, done.stderr
     assert "> One?\nYes, of course.\n> Two?\nYes, of course.\n" in done.stdout
     assert [who for who, _ in said(stage, "pipe")] == ["user", "assistant", "user", "assistant"]
+
+
+def test_over_http_it_is_the_same_without_kafka_and_a_database(stage, chat, tmp_path):
+    settings = load(stage).settings
+    nowhere = ("KAFKA_BOOTSTRAP_SERVERS", "DATABASE_URL", "TOPIC_PREFIX", "DATA_DIR")
+    environment = {name: value for name, value in stage.items() if not name.endswith(nowhere)}
+    token = tokens.create(tmp_path / "tokens", "chat", ("read", "append"), now=datetime.now(UTC))[1]
+    also = {"gateway_port": str(ports.choose(0)), "gateway_tokens_file": str(tmp_path / "tokens")}
+    with running(settings, **also) as gateway:
+        environment |= {"FRAMELEDGER_URL": gateway.address, "FRAMELEDGER_DATA_DIR": str(tmp_path)}
+
+        def tail(*words):
+            return subprocess.run(
+                command("tail", *words), env=environment, capture_output=True, text=True, timeout=PROGRAM
+            )
+
+        unknown = tail("over-http")
+        assert (unknown.returncode, unknown.stdout) == (1, "")
+        assert "Set FRAMELEDGER_TOKEN to a token of `frameledger token new`." in unknown.stderr
+        environment["FRAMELEDGER_TOKEN"] = token
+        assert "There is no context over-http" in tail("over-http").stderr
+        assert "The log itself is not to be had over HTTP" in tail().stderr
+
+        talk = Terminal(environment, "over-http", "--model", "owl")
+        try:
+            assert "train_position" in talk.until("> ")
+            talk.type("Are we late?\n")
+            assert '  train_position = {"late_minutes": 25' in talk.until("By twenty-five minutes.\n> ")
+            talk.type("Please count.\n")
+            talk.until("number-1 number-2 number-3")
+            talk.type("\x03")
+            talk.until("\nIt was cut short here.\n> ")
+            talk.type("\x04")
+            assert talk.ended() == 0
+        finally:
+            talk.kill()
+        shown = tail("over-http", "-n", "1000")
+        assert shown.returncode == 0, shown.stderr
+        as_json = [json.loads(line) for line in tail("over-http", "-n", "1000", "--json").stdout.splitlines()]
+        # The same as by SQL, which an empty address asks for.
+        environment |= stage
+        assert tail("over-http", "-n", "1000", "--url", "").stdout == shown.stdout
+    assert "Interruption" in shown.stdout
+    assert [one["version"] for one in as_json] == list(range(1, len(as_json) + 1))
+    assert said(stage, "over-http")[-1][1].startswith("number-1 number-2 number-3")
 
 
 def test_without_a_database_one_sentence_says_so(stage):

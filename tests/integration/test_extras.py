@@ -31,12 +31,14 @@ BASE = {
 }
 SERVICES = "claims event_log functions inference projector providers.websocket recovery store timekeeper work"
 
+OVER_HTTP = "frameledger_services.client.http"
 IMPORT_ALL = """
 import importlib, pkgutil, sys
-for name in sys.argv[1:]:
+without = [name[1:] for name in sys.argv[1:] if name.startswith("-")]
+for name in sys.argv[1 + len(without):]:
     package = importlib.import_module(name)
     for found in pkgutil.walk_packages(getattr(package, "__path__", ()), name + "."):
-        if not found.name.endswith("__main__"):
+        if not found.name.endswith("__main__") and found.name not in without:
             importlib.import_module(found.name)
 """
 CODECS = (
@@ -139,7 +141,9 @@ def environment(tmp_path_factory):
 
 def test_the_base_is_the_core_and_the_client_and_nothing_else(environment):
     base = environment()
-    base.run("python", "-c", IMPORT_ALL, "frameledger", "frameledger_services.client")
+    base.run("python", "-c", IMPORT_ALL, f"-{OVER_HTTP}", "frameledger", "frameledger_services.client")
+    missing = base.refused("python", "-c", "from frameledger_services.client import HttpClient")
+    assert missing.endswith("httpx is not installed: pip install 'frameledger[http]'")
     base.run("python", "-c", CODECS)
     settings = "from frameledger_services.settings import Settings; print(Settings.from_env().topic_prefix)"
     assert base.run("python", "-c", settings) == "llm.\n"
@@ -173,11 +177,13 @@ def test_what_the_wheel_carries_is_there_without_any_extra(environment):
             ["frameledger_services.providers.anthropic", "frameledger_services.providers.out_of_band"],
         ),
         ("embedded", ["frameledger_services.embedded"]),
+        ("services,gateway", ["frameledger_services.gateway"]),
+        ("http", [OVER_HTTP]),
         ("all", ["frameledger", "frameledger_services"]),
     ],
 )
 def test_an_extra_brings_what_it_is_for(environment, extra, names):
-    environment(extra).run("python", "-c", IMPORT_ALL, *names)
+    environment(*extra.split(",")).run("python", "-c", IMPORT_ALL, *names)
 
 
 @pytest.mark.parametrize("extra", ["openai", "anthropic"])
@@ -207,6 +213,18 @@ def test_the_command_line_says_of_each_command_what_it_needs(environment):
             assert "Usage" in out
     said = cli.refused("frameledger", "infer")
     assert "pip install 'frameledger[openai]' or 'frameledger[anthropic]'" in said
+
+
+def test_a_machine_without_kafka_tails_and_chats_over_http(environment):
+    nowhere = ("--url", "http://127.0.0.1:1")
+    (tail, chat, log) = environment("cli", "http").commands(
+        ("tail", "ctx-1", *nowhere), ("chat", "ctx-1", "--url", "127.0.0.1:1"), ("tail", *nowhere)
+    )
+    assert (tail[0], tail[1]) == (1, "")
+    assert tail[2].startswith("The gateway http://127.0.0.1:1 does not answer: ")
+    assert chat == (1, "", "'127.0.0.1:1' is no address of a gateway, such as https://frameledger.example\n")
+    assert log[0] == 1
+    assert "The log itself is not to be had over HTTP" in log[2]
 
 
 def test_with_its_extras_every_command_is_there(environment):

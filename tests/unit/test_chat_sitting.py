@@ -18,7 +18,7 @@ from frameledger_services.client.reading import StoredFrame
 class NothingGoesOn:
     """The database of a conversation in which no answer is awaited."""
 
-    async def read(self, *_):
+    async def goes_on(self, _):
         return False, 1
 
 
@@ -71,7 +71,7 @@ def test_an_answer_that_the_tables_have_already_is_shown_before_the_chat_ends_wi
         class Ahead:
             """The tables have the end of the answer, and its words are still on their way to us."""
 
-            async def read(self, *_):
+            async def goes_on(self, _):
                 if events.empty() and not shown.getvalue():
                     events.put_nowait(stored(LLMTextFrame(text="Here it is."), 2))
                 return False, 2

@@ -16,11 +16,13 @@ from rich.console import Console
 from rich.text import Text
 
 from frameledger.record import DecodeError, Record, decode, read
-from frameledger_services.cli.terminal import backend, format_frame, options, output, safe
-from frameledger_services.client import Client, StoredFrame
+from frameledger_services.cli.terminal import backend, format_frame, options, output, reaching, safe
+from frameledger_services.client import Conversations, StoredFrame
 from frameledger_services.event_log.reader import last_records
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
+
+SOURCE = "frameledger/tail"
 
 commands = typer.Typer()
 
@@ -35,32 +37,37 @@ def tail(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many at first.")] = 20,
     as_json: options.AsJsonLines = False,
+    url: reaching.Url = None,
 ) -> None:
     """Show the last frames.
 
     Of one conversation they come from the database, with what became of each. Without a conversation they come from
     the log itself, of all conversations, whether a projector has read them or not; of different partitions by the time
-    when the broker took them.
+    when the broker took them. Over HTTP (`--url`) there are conversations only.
 
     Example: frameledger tail ctx-1 --follow
     """
     with backend.exit_on_error(), suppress(KeyboardInterrupt):
         settings = Settings.from_env()
-        if context is None:
+        gateway = reaching.address(settings, url)
+        if context is not None:
+            client = reaching.conversations(settings, gateway, SOURCE)
+            asyncio.run(_conversation(client, context, lines, follow, as_json))
+        elif gateway is None or (url is None and settings.kafka_bootstrap_servers is not None):
             asyncio.run(_log(settings, lines, follow, as_json))
         else:
-            asyncio.run(_conversation(settings, context, lines, follow, as_json))
+            output.fail(
+                f"The log itself is not to be had over HTTP ({gateway}).",
+                "Name a conversation, as in `frameledger tail ctx-1`, or set FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS.",
+            )
 
 
-async def _conversation(settings: Settings, context: str, lines: int, follow: bool, as_json: bool) -> None:
+async def _conversation(client: Conversations, context: str, lines: int, follow: bool, as_json: bool) -> None:
     console = output.console()
-    async with Client(settings) as client:
+    async with client:
         newest = await client.newest_version(context)
         if not newest and not follow:
-            output.fail(
-                f"There is no context {context} in the database.",
-                "`frameledger tail` shows what is on the log.",
-            )
+            output.fail(f"There is no context {context} in the database.", "Check the id.")
         after = max(newest - lines, 0)
         frames: AsyncGenerator[StoredFrame, None]
         frames = client.follow(context, after) if follow else client.frames(context, after)
@@ -86,7 +93,15 @@ async def _log(settings: Settings, lines: int, follow: bool, as_json: bool) -> N
 def _print_frame(console: Console, frame: StoredFrame) -> None:
     outcome = frame.outcome if frame.reason is None else frame.reason
     head = f"{frame.version:>6}  {frame.logged_at.astimezone(UTC):%H:%M:%SZ}  {_short(frame.type):<26}  {outcome:<10}"
-    _print(console, head, format_frame.summary(frame.frame), _COLOURS.get(frame.outcome, ""))
+    _print(console, head, _words(frame), _COLOURS.get(frame.outcome, ""))
+
+
+def _words(frame: StoredFrame) -> str:
+    try:
+        return format_frame.summary(frame.frame)
+    except DecodeError:
+        # Over HTTP, for a token that is shown no words.
+        return ""
 
 
 def _print_record(console: Console, record: Record) -> None:

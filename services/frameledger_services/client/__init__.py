@@ -1,7 +1,8 @@
 """The client: publish frames, read contexts back, follow a conversation.
 
 `Client` is for asyncio, `SyncClient` for scripts and notebooks. Both find the servers by the environment, or the stack
-that `frameledger up` runs in this folder or above it.
+that `frameledger up` runs in this folder or above it. `HttpClient` and `SyncHttpClient` do the same through a gateway,
+for machines that reach neither Kafka nor PostgreSQL; they need the extra `http`.
 
     async with Client() as client:
         (published,) = await client.publish("ctx-1", LLMRunFrame(), wait=True)
@@ -23,18 +24,23 @@ from frameledger.errors import (
     RefusedError,
     TransientError,
 )
-from frameledger_services.client.client import Client, RepeatedWarning
+from frameledger_services.client.client import Client
+from frameledger_services.client.conversations import Conversations
 from frameledger_services.client.erasing import NotErasedError, Places, Receipt
 from frameledger_services.client.errors import (
     ContextChangedError,
     FramesRefusedError,
     FramesUnacknowledgedError,
+    GatewayAnswerError,
+    GatewayUnavailableError,
+    NotPermittedError,
     NotPublishedError,
     NotVisibleError,
 )
 from frameledger_services.client.forking import Fork, ForkRefusedError
 from frameledger_services.client.frame_inputs import EncodedFrame
 from frameledger_services.client.outcomes import PublishedFrame
+from frameledger_services.client.publication import RepeatedWarning
 from frameledger_services.client.reading import (
     NoSuchContextError,
     NoSuchVersionError,
@@ -51,6 +57,8 @@ from frameledger_services.store.connections import DatabaseError, DatabaseUnavai
 from frameledger_services.store.schema import SchemaError
 
 if TYPE_CHECKING:
+    from frameledger_services.client.http.client import HttpClient
+    from frameledger_services.client.http.sync import SyncHttpClient
     from frameledger_services.providers.errors import ProviderError
     from frameledger_services.providers.plugins import NoSuchProviderError
 
@@ -59,6 +67,7 @@ __all__ = [
     "Client",
     "ConfigurationError",
     "ContextChangedError",
+    "Conversations",
     "DatabaseError",
     "DatabaseUnavailableError",
     "EncodedFrame",
@@ -67,6 +76,9 @@ __all__ = [
     "FrameledgerError",
     "FramesRefusedError",
     "FramesUnacknowledgedError",
+    "GatewayAnswerError",
+    "GatewayUnavailableError",
+    "HttpClient",
     "MissingExtraError",
     "MisspelledWarning",
     "NoSuchContextError",
@@ -74,6 +86,7 @@ __all__ = [
     "NoSuchVersionError",
     "NotErasedError",
     "NotFoundError",
+    "NotPermittedError",
     "NotPublishedError",
     "NotVisibleError",
     "Places",
@@ -88,18 +101,24 @@ __all__ = [
     "StoredContext",
     "StoredFrame",
     "SyncClient",
+    "SyncHttpClient",
     "TransientError",
     "with_defaults",
 ]
 
 if not TYPE_CHECKING:  # a module with `__getattr__` has every name there is, for a type checker
-    # Imported when used: most clients ask no model, and the providers take a fifth of a second and an extra.
-    _LAZY = {"ProviderError": "errors", "NoSuchProviderError": "plugins"}
+    # Imported when used: most clients ask no model and no gateway. Each takes a fifth of a second and an extra.
+    _LAZY = {
+        "ProviderError": "providers.errors",
+        "NoSuchProviderError": "providers.plugins",
+        "HttpClient": "client.http.client",
+        "SyncHttpClient": "client.http.sync",
+    }
     _OLD_NAMES = {"completed": with_defaults, "Published": PublishedFrame}
 
     def __getattr__(name: str) -> Any:
         if name in _LAZY:
-            return getattr(import_module(f"frameledger_services.providers.{_LAZY[name]}"), name)
+            return getattr(import_module(f"frameledger_services.{_LAZY[name]}"), name)
         if name not in _OLD_NAMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         new = _OLD_NAMES[name]

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from frameledger.context import LLMContext
 from frameledger.errors import RefusedError
-from frameledger.frames import LLMContextEraseFrame, LLMSetToolsFrame
-from frameledger.ids import ContextId, Version
-from frameledger.record import Outgoing, outgoing
-from frameledger.tools import Tools, tools_to_wire
+from frameledger.frames import LLMContextEraseFrame
 from frameledger_services import access
 from frameledger_services.client import forking, outcomes, reading
+from frameledger_services.client.conversations import WITHIN, Conversations
 from frameledger_services.client.erasing import NotErasedError, Receipt
-from frameledger_services.client.errors import (
-    ContextChangedError,
-    FramesRefusedError,
-    FramesUnacknowledgedError,
-)
+from frameledger_services.client.errors import FramesRefusedError, FramesUnacknowledgedError
 from frameledger_services.client.forking import Fork
-from frameledger_services.client.frame_inputs import FrameInput, FramePreparation, PreparedFrame, expecting
+from frameledger_services.client.frame_inputs import FrameInput
 from frameledger_services.client.notifications import RECONNECT_SECONDS, Notifications
 from frameledger_services.client.outcomes import PublishedFrame
-from frameledger_services.client.reading import NoSuchContextError, StoredContext, StoredFrame
-from frameledger_services.client.spelling import warn_of_misspelled
+from frameledger_services.client.publication import Publication, Publications
+from frameledger_services.client.reading import StoredContext, StoredFrame
 from frameledger_services.client.waiting import until_stored
-from frameledger_services.event_log.frame_defaults import note_published, was_published
 from frameledger_services.event_log.producer import Producer, PublishError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
@@ -42,18 +34,13 @@ if TYPE_CHECKING:
     from frameledger_services.providers.out_of_band import OutOfBand
 
 SOURCE = "frameledger/client"
-WITHIN = 30.0
 FRAMES_AT_ONCE = 500
 
 LISTEN_SECONDS = 1.0
 """Publishing waits no longer than this for a database that does not answer."""
 
 
-class RepeatedWarning(UserWarning):
-    """A frame object that had been published successfully was published again: it still counts once."""
-
-
-class Client:
+class Client(Conversations):
     """Publishes frames and reads conversations, on one event loop.
 
     Kafka is connected to by the first `publish`, the database by the first query: a client that only reads needs no
@@ -77,16 +64,10 @@ class Client:
         self._connections = Connections(settings, most=connections)
         self._notifications = Notifications(settings)
         self._out_of_band: OutOfBand | None = None
-        self._preparation = FramePreparation()
+        self._publications = Publications()
         # In no task group: one would cancel the caller when listening fails.
         self._listening: asyncio.Task[None] | None = None
         self._closed = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Close all connections. Frames that are being published are still sent, for a few seconds at most. Closing
@@ -144,44 +125,28 @@ class Client:
         """
         self._check_open()
         deadline = asyncio.get_running_loop().time() + within
-        prepared = self._preparation.prepare(_context_id(context_id), frames)
-        if expected_version is not None:
-            prepared = expecting(prepared, expected_version)
-            if was_published(prepared[0].frame, context_id):
-                raise ValueError(
-                    f"{prepared[0].complete.name} was published to {context_id} before, and what became of it stays: "
-                    "to go on from another version, make a new frame."
-                )
-        records = [
-            outgoing(
-                one.complete,
-                ContextId(context_id),
-                source=source or self._source,
-                traceparent=traceparent,
-                causation_id=causation_id,
-                encoded=one.encoded,
-            )
-            for one in prepared
-        ]
-        self._warn(context_id, prepared)
+        publication = self._publications.prepare(
+            context_id,
+            frames,
+            source=source or self._source,
+            traceparent=traceparent,
+            expected_version=expected_version,
+            causation_id=causation_id,
+        )
         if wait:
             await self._listen(within=min(within, LISTEN_SECONDS))
-        try:
-            published = await self._publish(prepared, records, within)
+        with self._publications.sending(publication):
+            published = await self._publish(publication, within)
             if wait and published:
-                complete = [one.complete for one in prepared]
                 published = await until_stored(
-                    self._connections, self._notifications, context_id, published, complete, deadline=deadline
+                    self._connections,
+                    self._notifications,
+                    context_id,
+                    published,
+                    publication.frames,
+                    deadline=deadline,
                 )
-        except BaseException:
-            # Also when it is cancelled: the caller may publish again.
-            self._preparation.note_unconfirmed(context_id, prepared)
-            raise
-        self._preparation.note_published(context_id, prepared)
-        for one in prepared:
-            note_published(one.frame, context_id)
-        if expected_version is not None and published[0].reason == "context_changed":
-            raise ContextChangedError(context_id, expected_version, published[0])
+        publication.check_expected(published)
         return published
 
     async def until_stored(
@@ -196,18 +161,6 @@ class Client:
         await self._listen(within=min(within, LISTEN_SECONDS))
         return await until_stored(
             self._connections, self._notifications, context_id, published, (), deadline=deadline
-        )
-
-    async def set_tools(
-        self, context_id: str, tools: Tools | None, *, wait: bool = False, within: float = WITHIN
-    ) -> tuple[PublishedFrame, ...]:
-        """Publish which tools the model may call from here on: schemas, a `ToolsSchema`, or definitions in wire form.
-
-        It runs none of them; `FunctionService.set_tools` does that for functions of yours. Raises TypeError for what is
-        no tool, and what `publish` raises.
-        """
-        return await self.publish(
-            context_id, LLMSetToolsFrame(tools=tools_to_wire(tools)), wait=wait, within=within
         )
 
     async def fork(
@@ -290,24 +243,6 @@ class Client:
         self._check_open()
         return await self._connections.read(reading.context, context_id, version)
 
-    async def restore(self, context_id: str) -> StoredContext:
-        """Returns the newest stored context of a conversation, to go on from: its `context` takes `add_message` and the
-        like, and its `version` is what `publish` expects.
-
-            restored = await client.restore("ctx-1")
-            summary = LLMMessagesUpdateFrame(messages=await summarize(restored.context))
-            await client.publish("ctx-1", summary, expected_version=restored.version, wait=True)
-
-        Unlike `context` it takes a conversation that does not exist for one that has nothing yet, version 0, so that a
-        process need not know whether it is the first. What is on the log and not stored yet is not in it, and what is
-        parked neither (`parked_version`); whatever of it changes the context, `expected_version` finds. Raises what
-        `context` raises, but for `NoSuchContextError`.
-        """
-        try:
-            return await self.context(context_id)
-        except NoSuchContextError:
-            return StoredContext(ContextId(context_id), Version(0), LLMContext())
-
     async def run_inference(
         self,
         context: str | LLMContext,
@@ -371,18 +306,15 @@ class Client:
         self._check_open()
         return await self._connections.read(reading.newest_version, context_id)
 
-    async def _publish(
-        self, prepared: Sequence[PreparedFrame], records: Sequence[Outgoing], within: float
-    ) -> tuple[PublishedFrame, ...]:
+    async def _publish(self, publication: Publication, within: float) -> tuple[PublishedFrame, ...]:
+        frames = publication.frames
         try:
-            places = await self._producer.publish(self._topic, records, within=within)
+            places = await self._producer.publish(self._topic, publication.records, within=within)
         except PublishError as error:
-            left = [one.complete for one, place in zip(prepared, error.places, strict=True) if place is None]
+            left = [one for one, place in zip(frames, error.places, strict=True) if place is None]
             kind = FramesRefusedError if isinstance(error, RefusedError) else FramesUnacknowledgedError
             raise kind(str(error), left) from error
-        return tuple(
-            outcomes.acknowledged(place, one.complete) for place, one in zip(places, prepared, strict=True)
-        )
+        return tuple(outcomes.acknowledged(place, one) for place, one in zip(places, frames, strict=True))
 
     async def _frames(self, context_id: str, after_version: int) -> list[StoredFrame]:
         self._check_open()
@@ -405,22 +337,3 @@ class Client:
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("This client is closed.")
-
-    def _warn(self, context_id: str, prepared: Sequence[PreparedFrame]) -> None:
-        for one in prepared:
-            warn_of_misspelled(one.frame)
-            if was_published(one.frame, context_id):
-                warnings.warn(
-                    f"{one.complete.name} was published to {context_id} before and counts once: to say the same again, "
-                    "make a new frame, as with frame.model_copy().",
-                    RepeatedWarning,
-                    stacklevel=3,
-                )
-
-
-def _context_id(context_id: object) -> str:
-    if not isinstance(context_id, str):
-        raise TypeError(
-            f"A context id is text, and publish() was given {context_id!r}; the frames come after it."
-        )
-    return context_id

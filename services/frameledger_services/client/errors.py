@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from frameledger.errors import FrameledgerError, RefusedError, TransientError
+from frameledger.errors import ConfigurationError, FrameledgerError, RefusedError, TransientError
 from frameledger.frames import AnyFrame
 from frameledger.record import Place
 from frameledger_services.client.outcomes import PublishedFrame
@@ -69,3 +69,29 @@ class NotVisibleError(TransientError):
         super().__init__(sentence)
         self.places = tuple(places)
         self.frames = tuple(frames)
+
+
+class GatewayUnavailableError(TransientError):
+    """The gateway is not reached, is stopping, has had too many requests, or its servers do not answer. The message
+    says which. `retry_after` are the seconds that it asks to wait; 0 if it says nothing.
+
+    Remedy: Try again, not before `retry_after` seconds; if it stays so, look at `/readyz` of the gateway.
+    """
+
+    def __init__(self, sentence: str, retry_after: float = 0.0) -> None:
+        super().__init__(sentence)
+        self.retry_after = retry_after
+
+
+class NotPermittedError(ConfigurationError):
+    """The gateway does not know the token, or the token may not do that.
+
+    Remedy: Set `FRAMELEDGER_TOKEN` to a token with the scope that the message names: `frameledger token new`.
+    """
+
+
+class GatewayAnswerError(ConfigurationError):
+    """Something else answers than a gateway of this release, or the gateway failed. The message has what it said.
+
+    Remedy: Check `FRAMELEDGER_URL`, upgrade the older of the two, or look into the gateway's log.
+    """

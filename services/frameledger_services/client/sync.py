@@ -7,12 +7,13 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator, Sequence
 from concurrent import futures
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 from uuid import UUID
 
 from frameledger.context import LLMContext
 from frameledger.tools import Tools
-from frameledger_services.client.client import SOURCE, WITHIN, Client
+from frameledger_services.client.client import SOURCE, Client
+from frameledger_services.client.conversations import WITHIN, Conversations
 from frameledger_services.client.erasing import Receipt
 from frameledger_services.client.forking import Fork
 from frameledger_services.client.frame_inputs import FrameInput
@@ -21,21 +22,17 @@ from frameledger_services.client.reading import StoredContext, StoredFrame
 from frameledger_services.settings import Settings
 
 _T = TypeVar("_T")
+_C = TypeVar("_C", bound=Conversations)
 
 END_SECONDS = 20.0
 """A client that is closed sends what is being published, for some seconds at most."""
 
 
-class SyncClient:
-    """A `Client` on an event loop in a thread of its own: the same methods, promises and errors.
+class Threaded(Generic[_C]):
+    """A client of `await` on an event loop in a thread of its own."""
 
-    A context manager; or close it with `close`. Threads may share one. It also works where an event loop runs already,
-    as in a notebook.
-    """
-
-    def __init__(self, settings: Settings | None = None, *, source: str = SOURCE) -> None:
-        """See `Client`."""
-        self._client = Client(settings, source=source)
+    def __init__(self, client: _C) -> None:
+        self._client = client
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
         self._lock = threading.Lock()
@@ -58,31 +55,6 @@ class SyncClient:
             self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
 
-    def publish(
-        self,
-        context_id: str,
-        *frames: FrameInput,
-        source: str | None = None,
-        traceparent: str | None = None,
-        expected_version: int | None = None,
-        causation_id: UUID | str | None = None,
-        wait: bool = False,
-        within: float = WITHIN,
-    ) -> tuple[PublishedFrame, ...]:
-        """See `Client.publish`."""
-        return self._do(
-            self._client.publish(
-                context_id,
-                *frames,
-                source=source,
-                traceparent=traceparent,
-                expected_version=expected_version,
-                causation_id=causation_id,
-                wait=wait,
-                within=within,
-            )
-        )
-
     def until_stored(
         self, context_id: str, published: Sequence[PublishedFrame], *, within: float = WITHIN
     ) -> tuple[PublishedFrame, ...]:
@@ -95,30 +67,6 @@ class SyncClient:
         """See `Client.set_tools`."""
         return self._do(self._client.set_tools(context_id, tools, wait=wait, within=within))
 
-    def fork(
-        self,
-        context_id: str,
-        new_context_id: str,
-        *,
-        version: int | None = None,
-        run: bool = False,
-        within: float = WITHIN,
-    ) -> Fork:
-        """See `Client.fork`."""
-        return self._do(
-            self._client.fork(context_id, new_context_id, version=version, run=run, within=within)
-        )
-
-    def erase(
-        self, context_id: str, *, why: str, requested_by: str | None = None, within: float = WITHIN
-    ) -> Receipt:
-        """See `Client.erase`."""
-        return self._do(self._client.erase(context_id, why=why, requested_by=requested_by, within=within))
-
-    def receipt(self, context_id: str, frame_id: str) -> Receipt | None:
-        """See `Client.receipt`."""
-        return self._do(self._client.receipt(context_id, frame_id))
-
     def context(self, context_id: str, version: int | None = None) -> StoredContext:
         """See `Client.context`."""
         return self._do(self._client.context(context_id, version))
@@ -126,17 +74,6 @@ class SyncClient:
     def restore(self, context_id: str) -> StoredContext:
         """See `Client.restore`."""
         return self._do(self._client.restore(context_id))
-
-    def run_inference(
-        self,
-        context: str | LLMContext,
-        max_tokens: int | None = None,
-        system_instruction: str | None = None,
-        *,
-        version: int | None = None,
-    ) -> str | None:
-        """See `Client.run_inference`."""
-        return self._do(self._client.run_inference(context, max_tokens, system_instruction, version=version))
 
     def frames(self, context_id: str, after_version: int = 0) -> Generator[StoredFrame, None, None]:
         """See `Client.frames`."""
@@ -205,6 +142,78 @@ class SyncClient:
         finally:
             with suppress(RuntimeError):
                 self._do(_end(frames))
+
+
+class SyncClient(Threaded[Client]):
+    """A `Client` on an event loop in a thread of its own: the same methods, promises and errors.
+
+    A context manager; or close it with `close`. Threads may share one. It also works where an event loop runs already,
+    as in a notebook.
+    """
+
+    def __init__(self, settings: Settings | None = None, *, source: str = SOURCE) -> None:
+        """See `Client`."""
+        super().__init__(Client(settings, source=source))
+
+    def publish(
+        self,
+        context_id: str,
+        *frames: FrameInput,
+        source: str | None = None,
+        traceparent: str | None = None,
+        expected_version: int | None = None,
+        causation_id: UUID | str | None = None,
+        wait: bool = False,
+        within: float = WITHIN,
+    ) -> tuple[PublishedFrame, ...]:
+        """See `Client.publish`."""
+        return self._do(
+            self._client.publish(
+                context_id,
+                *frames,
+                source=source,
+                traceparent=traceparent,
+                expected_version=expected_version,
+                causation_id=causation_id,
+                wait=wait,
+                within=within,
+            )
+        )
+
+    def fork(
+        self,
+        context_id: str,
+        new_context_id: str,
+        *,
+        version: int | None = None,
+        run: bool = False,
+        within: float = WITHIN,
+    ) -> Fork:
+        """See `Client.fork`."""
+        return self._do(
+            self._client.fork(context_id, new_context_id, version=version, run=run, within=within)
+        )
+
+    def erase(
+        self, context_id: str, *, why: str, requested_by: str | None = None, within: float = WITHIN
+    ) -> Receipt:
+        """See `Client.erase`."""
+        return self._do(self._client.erase(context_id, why=why, requested_by=requested_by, within=within))
+
+    def receipt(self, context_id: str, frame_id: str) -> Receipt | None:
+        """See `Client.receipt`."""
+        return self._do(self._client.receipt(context_id, frame_id))
+
+    def run_inference(
+        self,
+        context: str | LLMContext,
+        max_tokens: int | None = None,
+        system_instruction: str | None = None,
+        *,
+        version: int | None = None,
+    ) -> str | None:
+        """See `Client.run_inference`."""
+        return self._do(self._client.run_inference(context, max_tokens, system_instruction, version=version))
 
 
 async def _next(frames: AsyncGenerator[StoredFrame, None]) -> StoredFrame | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from uuid import UUID, uuid5
 
 from starlette.requests import Request
@@ -116,8 +116,8 @@ def _header(name: str, description: str) -> parameters.Parameter[str]:
 CAUSE = parameters.Parameter(
     "Frameledger-Causation-Id",
     {"type": "string", "minLength": 1, "maxLength": 255},
-    "The id of the frame of this conversation that caused them.",
-    parameters.read_text,
+    "The id of the frame of this conversation that caused them, percent-encoded.",
+    lambda written: parameters.read_text(unquote(written)),
     "header",
 )
 
@@ -208,7 +208,7 @@ def _created(
     *,
     completed: bool,
 ) -> Response:
-    answer = {"completed": completed, **outcomes.appended(context_id, stored)}
+    answer = outcomes.appended(context_id, stored, completed=completed)
     newest, frames = answer["version"], answer["frames"]
     if any(one.outcome == "rejected" and one.reason == "id_reused" for one in stored):
         raise ProblemError(

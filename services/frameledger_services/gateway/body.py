@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import msgspec
@@ -20,6 +21,8 @@ JSON_TYPES = ("application/json", "")
 LINES_TYPES = ("application/x-ndjson", "application/jsonl")
 
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+_DECODER = json.JSONDecoder()
+_BLANK = " \t\r\n"
 
 
 async def read(request: Request) -> list[tuple[bytes, AnyFrame]]:
@@ -73,8 +76,32 @@ def _elements(body: bytes) -> list[bytes]:
     try:
         return [bytes(one) for one in _ARRAY.decode(body)]
     except msgspec.MsgspecError:
-        # Our own decoder says what is wrong, and says it of every array.
-        return [body]
+        # It also refuses half a character, which a text may begin or end with.
+        return _cut(body) or [body]
+
+
+def _cut(body: bytes) -> list[bytes]:
+    """The elements of an array, slowly; none if it is no array, of which our own decoder says what is wrong."""
+    elements = list[bytes]()
+    try:
+        text = body.decode()
+        at, separator = text.index("["), ","
+        while separator == ",":
+            begin = _behind_spaces(text, at + 1)
+            end = _DECODER.raw_decode(text, begin)[1]
+            elements.append(text[begin:end].encode())
+            at = _behind_spaces(text, end)
+            separator = text[at]
+        is_whole = separator == "]" and _behind_spaces(text, at + 1) == len(text)
+    except (ValueError, IndexError, RecursionError):
+        return []
+    return elements if is_whole else []
+
+
+def _behind_spaces(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _BLANK:
+        at += 1
+    return at
 
 
 def _frame(value: bytes, number: int) -> AnyFrame:

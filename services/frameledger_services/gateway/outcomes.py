@@ -117,7 +117,7 @@ def accepted(
         "context_id": context_id,
         "detail": why,
         **also,
-        "frames": [_place(one) for one in published],
+        "frames": [{"id": one.frame_id, "place": str(one)} for one in published],
     }
     path = request.url.path.removesuffix("/outcomes")
     again = "&".join(f"id={quote(one.frame_id, safe='')}" for one in published[:20])
@@ -125,26 +125,24 @@ def accepted(
     return answers.json_answer(about, status=202, headers=headers)
 
 
-def appended(context_id: str, stored: Sequence[PublishedFrame]) -> dict[str, Any]:
+def appended(context_id: str, stored: Sequence[PublishedFrame], **also: Any) -> dict[str, Any]:
     """Returns what is said of frames that are stored."""
     return {
         "context_id": context_id,
         "version": max((one.version for one in stored if one.version is not None), default=None),
+        **also,
         "frames": [
             {
-                **_place(one),
+                "id": one.frame_id,
                 "version": one.version,
                 "outcome": one.outcome,
                 "reason": one.reason,
                 "duplicate": one.repeated,
+                "place": str(one),
             }
             for one in stored
         ],
     }
-
-
-def _place(one: PublishedFrame) -> dict[str, Any]:
-    return {"id": one.frame_id, "place": str(one)}
 
 
 async def _published(request: Request, topic: str) -> list[PublishedFrame]:

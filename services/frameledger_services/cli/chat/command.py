@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -19,11 +19,11 @@ from frameledger.frames import (
 )
 from frameledger_services.cli.chat import render
 from frameledger_services.cli.chat.session import CtrlC, Event, Line, Session
-from frameledger_services.cli.terminal import backend, output, stdin
-from frameledger_services.client import Client
+from frameledger_services.cli.chat.work import StoredWork, Work
+from frameledger_services.cli.terminal import backend, output, reaching, stdin
+from frameledger_services.client import Conversations
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections
-from frameledger_services.store.offers import tools_on_offer
 
 SOURCE = "frameledger/chat"
 
@@ -45,32 +45,33 @@ def chat(
     tools: Annotated[
         bool, typer.Option(help="Whether a new conversation has the functions that live workers offer.")
     ] = True,
+    url: reaching.Url = None,
 ) -> None:
     """Talk with the model that answers a conversation.
 
     Each line that you type is a turn of the user; the answer is printed as it comes, and functions that are called
     in a dim line each. Ctrl-C during an answer cuts it short: the context keeps what was printed. Ctrl-C or Ctrl-D
-    at the prompt ends the chat, not the conversation. Standard input may also be a file or a pipe.
+    at the prompt ends the chat, not the conversation. Standard input may also be a file or a pipe. With `--url` all of
+    it goes over HTTP.
 
     Example: `frameledger chat --system "You are a lighthouse keeper."`
     """
     with backend.exit_on_error():
         settings = Settings.from_env()
         context_id = context or f"chat-{secrets.token_hex(4)}"
-        asyncio.run(_chat(settings, context_id, system, model, tools))
+        gateway = reaching.address(settings, url)
+        asyncio.run(_chat(settings, gateway, context_id, system, model, tools))
 
 
 async def _chat(
-    settings: Settings, context_id: str, system: str | None, model: str | None, tools: bool
+    settings: Settings, url: str | None, context_id: str, system: str | None, model: str | None, tools: bool
 ) -> None:
     page = render.Screen(output.console(), context_id)
     events: asyncio.Queue[Event] = asyncio.Queue()
-    connections = Connections(settings)
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(connections.close)
-        client = await stack.enter_async_context(Client(settings, source=SOURCE))
+        client, work = await _reached(stack, settings, url)
         before = await client.newest_version(context_id)
-        offered = await connections.read(tools_on_offer) if tools and not before else {}
+        offered = await work.tools_on_offer() if tools and not before else {}
         opening = _opening(system, model, list(offered.values()))
         if opening:
             await client.publish(context_id, *opening, wait=True)
@@ -90,9 +91,18 @@ async def _chat(
             watching = tasks.create_task(watch())
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, events.put_nowait, CtrlC())
             stdin.read_lines(sys.stdin.fileno(), lambda line: events.put_nowait(Line(line)))
-            await Session(connections, client, context_id, page, events).run()
+            await Session(work, client, context_id, page, events).run()
             watching.cancel()
-        page.say(f"It goes on with: frameledger chat {context_id}")
+        page.say(f"It goes on with: frameledger chat {context_id}{f' --url {url}' if url else ''}")
+
+
+async def _reached(stack: AsyncExitStack, settings: Settings, url: str | None) -> tuple[Conversations, Work]:
+    client = await stack.enter_async_context(reaching.conversations(settings, url, SOURCE))
+    if url is not None:
+        return client, cast(Work, client)
+    connections = Connections(settings)
+    stack.push_async_callback(connections.close)
+    return client, StoredWork(connections)
 
 
 def _opening(system: str | None, model: str | None, tools: Sequence[dict[str, Any]]) -> list[AnyFrame]:

@@ -17,9 +17,8 @@ from frameledger.frames import (
     UserStoppedSpeakingFrame,
 )
 from frameledger_services.cli.chat.render import Screen
-from frameledger_services.client import Client, StoredFrame
-from frameledger_services.store import conversations
-from frameledger_services.store.connections import Connections
+from frameledger_services.cli.chat.work import Work
+from frameledger_services.client import Conversations, StoredFrame
 
 UNANSWERED_SECONDS = 6.0
 """Seconds without the start of an answer after which a warning is shown."""
@@ -44,8 +43,8 @@ Event = Line | CtrlC | StoredFrame
 class Session:
     """One session. It ends with the input, or with Ctrl-C while no answer is awaited."""
 
-    connections: Connections
-    client: Client
+    work: Work
+    client: Conversations
     context_id: str
     page: Screen
     events: asyncio.Queue[Event]
@@ -142,7 +141,7 @@ class Session:
 
     async def _look(self) -> None:
         """Find out whether the answer is over, and go on with what was typed meanwhile."""
-        goes_on, version = await self.connections.read(conversations.goes_on, self.context_id)
+        goes_on, version = await self.work.goes_on(self.context_id)
         # The tables may be ahead of the frames that came: what is still to come is shown first.
         self.stale = version > self.seen
         was, self.answering = self.answering, goes_on or (self.answering and self.stale)
@@ -162,7 +161,7 @@ class Session:
             self.page.prompt()
 
     async def _why_nobody(self) -> str:
-        alive = await self.connections.read(conversations.live_inference_workers)
+        alive = await self.work.live_inference_workers()
         model = (await self.client.context(self.context_id)).context.to_wire()["settings"].get("model")
         still = "It is waited for; Ctrl-C gives up."
         if not alive:

@@ -1,0 +1,97 @@
+"""`Conversations`: what a client does with conversations, whichever way it reaches them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Sequence
+from typing import Self
+from uuid import UUID
+
+from frameledger.context import LLMContext
+from frameledger.frames import LLMSetToolsFrame
+from frameledger.ids import ContextId, Version
+from frameledger.tools import Tools, tools_to_wire
+from frameledger_services.client.frame_inputs import FrameInput
+from frameledger_services.client.outcomes import PublishedFrame
+from frameledger_services.client.reading import NoSuchContextError, StoredContext, StoredFrame
+
+WITHIN = 30.0
+
+
+class Conversations(ABC):
+    """What `Client` and `HttpClient` have in common: a program that needs no more may be given either."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close all connections. Closing twice does nothing; every other method then raises RuntimeError."""
+
+    @abstractmethod
+    async def publish(
+        self,
+        context_id: str,
+        *frames: FrameInput,
+        traceparent: str | None = None,
+        expected_version: int | None = None,
+        causation_id: UUID | str | None = None,
+        wait: bool = False,
+        within: float = WITHIN,
+    ) -> tuple[PublishedFrame, ...]:
+        """See `Client.publish`."""
+
+    @abstractmethod
+    async def until_stored(
+        self, context_id: str, published: Sequence[PublishedFrame], *, within: float = WITHIN
+    ) -> tuple[PublishedFrame, ...]:
+        """See `Client.until_stored`."""
+
+    @abstractmethod
+    async def context(self, context_id: str, version: int | None = None) -> StoredContext:
+        """See `Client.context`."""
+
+    @abstractmethod
+    async def newest_version(self, context_id: str) -> int:
+        """See `Client.newest_version`."""
+
+    @abstractmethod
+    def frames(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
+        """See `Client.frames`."""
+
+    @abstractmethod
+    def follow(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
+        """See `Client.follow`."""
+
+    async def set_tools(
+        self, context_id: str, tools: Tools | None, *, wait: bool = False, within: float = WITHIN
+    ) -> tuple[PublishedFrame, ...]:
+        """Publish which tools the model may call from here on: schemas, a `ToolsSchema`, or definitions in wire form.
+
+        It runs none of them; `FunctionService.set_tools` does that for functions of yours. Raises TypeError for what is
+        no tool, and what `publish` raises.
+        """
+        return await self.publish(
+            context_id, LLMSetToolsFrame(tools=tools_to_wire(tools)), wait=wait, within=within
+        )
+
+    async def restore(self, context_id: str) -> StoredContext:
+        """Returns the newest stored context of a conversation, to go on from: its `context` takes `add_message` and the
+        like, and its `version` is what `publish` expects.
+
+            restored = await client.restore("ctx-1")
+            summary = LLMMessagesUpdateFrame(messages=await summarize(restored.context))
+            await client.publish("ctx-1", summary, expected_version=restored.version, wait=True)
+
+        Unlike `context` it takes a conversation that does not exist for one that has nothing yet, version 0, so that a
+        process need not know whether it is the first. What is on the log and not stored yet is not in it, and what is
+        parked neither (`parked_version`); whatever of it changes the context, `expected_version` finds. Raises what
+        `context` raises, but for `NoSuchContextError`.
+        """
+        try:
+            return await self.context(context_id)
+        except NoSuchContextError:
+            return StoredContext(ContextId(context_id), Version(0), LLMContext())

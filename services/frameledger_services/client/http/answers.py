@@ -1,0 +1,111 @@
+"""What a gateway answers, as the values that a `Client` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import httpx
+import orjson
+
+from frameledger.context import LLMContext
+from frameledger.frames import AnyFrame
+from frameledger.headers import read_place
+from frameledger.ids import ContextId, Version
+from frameledger.values import replace
+from frameledger_services.client.errors import GatewayAnswerError
+from frameledger_services.client.outcomes import PublishedFrame, acknowledged
+from frameledger_services.client.reading import StoredContext, StoredFrame
+from frameledger_services.store.contexts import loads
+
+_VALUE = b',"frame":'
+"""Before the value of a record, which comes last. In a text its quotes would be escaped, and no other field is named
+so."""
+
+
+def newest_version(response: httpx.Response) -> int:
+    """Returns the version of a conversation that its entity tag names."""
+    tag = response.headers.get("etag", "").strip('"').partition(".")[0]
+    if not tag.isdigit():
+        raise GatewayAnswerError(f"{response.url} answered no version: is it a gateway?")
+    return int(tag)
+
+
+def stored_context(context_id: str, content: bytes) -> StoredContext:
+    """Returns the context that an answer is."""
+    try:
+        said = loads(content.decode())
+        wire = {name: said[name] for name in ("messages", "tools", "tool_choice", "settings")}
+        answers = said["answers"]
+        return StoredContext(
+            ContextId(context_id),
+            Version(said["version"]),
+            LLMContext.from_wire(wire, copy=False),
+            prompt_caching=said["prompt_caching"],
+            skip_tts=said["skip_tts"],
+            # For a token that is shown no words it is no list.
+            answers=tuple(answers) if isinstance(answers, list) else (),
+            parked_version=said["parked_version"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _other_release(error) from error
+
+
+def stored_frame(context_id: str, line: bytes) -> StoredFrame:
+    """Returns the frame that a line of NDJSON is, or the data of an event."""
+    about, _, value = line.partition(_VALUE)
+    try:
+        said = orjson.loads(about + b"}")
+        raw, produced_at, place = said.get("raw"), said["produced_at"], said["place"]
+        return StoredFrame(
+            context_id=ContextId(context_id),
+            version=Version(said["version"]),
+            frame_id=UUID(said["id"]),
+            type=said["type"],
+            outcome=said["outcome"],
+            reason=said["reason"],
+            logged_at=datetime.fromisoformat(said["logged_at"]),
+            produced_at=None if produced_at is None else datetime.fromisoformat(produced_at),
+            source=said["source"],
+            run_id=said["run_id"],
+            tool_call_id=said["tool_call_id"],
+            partition=place["partition"],
+            generation=place["generation"],
+            offset=place["offset"],
+            payload=raw.encode() if isinstance(raw, str) else value[:-1],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _other_release(error) from error
+
+
+def published_frames(content: bytes, frames: Sequence[AnyFrame | PublishedFrame]) -> list[PublishedFrame]:
+    """Returns these frames with what an answer says of them."""
+    try:
+        listed = orjson.loads(content)["frames"]
+        return [_published(said, one) for said, one in zip(listed, frames, strict=True)]
+    except (KeyError, TypeError, ValueError) as error:
+        raise _other_release(error) from error
+
+
+def _published(said: dict[str, Any], frame: AnyFrame | PublishedFrame) -> PublishedFrame:
+    place = read_place(said["place"].encode())
+    if place is None:
+        raise ValueError("a place is wanted")
+    found = frame if isinstance(frame, PublishedFrame) else acknowledged(place, frame)
+    if "outcome" not in said:
+        return found
+    return replace(
+        found,
+        version=said["version"],
+        outcome=said["outcome"],
+        reason=said["reason"],
+        repeated=said["duplicate"],
+    )
+
+
+def _other_release(error: Exception) -> GatewayAnswerError:
+    return GatewayAnswerError(
+        f"The gateway's answer cannot be read ({type(error).__name__}: {error}): it is of another release, most likely."
+    )

@@ -1,0 +1,400 @@
+"""`HttpClient`: publish frames and read conversations through a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+from frameledger.decoding import MAX_VALUE_BYTES
+from frameledger.errors import FrameledgerError
+from frameledger.frames import AnyFrame
+from frameledger.record import MAX_KEY_BYTES, Outgoing
+from frameledger_services.client.conversations import WITHIN, Conversations
+from frameledger_services.client.errors import (
+    FramesRefusedError,
+    FramesUnacknowledgedError,
+    GatewayAnswerError,
+    GatewayUnavailableError,
+    NotPermittedError,
+    NotVisibleError,
+)
+from frameledger_services.client.frame_inputs import FrameInput
+from frameledger_services.client.http import answers, events
+from frameledger_services.client.http.problems import GatewayProblemError
+from frameledger_services.client.http.requests import Requests
+from frameledger_services.client.outcomes import PublishedFrame
+from frameledger_services.client.publication import Publication, Publications
+from frameledger_services.client.reading import (
+    NoSuchContextError,
+    NoSuchVersionError,
+    StoredContext,
+    StoredFrame,
+)
+from frameledger_services.settings import PREFIX, Settings, SettingsError
+from frameledger_services.supervision import Backoff
+
+SOURCE = "frameledger/client"
+
+READ_SECONDS = 5.0
+"""For so long what is read is asked for again while the gateway is away."""
+
+MOST_FRAMES = 500
+MOST_BYTES = MAX_VALUE_BYTES
+"""What a gateway takes in one request."""
+
+WAIT_SECONDS = 20.0
+"""For how long one request asks the gateway to wait; then it is asked again."""
+
+LOOK_SECONDS = 0.1
+"""How often is looked for what should be stored within less than a second."""
+
+SHORT_SECONDS = 1.0
+"""A stream that ends sooner than that is not asked for again at once."""
+
+NDJSON = "application/x-ndjson"
+
+
+class HttpClient(Conversations):
+    """Publishes frames and reads conversations through a gateway, on one event loop.
+
+    It has the methods of `Client` that a gateway serves, with the same promises and errors; where the way differs, the
+    method says so. It connects when it is first asked. Tasks may share a client. Close it with `close`, or use it in
+    `async with`.
+
+    Not here: the source of frames, which is the token's name; `erase` and `receipt`, which are an operator's (`DELETE`
+    at the gateway, with a token for it); `fork` and `run_inference`, which need the database and a provider.
+
+    Each method raises, beside what it says: `GatewayUnavailableError` if the gateway is not reached or does not answer,
+    after some seconds of trying; `NotPermittedError` for a token that is not known or may not do that; `SchemaError` if
+    the gateway works with a database of another release; `GatewayAnswerError` if something else answers.
+    """
+
+    def __init__(
+        self, url: str | None = None, token: str | None = None, *, settings: Settings | None = None
+    ) -> None:
+        """`url` is the gateway's address, and `token` one of `frameledger token new`; the settings `url` and `token`
+        (`FRAMELEDGER_URL`, `FRAMELEDGER_TOKEN`) if they are not given. Without settings it uses
+        `Settings.from_env()`. Raises `SettingsError` if no address is set, or one that cannot be one.
+        """
+        if settings is None and (url is None or token is None):
+            settings = Settings.from_env()
+        if settings is not None:
+            url = settings.url if url is None else url
+            token = settings.token.get_secret_value() if token is None and settings.token else token
+        if not url:
+            raise SettingsError([f"{PREFIX}URL is not set: the address of a gateway."])
+        if not url.startswith(("http://", "https://")):
+            raise SettingsError([f"{url!r} is no address of a gateway, such as https://frameledger.example"])
+        self._requests = Requests(url, token)
+        self._publications = Publications()
+        self._closed = False
+
+    async def close(self) -> None:
+        """Close all connections. Closing twice does nothing; every other method then raises RuntimeError."""
+        self._closed = True
+        await self._requests.close()
+
+    async def publish(
+        self,
+        context_id: str,
+        *frames: FrameInput,
+        traceparent: str | None = None,
+        expected_version: int | None = None,
+        causation_id: UUID | str | None = None,
+        wait: bool = False,
+        within: float = WITHIN,
+    ) -> tuple[PublishedFrame, ...]:
+        """See `Client.publish`: frames, ids, warnings and errors are the same.
+
+        A request that is not answered is sent again, with the same ids, for `within` seconds; what was published
+        already then comes twice and counts once, so `repeated` may be true of a frame that nobody else published. Of
+        many frames there are several requests, one after the other.
+
+        Raises before anything is published: TypeError, ValueError and `NotPermittedError`. Raises afterwards, always
+        with the frames: `NotPublishedError`, which is `FramesUnacknowledgedError` (also if no gateway was reached) or
+        `FramesRefusedError`, `NotVisibleError`, and `ContextChangedError`.
+        """
+        self._check_open()
+        until = _now() + within
+        publication = self._publications.prepare(
+            context_id,
+            frames,
+            source=SOURCE,
+            traceparent=traceparent,
+            expected_version=expected_version,
+            causation_id=causation_id,
+        )
+        headers = {} if traceparent is None else {"traceparent": traceparent}
+        if causation_id is not None:
+            headers["Frameledger-Causation-Id"] = quote(str(causation_id), safe="")
+        with self._publications.sending(publication):
+            published = await self._append(publication, headers, until, wait=wait)
+            if wait and any(one.outcome is None for one in published):
+                published = await self._until_stored(context_id, published, publication.frames, until)
+        publication.check_expected(published)
+        return tuple(published)
+
+    async def until_stored(
+        self, context_id: str, published: Sequence[PublishedFrame], *, within: float = WITHIN
+    ) -> tuple[PublishedFrame, ...]:
+        """See `Client.until_stored`."""
+        self._check_open()
+        return tuple(await self._until_stored(context_id, published, (), _now() + within))
+
+    async def context(self, context_id: str, version: int | None = None) -> StoredContext:
+        """See `Client.context`. With a token that is shown no words, it is a context without words."""
+        self._check_open()
+        if version is not None and version < 0:
+            newest = await self.newest_version(context_id)
+            if not newest:
+                raise NoSuchContextError(context_id)
+            raise NoSuchVersionError(context_id, version, newest)
+        params = {} if version is None else {"version": version}
+        try:
+            response = await self._read("GET", context_id, params=params)
+        except GatewayProblemError as error:
+            if error.word == "no-such-version" and version is not None:
+                newest = int(error.problem["newest"])
+                raise NoSuchVersionError(context_id, version, newest) from None
+            raise
+        return answers.stored_context(context_id, response.content)
+
+    async def newest_version(self, context_id: str) -> int:
+        """See `Client.newest_version`."""
+        self._check_open()
+        try:
+            return answers.newest_version(await self._read("HEAD", context_id))
+        except NoSuchContextError:
+            return 0
+
+    async def frames(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
+        """See `Client.frames`. An answer that breaks off is asked for again, from the last frame on."""
+        self._check_open()
+        backoff, until = Backoff(), _now() + READ_SECONDS
+        if not _is_id(context_id):
+            return
+        while True:
+            before = after_version
+            try:
+                async with self._requests.stream(
+                    context_id, "/frames", {"after": after_version}, NDJSON
+                ) as lines:
+                    async for line in lines:
+                        frame = answers.stored_frame(context_id, line)
+                        yield frame
+                        after_version = frame.version
+            except NoSuchContextError:
+                return
+            except GatewayUnavailableError as error:
+                pause = max(backoff.next(), error.retry_after)
+                if after_version == before and _now() + pause >= until:
+                    raise
+                await asyncio.sleep(pause)
+            else:
+                # A gateway that stops ends an answer in the middle of a conversation.
+                if after_version == before:
+                    return
+            if after_version != before:
+                backoff.reset()
+                until = _now() + READ_SECONDS
+
+    async def follow(self, context_id: str, after_version: int = 0) -> AsyncGenerator[StoredFrame, None]:
+        """See `Client.follow`. A connection that breaks or falls silent is made again, from the last frame on, and a
+        gateway that goes away meanwhile is waited for.
+
+        Where a conversation is erased, or a database restored that has less, it goes on with the versions that come
+        after those it gave. Raises what the class says if the first request fails; later only `NotPermittedError` and
+        what no waiting mends.
+        """
+        self._check_open()
+        backoff, has_begun = Backoff(), False
+        while True:
+            began = _now()
+            try:
+                async with (
+                    self._requests.stream(
+                        context_id, "/stream", {"after": after_version, "wait": 1}, events.MEDIA_TYPE
+                    ) as lines,
+                    aclosing(events.events(lines)) as coming,
+                ):
+                    has_begun = True
+                    async for event in coming:
+                        if event.name != "frame":
+                            continue
+                        frame = answers.stored_frame(context_id, event.data)
+                        # After a `reset` all come again.
+                        if frame.version > after_version:
+                            yield frame
+                            after_version = frame.version
+                retry_after = 0.0
+            except GatewayUnavailableError as error:
+                if not has_begun:
+                    raise
+                retry_after = error.retry_after
+                began = _now()
+            self._check_open()
+            if _now() - began >= SHORT_SECONDS:
+                backoff.reset()
+            else:
+                await asyncio.sleep(max(backoff.next(), retry_after))
+
+    async def goes_on(self, context_id: str) -> tuple[bool, int]:
+        """Returns whether a run of the conversation is open, or a call that it waits for, and the version at which;
+        False and 0 if there is no such conversation."""
+        try:
+            said = (await self._read("GET", context_id, "/activity")).json()
+        except NoSuchContextError:
+            return False, 0
+        return bool(said["goes_on"]), int(said["version"])
+
+    async def tools_on_offer(self) -> dict[str, dict[str, Any]]:
+        """Returns the functions that live workers offer: their tools by name, in OpenAI's form."""
+        listed = (await self._read("GET", None, "/tools")).json()["tools"]
+        return {one["function_name"]: one["schema"] for one in listed if one["schema"] is not None}
+
+    async def live_inference_workers(self) -> int:
+        """Returns how many there are."""
+        listed = (await self._read("GET", None, "/workers")).json()["workers"]
+        return sum(one["kind"] == "inference" for one in listed)
+
+    async def _read(self, method: str, context_id: str | None, path: str = "", **request: Any) -> Any:
+        self._check_open()
+        if context_id is not None and not _is_id(context_id):
+            raise NoSuchContextError(context_id)
+        return await self._requests.send(method, context_id, path, until=_now() + READ_SECONDS, **request)
+
+    async def _append(
+        self, publication: Publication, headers: dict[str, str], until: float, *, wait: bool
+    ) -> list[PublishedFrame]:
+        """Returns the frames as they lie on the log, with outcomes where the gateway has waited for them."""
+        frames, done = publication.frames, list[PublishedFrame]()
+        chunks = list(_chunks(publication.records))
+        for records in chunks:
+            left = frames[len(done) :]
+            # The last one's answer says that the others are stored too, and not what became of them.
+            seconds = _whole_seconds(until) if wait and len(chunks) == 1 else 0
+            prefer = f"wait={seconds}" if seconds else "respond-async"
+            done += await self._append_some(
+                publication.context_id, records, {**headers, "Prefer": prefer}, left, until, seconds, done
+            )
+        return done
+
+    async def _append_some(
+        self,
+        context_id: str,
+        records: Sequence[Outgoing],
+        headers: dict[str, str],
+        left: Sequence[AnyFrame],
+        until: float,
+        waits: float,
+        done: Sequence[PublishedFrame],
+    ) -> list[PublishedFrame]:
+        """Append some of the frames that are left. `done` are those before them."""
+        values = [one.value for one in records]
+        content = values[0] if len(values) == 1 else b"[%s]" % b",".join(values)
+        known = set[str]()
+        try:
+            response = await self._requests.send(
+                "POST",
+                context_id,
+                "/frames",
+                until=until,
+                waits=waits,
+                published=known,
+                content=content,
+                headers={**headers, "Content-Type": "application/json"},
+            )
+        except GatewayUnavailableError as error:
+            unknown = [one for one in left if one.id not in known]
+            raise FramesUnacknowledgedError(str(error), unknown) from error
+        except NoSuchContextError as error:
+            raise NotPermittedError(
+                f"{self._requests.url} refuses it. The token may not publish to {context_id!r}."
+            ) from error
+        except NotPermittedError as error:
+            if not done:
+                raise
+            raise FramesRefusedError(str(error), left) from error
+        except GatewayAnswerError as error:
+            if isinstance(error, GatewayProblemError):
+                if error.word == "key-reused":
+                    return answers.published_frames(json.dumps(error.problem).encode(), left[: len(values)])
+                known |= set(error.problem.get("published", ()))
+            unknown = [one for one in left if one.id not in known]
+            raise FramesRefusedError(f"The gateway refuses it. {error}", unknown) from error
+        return answers.published_frames(response.content, left[: len(values)])
+
+    async def _until_stored(
+        self,
+        context_id: str,
+        published: Sequence[PublishedFrame],
+        frames: Sequence[AnyFrame],
+        until: float,
+    ) -> list[PublishedFrame]:
+        done = list[PublishedFrame]()
+        why = "Published, but the gateway has not said in time what became of it."
+        while len(done) < len(published):
+            some = published[len(done) : len(done) + MOST_FRAMES]
+            listed = [{"id": one.frame_id, "place": str(one)} for one in some]
+            seconds = _whole_seconds(until)
+            try:
+                response = await self._requests.send(
+                    "POST",
+                    context_id,
+                    "/frames/outcomes",
+                    until=until,
+                    waits=seconds,
+                    json={"frames": listed},
+                    headers={"Prefer": f"wait={seconds}" if seconds else "respond-async"},
+                )
+            except FrameledgerError as error:
+                raise NotVisibleError(
+                    f"Published, but not in the tables as far as we see: {error}", published, frames
+                ) from error
+            if response.status_code == 200:
+                done += answers.published_frames(response.content, some)
+                continue
+            why = response.json().get("detail") or why
+            if _now() + LOOK_SECONDS >= until:
+                raise NotVisibleError(why, published, frames)
+            await asyncio.sleep(0 if seconds else LOOK_SECONDS)
+        return done
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("This client is closed.")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _is_id(context_id: str) -> bool:
+    """Returns whether there can be a conversation of this id."""
+    size = len(context_id.encode("utf-8", "surrogatepass"))
+    return 0 < size <= MAX_KEY_BYTES and "\x00" not in context_id
+
+
+def _whole_seconds(until: float) -> int:
+    """Returns for how long a gateway may wait: whole seconds, as `Prefer` has them."""
+    return max(0, math.floor(min(until - _now(), WAIT_SECONDS)))
+
+
+def _chunks(records: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
+    """Yields as many records at once as one request takes."""
+    chunk, size = list[Outgoing](), 0
+    for record in records:
+        # Between the values stand commas, and brackets around them.
+        if chunk and (len(chunk) == MOST_FRAMES or size + len(record.value) + len(chunk) + 2 > MOST_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(record)
+        size += len(record.value)
+    if chunk:
+        yield chunk

@@ -1,0 +1,101 @@
+"""What a gateway answers that is no answer: its problems (RFC 9457), as the errors that a `Client` raises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from frameledger.errors import FrameledgerError
+from frameledger_services.client.errors import (
+    GatewayAnswerError,
+    GatewayUnavailableError,
+    NotPermittedError,
+)
+from frameledger_services.client.reading import NoSuchContextError
+from frameledger_services.store.schema import SchemaError
+
+MEDIA_TYPE = "application/problem+json"
+
+AGAIN = frozenset((429, 502, 503, 504))
+"""Statuses of requests that may be sent again: ours, and those of what stands before a gateway."""
+
+MOST_SHOWN = 200
+
+_WITHOUT_BODY = {
+    401: "unauthorised",
+    403: "forbidden",
+    404: "no-such-context",
+    410: "erased",
+    429: "too-many",
+}
+"""What problems are that answer a HEAD request, by their status."""
+
+
+class GatewayProblemError(GatewayAnswerError):
+    """A gateway does not do what it was asked for, for a reason of its own list.
+
+    Remedy: What the gateway's page `/problems/` of its word says.
+    """
+
+    def __init__(self, word: str, problem: Mapping[str, Any]) -> None:
+        super().__init__(str(problem.get("detail") or problem.get("title") or word))
+        self.word = word
+        self.problem = problem
+
+
+def problem_of(response: httpx.Response) -> dict[str, Any]:
+    """Returns the problem that an answer is; empty if it is none. Its body was read."""
+    if response.headers.get("content-type", "").partition(";")[0] != MEDIA_TYPE:
+        return {}
+    if not response.content:
+        return {"type": _WITHOUT_BODY.get(response.status_code, "")}
+    try:
+        found = json.loads(response.content)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def error_of(response: httpx.Response, url: str, context_id: str | None) -> FrameledgerError | None:
+    """Returns what an answer is as an error; None if it is what was asked for. Its body was read, but for an answer
+    that is none."""
+    if response.is_success:
+        return None
+    problem = problem_of(response)
+    word = str(problem.get("type", "")).rpartition("/")[2]
+    detail = str(problem.get("detail") or problem.get("title") or f"status {response.status_code}")
+    match word:
+        case "no-such-context" | "erased":
+            return NoSuchContextError(context_id or "")
+        case "unauthorised":
+            return NotPermittedError(
+                f"{url} does not know who asks. {detail} Set FRAMELEDGER_TOKEN to a token of `frameledger token new`."
+            )
+        case "forbidden":
+            return NotPermittedError(f"{url} refuses it. {detail}")
+        case "wrong-schema":
+            return SchemaError(None, f"{url}: {detail}")
+        case "too-many":
+            return GatewayUnavailableError(f"{url} takes no more for now: {detail}", _retry_after(response))
+    if response.status_code in AGAIN:
+        return GatewayUnavailableError(f"{url}: {detail}", _retry_after(response))
+    if word and word != "internal-error":
+        return GatewayProblemError(word, problem)
+    return GatewayAnswerError(f"{url} answered {response.status_code}{_said(response, problem)}")
+
+
+def _said(response: httpx.Response, problem: Mapping[str, Any]) -> str:
+    if problem:
+        return f": {problem.get('detail')} Its log says more."
+    if "location" in response.headers:
+        return f", which leads to {response.headers['location']}: is that its address?"
+    kind = response.headers.get("content-type", "nothing")
+    return f" with {kind[:MOST_SHOWN]}: is that the address of a gateway?"
+
+
+def _retry_after(response: httpx.Response) -> float:
+    written = response.headers.get("retry-after", "")
+    return float(written) if written.isascii() and written.isdigit() else 0.0

@@ -1,0 +1,117 @@
+"""What a client does around publishing, whichever way frames take to the log: it makes them complete, checks and warns
+before anything is sent, and remembers which of them may not have arrived."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from uuid import UUID
+
+from frameledger.frames import AnyFrame
+from frameledger.ids import ContextId
+from frameledger.record import Outgoing, outgoing
+from frameledger.values import value
+from frameledger_services.client.errors import ContextChangedError
+from frameledger_services.client.frame_inputs import FrameInput, FramePreparation, PreparedFrame, expecting
+from frameledger_services.client.outcomes import PublishedFrame
+from frameledger_services.client.spelling import warn_of_misspelled
+from frameledger_services.event_log.frame_defaults import note_published, was_published
+
+
+class RepeatedWarning(UserWarning):
+    """A frame object that had been published successfully was published again: it still counts once."""
+
+
+@value
+class Publication:
+    """Frames of one conversation that are to be published, in their order."""
+
+    context_id: str
+    prepared: Sequence[PreparedFrame]
+    records: Sequence[Outgoing]
+    """The record of each."""
+
+    expected_version: int | None
+
+    @property
+    def frames(self) -> list[AnyFrame]:
+        """The frames, complete with their ids and times."""
+        return [one.complete for one in self.prepared]
+
+    def check_expected(self, published: Sequence[PublishedFrame]) -> None:
+        """Raise `ContextChangedError` if the frame did not find the version that it expected."""
+        if self.expected_version is not None and published[0].reason == "context_changed":
+            raise ContextChangedError(self.context_id, self.expected_version, published[0])
+
+
+class Publications:
+    """What one client publishes."""
+
+    def __init__(self) -> None:
+        self._preparation = FramePreparation()
+
+    def prepare(
+        self,
+        context_id: str,
+        frames: Sequence[FrameInput],
+        *,
+        source: str,
+        traceparent: str | None,
+        expected_version: int | None,
+        causation_id: UUID | str | None,
+    ) -> Publication:
+        """Returns what is to be published. Warns of what is probably wrong with it.
+
+        Raises TypeError and ValueError as `Client.publish` says.
+        """
+        prepared = self._preparation.prepare(_context_id(context_id), frames)
+        if expected_version is not None:
+            prepared = expecting(prepared, expected_version)
+            if was_published(prepared[0].frame, context_id):
+                raise ValueError(
+                    f"{prepared[0].complete.name} was published to {context_id} before, and what became of it stays: "
+                    "to go on from another version, make a new frame."
+                )
+        records = [
+            outgoing(
+                one.complete,
+                ContextId(context_id),
+                source=source,
+                traceparent=traceparent,
+                causation_id=causation_id,
+                encoded=one.encoded,
+            )
+            for one in prepared
+        ]
+        for one in prepared:
+            warn_of_misspelled(one.frame)
+            if was_published(one.frame, context_id):
+                warnings.warn(
+                    f"{one.complete.name} was published to {context_id} before and counts once: to say the same again, "
+                    "make a new frame, as with frame.model_copy().",
+                    RepeatedWarning,
+                    stacklevel=3,
+                )
+        return Publication(context_id, prepared, records, expected_version)
+
+    @contextmanager
+    def sending(self, publication: Publication) -> Iterator[None]:
+        """Around sending it: whether it was published is remembered."""
+        try:
+            yield
+        except BaseException:
+            # Also when it is cancelled: the caller may publish again.
+            self._preparation.note_unconfirmed(publication.context_id, publication.prepared)
+            raise
+        self._preparation.note_published(publication.context_id, publication.prepared)
+        for one in publication.prepared:
+            note_published(one.frame, publication.context_id)
+
+
+def _context_id(context_id: object) -> str:
+    if not isinstance(context_id, str):
+        raise TypeError(
+            f"A context id is text, and publish() was given {context_id!r}; the frames come after it."
+        )
+    return context_id

@@ -1,0 +1,373 @@
+"""The client over HTTP and what answers it: a gateway that says what a test wrote down, on a socket of its own."""
+
+import asyncio
+import json
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from tests.bounds import IN_PROCESS, scaled
+
+from frameledger.frames import LLMRunFrame, LLMTextFrame
+from frameledger.record import MAX_VALUE_BYTES
+from frameledger_services import supervision
+from frameledger_services.client import (
+    FramesRefusedError,
+    FramesUnacknowledgedError,
+    GatewayAnswerError,
+    GatewayUnavailableError,
+    HttpClient,
+    NoSuchContextError,
+    NotPermittedError,
+    SchemaError,
+    Settings,
+    SettingsError,
+)
+from frameledger_services.client.http import client as http_client
+from frameledger_services.client.http import requests
+
+CONTEXT = {
+    "context_id": "a",
+    "version": 3,
+    "parked_version": None,
+    "messages": [],
+    "answers": [],
+    "tools": [],
+    "tool_choice": None,
+    "settings": {},
+    "prompt_caching": None,
+    "skip_tts": None,
+}
+TEXT = {"type": "LLMTextFrame", "text": "x"}
+
+
+def answer(status, body, kind="application/json", *headers):
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    head = [f"HTTP/1.1 {status} X", f"Content-Type: {kind}", f"Content-Length: {len(content)}", *headers]
+    return "\r\n".join([*head, "Connection: close", "", ""]).encode() + content
+
+
+def problem(status, word, *headers, **members):
+    body = {"type": f"/problems/{word}", "detail": f"It is {word}.", **members}
+    return answer(status, body, "application/problem+json", *headers)
+
+
+def stored(version, **also):
+    about = {
+        "version": version,
+        "id": "0d1e2f30-0000-4000-8000-000000000001",
+        "type": "LLMTextFrame",
+        "outcome": "applied",
+        "reason": None,
+        "logged_at": "2026-03-04T09:00:00Z",
+        "produced_at": None,
+        "source": ',"frame":',
+        "run_id": None,
+        "tool_call_id": None,
+        "place": {"partition": 0, "generation": 1, "offset": version},
+        **also,
+    }
+    return json.dumps({**about, "frame": TEXT}, separators=(",", ":")).encode()
+
+
+def event(version):
+    return b"event: frame\nid: %d\ndata: %s\n\n" % (version, stored(version))
+
+
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nretry: 2000\n\n"
+
+
+class Scripted:
+    """What answers: of each connection the next of these answers, to one request. `None` says nothing for ever."""
+
+    def __init__(self, answers):
+        self.answers = list(answers)
+        self.asked = []
+        self.bodies = []
+        self.times = []
+
+    async def serve(self, reader, writer):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = next(
+            (int(line[15:]) for line in head.lower().split("\r\n") if line.startswith("content-length")), 0
+        )
+        self.bodies.append(await reader.readexactly(length))
+        self.asked.append(head)
+        self.times.append(asyncio.get_running_loop().time())
+        said = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if said is None:
+            await reader.read()
+        elif said is not BROKEN:
+            writer.write(said)
+            await writer.drain()
+            if said.startswith(STREAM) and b"dead" in said:
+                await reader.read()
+        writer.close()
+
+
+BROKEN = b""
+
+
+@pytest.fixture
+def use(monkeypatch):
+    """Runs `work(client, gateway)` with a gateway that gives these answers, and a client that does not wait long."""
+    monkeypatch.setattr(supervision, "SHORTEST_PAUSE", 0.001)
+    monkeypatch.setattr(http_client, "SHORT_SECONDS", 0.0)
+
+    def use(answers, work, token=None):
+        async def run():
+            scripted = Scripted(answers)
+            server = await asyncio.start_server(scripted.serve, "127.0.0.1", 0)
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+            async with (
+                asyncio.timeout(IN_PROCESS),
+                server,
+                HttpClient(url, settings=Settings(url=url, token=token)) as client,
+            ):
+                return await work(client, scripted), scripted
+
+        return asyncio.run(run())
+
+    return use
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "words"),
+    [
+        (
+            problem(401, "unauthorised"),
+            NotPermittedError,
+            "Set FRAMELEDGER_TOKEN to a token of `frameledger token",
+        ),
+        (problem(403, "forbidden"), NotPermittedError, "It is forbidden"),
+        (problem(404, "no-such-context"), NoSuchContextError, "no context 'a'"),
+        (problem(410, "erased"), NoSuchContextError, "no context 'a'"),
+        (problem(503, "wrong-schema"), SchemaError, "It is wrong-schema"),
+        (problem(500, "internal-error"), GatewayAnswerError, "Its log says more"),
+        (problem(400, "bad-parameter"), GatewayAnswerError, "It is bad-parameter"),
+        (answer(200, {"hello": 1}), GatewayAnswerError, "of another release"),
+        (answer(200, b"<html>", "text/html"), GatewayAnswerError, "of another release"),
+        (answer(404, b"<html>", "text/html"), GatewayAnswerError, "is that the address of a gateway"),
+        (answer(301, b"", "text/html", "Location: https://x/"), GatewayAnswerError, "leads to https://x/"),
+    ],
+)
+def test_what_no_second_try_mends_is_an_error_at_once_that_says_what_to_do(use, said, error, words):
+    async def work(client, _):
+        with pytest.raises(error, match=words):
+            await client.context("a")
+
+    assert len(use([said], work)[1].asked) == 1
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        problem(503, "database-away"),
+        problem(503, "draining"),
+        problem(429, "too-many"),
+        answer(502, b"nginx", "text/html"),
+        BROKEN,
+        answer(200, CONTEXT)[:-7],
+    ],
+)
+def test_what_a_second_try_mends_is_asked_again(use, away):
+    async def work(client, _):
+        return await client.context("a")
+
+    found, scripted = use([away, away, answer(200, CONTEXT)], work)
+    assert (found.version, len(scripted.asked)) == (3, 3)
+
+
+def test_who_is_told_to_wait_waits(use):
+    async def work(client, _):
+        return await client.context("a")
+
+    busy = problem(429, "too-many", "Retry-After: 1")
+    _, scripted = use([busy, answer(200, CONTEXT)], work)
+    assert scripted.times[1] - scripted.times[0] >= 1
+
+
+def test_a_gateway_that_stays_away_is_an_error_with_the_seconds_that_it_asks_for(use):
+    async def work(client, _):
+        with pytest.raises(GatewayUnavailableError, match="It is too-many") as busy:
+            await client.context("a")
+        assert busy.value.retry_after == 7
+        with pytest.raises(GatewayUnavailableError):
+            await anext(client.follow("a"))
+
+    use([problem(429, "too-many", "Retry-After: 7")], work)
+
+
+def test_the_token_is_in_a_header_and_nowhere_else(use):
+    async def work(client, _):
+        await client.context("acme/1 \u00fc", 3)
+
+    _, scripted = use([answer(200, CONTEXT)], work, token="fl_x_y\n")
+    assert scripted.asked[0].startswith("GET /v1/contexts/acme%2F1%20%C3%BC?version=3 HTTP/1.1\r\n")
+    assert "\r\nAuthorization: Bearer fl_x_y\r\n" in scripted.asked[0]
+
+
+def test_frames_of_an_answer_that_is_lost_are_sent_again_with_their_ids(use):
+    place = {"id": "one", "place": "llm.frames:1:0:7"}
+
+    async def work(client, _):
+        return await client.publish("a", LLMTextFrame(text="a", id="one"))
+
+    (published,), scripted = use([BROKEN, problem(503, "log-away"), answer(202, {"frames": [place]})], work)
+    assert (published.topic, published.generation, published.partition, published.offset) == (
+        "llm.frames",
+        1,
+        0,
+        7,
+    )
+    assert len(scripted.bodies) == 3
+    assert len(set(scripted.bodies)) == 1
+
+
+def test_of_frames_of_which_some_are_on_the_log_the_others_are_in_the_error(use):
+    frames = [LLMTextFrame(text=one, id=one) for one in "abc"]
+
+    async def unacknowledged(client, _):
+        with pytest.raises(FramesUnacknowledgedError, match="It is log-away") as left:
+            await client.publish("a", *frames, within=scaled(1.0))
+        return [one.id for one in left.value.frames]
+
+    some = problem(503, "log-away", published=["a"], unpublished=["b", "c"])
+    assert use([some, problem(503, "log-away", published=["b"])], unacknowledged)[0] == ["c"]
+
+    async def refused(client, _):
+        with pytest.raises(FramesRefusedError, match="It is too-large") as left:
+            await client.publish("a", *frames)
+        return [one.id for one in left.value.frames]
+
+    assert use([problem(413, "too-large", published=["a", "c"], unpublished=["b"])], refused)[0] == ["b"]
+    assert use([problem(400, "bad-frame")], lambda *of: refused_as(*of, frames=frames, word="bad-frame"))[
+        0
+    ] == list("abc")
+    # What stands before a gateway may refuse it too.
+    large = answer(413, b"large", "text/html")
+    assert use([large], lambda *of: refused_as(*of, frames=frames, word="answered 413"))[0] == list("abc")
+
+
+async def refused_as(client, _, *, frames, word):
+    with pytest.raises(FramesRefusedError, match=word) as left:
+        await client.publish("a", *frames)
+    return [one.id for one in left.value.frames]
+
+
+def test_a_token_that_may_not_publish_there_is_an_error_before_anything_is_published(use):
+    async def work(client, _):
+        with pytest.raises(NotPermittedError, match="may not publish to 'a'"):
+            await client.publish("a", LLMRunFrame())
+
+    use([problem(404, "no-such-context")], work)
+
+
+def test_one_request_has_as_many_frames_and_bytes_as_a_gateway_takes():
+    class Sized:
+        def __init__(self, size):
+            self.value = b"x" * size
+
+    def sizes(*given):
+        records: list[Any] = [Sized(size) for size in given]
+        return [[len(one.value) for one in chunk] for chunk in http_client._chunks(records)]
+
+    assert sizes() == []
+    assert [len(one) for one in sizes(*[1] * 1_001)] == [500, 500, 1]
+    half = MAX_VALUE_BYTES // 2
+    assert sizes(MAX_VALUE_BYTES) == [[MAX_VALUE_BYTES]]
+    # Brackets and a comma.
+    assert sizes(half, half - 3) == [[half, half - 3]]
+    assert sizes(half, half - 2) == [[half], [half - 2]]
+
+
+async def first(client, count, after=0):
+    async with aclosing(client.follow("a", after)) as frames:
+        return [(await anext(frames)).version for _ in range(count)]
+
+
+def test_a_stream_that_breaks_goes_on_behind_the_last_frame(use):
+    whole = STREAM + event(1) + event(2)
+    cut = STREAM + event(3) + event(4)[:-20]
+
+    found, scripted = use(
+        [whole, BROKEN, problem(503, "draining"), cut, STREAM + event(4)], lambda c, _: first(c, 4)
+    )
+    assert found == [1, 2, 3, 4]
+    asked = [head.split(" ")[1].partition("?")[2] for head in scripted.asked]
+    assert asked == [f"after={version}&wait=1" for version in (0, 2, 2, 2, 3)]
+
+
+def test_a_stream_that_falls_silent_is_left_and_resumed(use, monkeypatch):
+    monkeypatch.setattr(requests, "SILENT_SECONDS", 0.05)
+    silent = STREAM + event(1) + b": dead\n\n"
+    found, scripted = use([silent, STREAM + event(2)], lambda c, _: first(c, 2))
+    assert found == [1, 2]
+    assert len(scripted.asked) == 2
+
+
+def test_after_a_reset_no_frame_comes_twice_and_what_is_no_frame_is_passed_over(use):
+    stream = b"".join(
+        [
+            STREAM,
+            b'event: reset\nid: 0\ndata: {"newest":2}\n\n: heartbeat\n\n',
+            event(1),
+            event(2),
+            b'event: gone\nid: 2\ndata: {"version":2}\n\nevent: head\ndata: {}\n\nevent: tomorrow\ndata: 1\n\n',
+            event(3),
+            event(4),
+        ]
+    )
+    assert use([stream], lambda c, _: first(c, 2, after=2))[0] == [3, 4]
+
+
+def test_a_stream_that_a_token_may_no_longer_read_ends_with_that(use):
+    async def work(client, _):
+        frames = client.follow("a")
+        assert (await anext(frames)).version == 1
+        with pytest.raises(NotPermittedError):
+            await anext(frames)
+
+    use([STREAM + event(1), problem(401, "unauthorised")], work)
+
+
+def test_frames_of_an_answer_that_broke_off_or_ended_early_are_asked_for_until_there_are_no_more(use):
+    async def work(client, _):
+        return [frame async for frame in client.frames("a")]
+
+    broken = answer(200, stored(2) + b"\n" + stored(3)[:50], "application/x-ndjson").replace(b"h: ", b"h: 1")
+    lines = [answer(200, stored(1) + b"\n", "application/x-ndjson"), broken]
+    found, scripted = use(
+        [
+            *lines,
+            answer(200, stored(3, raw="a\r\nb") + b"\n", "application/x-ndjson"),
+            answer(200, b"", "x/y"),
+        ],
+        work,
+    )
+    assert [frame.version for frame in found] == [1, 2, 3]
+    assert found[0].payload == json.dumps(TEXT, separators=(",", ":")).encode()
+    assert found[0].source == ',"frame":'
+    assert found[2].payload == b"a\r\nb"
+    assert [head.split(" ")[1].rpartition("=")[2] for head in scripted.asked] == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("url", [None, "", "127.0.0.1:18080", "ftp://x"])
+def test_without_an_address_there_is_no_client(url, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FRAMELEDGER_URL", raising=False)
+    with pytest.raises(SettingsError, match="address of a gateway"):
+        HttpClient(url)
+
+
+def test_address_and_token_are_those_of_the_environment(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FRAMELEDGER_URL", "https://frameledger.example/prefix/")
+    (tmp_path / "token").write_text("fl_a_b\n")
+    monkeypatch.setenv("FRAMELEDGER_TOKEN_FILE", str(tmp_path / "token"))
+    made = HttpClient()
+    assert made._requests.address("a..b", "/frames") == (
+        "https://frameledger.example/prefix/v1/contexts/a%2E%2Eb/frames"
+    )
+    assert made._requests._http.headers["Authorization"] == "Bearer fl_a_b"
+    asyncio.run(made.close())
