@@ -171,6 +171,15 @@ def test_the_past_has_every_context(filled):
                 assert (settings or [{}])[-1] == context["settings"]
         only = await good(http, path_of("history-replaced", "/history"), era=2)
         assert {one["era"] for one in only["rows"]} == {2}
+        every = past["rows"]
+        for version in (0, past["version"] // 2, past["version"]):
+            later = await good(http, path_of("parallel-tools", "/history"), after=version)
+            assert later["rows"] == [
+                one
+                for one in every
+                if one["valid_from"] > version or version < one["valid_to"] <= past["version"]
+            ]
+            assert later["settings"] == past["settings"]
 
     with_app(filled, ask)
 
@@ -246,6 +255,7 @@ def test_conversations_are_listed_in_pages_the_newest_first(filled, connection):
 
         assert await names(prefix="acme/") == {"acme/ü?%25"}
         assert await names(q="grüezi") == {"acme/ü?%25"}
+        assert await names(q="ACME/") == {"acme/ü?%25"}
         assert await names(q="100%_") == set()
         assert await names(order="active") == {*everything}
         assert await names(until="2000-01-01T00:00:00Z") == set()

@@ -28,6 +28,7 @@ from frameledger_services.store.past import Call, PastMessage, PastSetting
 INT32_MAX = 2**31 - 1
 
 ONE_ERA = parameters.integer("era", "Only this history.", least=1, most=INT32_MAX)
+CHANGED_AFTER = parameters.integer("after", "Only messages that came, changed or went behind this version.")
 FROM = parameters.integer("from", "From this version.")
 TO = parameters.integer("to", "To this one.")
 ERA = parameters.in_path(ONE_ERA, "era", "The history that the message is of.")
@@ -72,7 +73,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
     async def history(request: Request) -> Response:
         context_id, era = parameters.context_id(request), ONE_ERA.of(request)
         head = await contexts.head_of(parts, context_id)
-        rows = await parts.database.read(past.messages, context_id, era)
+        rows = await parts.database.read(past.messages, context_id, era, CHANGED_AFTER.of(request))
         eras = await parts.database.read(past.eras, context_id)
         settings = await parts.database.read(past.settings, context_id)
         about = {"context_id": context_id, "version": head.newest, "first": head.first, "eras": eras}
@@ -187,7 +188,12 @@ def routes(parts: Parts) -> list[BaseRoute]:
         )
 
     return [
-        route("/history", history, "All that its messages and settings ever were.", parameters=[ONE_ERA]),
+        route(
+            "/history",
+            history,
+            "All that its messages and settings ever were.",
+            parameters=[ONE_ERA, CHANGED_AFTER],
+        ),
         route("/diff", diff, "What differs between two versions.", "no-such-version", parameters=[FROM, TO]),
         route(
             "/messages/{era}.{position}/why",

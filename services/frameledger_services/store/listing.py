@@ -48,7 +48,7 @@ class Selection:
 
     prefix: str = ""
     text: str | None = None
-    """A message of its present history contains it, in whatever case."""
+    """Its id or a message of its present history contains it, in whatever case."""
 
     status: Status | None = None
     model: str | None = None
@@ -100,7 +100,7 @@ _SELECTED = f"""
         AND (%(model)s::text IS NULL OR EXISTS (
             SELECT FROM runs WHERE runs.context_id = head.context_id AND runs.model = %(model)s
         ))
-        AND (%(pattern)s::text IS NULL OR EXISTS (
+        AND (%(pattern)s::text IS NULL OR head.context_id ILIKE %(pattern)s OR EXISTS (
             SELECT FROM messages
             WHERE messages.context_id = head.context_id AND messages.era = head.era
                 AND messages.valid_to = 9223372036854775807 AND messages.text ILIKE %(pattern)s

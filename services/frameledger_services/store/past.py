@@ -78,17 +78,21 @@ class Call:
     result: str | None
 
 
-async def messages(connection: Connection, context_id: str, era: int | None) -> list[PastMessage]:
-    """Returns every row of the messages of an era, or of all."""
+async def messages(
+    connection: Connection, context_id: str, era: int | None, after: int | None = None
+) -> list[PastMessage]:
+    """Returns every row of the messages of an era, or of all; with `after` those that began or ended behind it."""
     async with connection.cursor(row_factory=class_row(PastMessage)) as cursor:
         await cursor.execute(
             """
             SELECT era, position, valid_from, valid_to, role, run_id, message::text AS message
             FROM messages
             WHERE context_id = %(id)s AND (%(era)s::integer IS NULL OR era = %(era)s)
+                AND (%(after)s::bigint IS NULL OR valid_from > %(after)s
+                    OR valid_to > %(after)s AND valid_to <> 9223372036854775807)
             ORDER BY era, position, valid_from
             """,
-            {"id": context_id, "era": era},
+            {"id": context_id, "era": era, "after": after},
         )
         return await cursor.fetchall()
 

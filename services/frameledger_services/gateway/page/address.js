@@ -52,6 +52,14 @@ export function href(patch) {
   return write(changed(patch));
 }
 
+/**
+ * Returns the properties of a link that changes the address. It is right whenever it is used, also where the link was
+ * drawn long before.
+ */
+export function to(patch) {
+  return {href: href(patch), 'data-patch': JSON.stringify(patch)};
+}
+
 /** Returns the address, and draws the component that calls it again when that changes. */
 export function useAddress() {
   const [, draw] = useState(now);
@@ -66,13 +74,15 @@ export function useAddress() {
 
 /** Makes links to the page's own addresses change it instead of loading it anew. */
 export function followLinks(root) {
+  root.addEventListener('pointerdown', (event) => renew(linkOf(event)), true);
+  root.addEventListener('focusin', (event) => renew(linkOf(event)));
   root.addEventListener('click', (event) => {
-    const anchor = event.target.closest?.('a[href]');
-    if (anchor === null || anchor === undefined || anchor.target !== '' || anchor.hasAttribute('download')) return;
-    if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    const anchor = linkOf(event);
+    if (anchor === null || event.defaultPrevented || !isPlain(event)) return;
+    renew(anchor);
     if (anchor.origin !== location.origin || !isOurs(anchor.pathname)) return;
     event.preventDefault();
-    jump(parse(anchor.pathname, anchor.search), anchor.dataset.step !== undefined);
+    jump(parse(anchor.pathname, anchor.search));
   });
   addEventListener('popstate', () => {
     clearTimeout(unwritten);
@@ -82,9 +92,22 @@ export function followLinks(root) {
   });
 }
 
-function jump(next, replace) {
+function linkOf({target}) {
+  const anchor = target instanceof Element ? target.closest('a[href]') : null;
+  return anchor !== null && anchor.target === '' && !anchor.hasAttribute('download') ? anchor : null;
+}
+
+function renew(anchor) {
+  if (anchor?.dataset.patch !== undefined) anchor.href = href(JSON.parse(anchor.dataset.patch));
+}
+
+function isPlain(event) {
+  return event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
+}
+
+function jump(next) {
   const gone = Object.fromEntries(Object.keys(now).map((name) => [name, null]));
-  go({...gone, ...next}, {replace});
+  go({...gone, ...next});
 }
 
 function changed(patch) {

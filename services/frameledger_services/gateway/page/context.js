@@ -1,30 +1,94 @@
-/** The context at a version: what a model would be given. */
+/** The context at a version: what a model would be given; and behind it what is being said and is no message yet. */
 
+import {to} from './address.js';
 import {count} from './format.js';
-import {html, useEffect} from './html.js';
-import {Message} from './message.js';
-import {messagesAt, placeOf, termsAt} from './past.js';
+import {html, useEffect, useLayoutEffect, useRef} from './html.js';
+import {Message, Removed} from './message.js';
+import {messagesAt, placeOf, removedAt, termsAt} from './past.js';
+import {openAnswer, openTurn, unheard} from './speech.js';
 import {Terms} from './terms.js';
 
-/** @param {{source: import('./source.js').Source, at: number}} about */
-export function Context({source, at}) {
-  const rows = messagesAt(source.past, at);
+/**
+ * @param {{source: import('./source.js').Source, at: number, sticks: boolean, selected: string|null}} about `sticks`:
+ *   the end stays in view
+ */
+export function Context({source, at, sticks, selected}) {
+  const {past, frames} = source;
+  const rows = messagesAt(past, at);
+  const scroller = useRef(null);
   useEffect(() => {
     if (rows === null) source.ensure(at);
   }, [at, rows === null]);
-  const terms = termsAt(source.past, at);
+  useInView(scroller, at, sticks, selected);
   return html`
     <section class="context" aria-label="Context" data-version=${rows === null ? null : at}>
-      <h2>
-        Context <small>${rows === null ? 'loading …' : count(rows.length, 'message')}</small>
-      </h2>
-      <div class="rows">
-        <${Terms} ...${terms} at=${at} />
+      <h2>Context <small>${rows === null ? 'loading …' : `at ${at}: ${count(rows.length, 'message')}`}</small></h2>
+      <div class="rows" ref=${scroller}>
+        <${Terms} ...${termsAt(past, at)} at=${at} />
         <ol class="messages">
-          ${(rows ?? []).map((row) => html`<${Message} key=${placeOf(row)} row=${row} fresh=${row.valid_from === at} at=${at} />`)}
+          ${(rows ?? []).map((row) => html`<${Message} key=${placeOf(row)} row=${row} fresh=${row.valid_from === at && at > 0}
+            selected=${selected === placeOf(row)} unheard=${unheard(frames, past, row)} />`)}
+          ${removedAt(past, at).map((row) => html`<${Removed} key=${`removed ${placeOf(row)}`} row=${row} />`)}
+          <${Open} frames=${frames} at=${at} />
         </ol>
         ${rows?.length === 0 && html`<p class="empty">No message yet.</p>`}
       </div>
     </section>
   `;
+}
+
+/** What is being said at a version. */
+function Open({frames, at}) {
+  const turn = openTurn(frames, at);
+  const answer = openAnswer(frames, at);
+  return [
+    turn !== null && html`<li key="turn" class="message open" data-role="user">
+      <div class="role">user</div>
+      <div class="body"><p class="words">${turn.text} ${turn.interim && html`<i>${turn.interim}</i>`}<${Caret} /></p></div>
+      <div class="from">is speaking, since <a ...${to({at: turn.since})}>${turn.since}</a></div>
+    </li>`,
+    answer !== null && html`<li key="answer" class="message open" data-role="assistant">
+      <div class="role">assistant</div>
+      <div class="body">
+        ${answer.thought && html`<p class="words thought">${answer.thought}</p>`}
+        <p class="words">${answer.text}<${Caret} /></p>
+      </div>
+      <div class="from">is answering, since <a ...${to({at: answer.since})}>${answer.since}</a></div>
+    </li>`,
+  ];
+}
+
+function Caret() {
+  return html`<span class="caret" aria-hidden="true"></span>`;
+}
+
+/** Keeps in view what a step is about: the end if it was there, else what the version made, else what was asked for. */
+function useInView(scroller, at, sticks, selected) {
+  const wasAtEnd = useRef(true);
+  useEffect(() => {
+    const element = scroller.current;
+    const note = () => {
+      wasAtEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < 60;
+    };
+    element.addEventListener('scroll', note, {passive: true});
+    return () => element.removeEventListener('scroll', note);
+  }, []);
+  useLayoutEffect(() => {
+    const element = scroller.current;
+    if (sticks || wasAtEnd.current) element.scrollTop = element.scrollHeight;
+    const fresh = element.querySelector('.messages > .fresh');
+    if (fresh !== null) within(element, fresh);
+  });
+  useLayoutEffect(() => {
+    const chosen = selected && scroller.current.querySelector(`[data-place="${CSS.escape(selected)}"]`);
+    if (chosen) within(scroller.current, chosen);
+  }, [selected]);
+}
+
+/** Scrolls as little as it takes; the window stays where it is. */
+function within(element, child) {
+  const outer = element.getBoundingClientRect();
+  const {top, bottom} = child.getBoundingClientRect();
+  if (top < outer.top) element.scrollTop += top - outer.top - 8;
+  else if (bottom > outer.bottom) element.scrollTop += Math.min(bottom - outer.bottom + 8, top - outer.top);
 }

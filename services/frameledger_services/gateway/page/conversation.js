@@ -1,15 +1,17 @@
 /** One conversation: its time, its frames beside the context that they make, and panels. */
 
-import {go, href, useAddress} from './address.js';
+import {go, to, useAddress} from './address.js';
 import {Context} from './context.js';
 import {Frames} from './frames.js';
-import {html} from './html.js';
+import {html, useEffect, useState} from './html.js';
+import {KeysHelp, useKeys} from './keys.js';
 import {lazy} from './lazy.js';
-import {Scrubber} from './scrubber.js';
 import {Failure} from './shell.js';
 import {useSource} from './source.js';
+import {leap} from './spans.js';
+import {Timeline, useTime} from './timeline.js';
 
-const TABS = {
+const PANELS = {
   runs: ['Runs', lazy(() => import('./runs.js'), 'Runs')],
   calls: ['Calls', lazy(() => import('./calls.js'), 'Calls')],
   diff: ['Diff', lazy(() => import('./diff.js'), 'Diff')],
@@ -20,43 +22,109 @@ const TABS = {
 
 /** @param {{id: string}} about */
 export function Conversation({id}) {
-  const address = useAddress();
-  const source = useSource(id, address.at);
+  const {at} = useAddress();
+  const source = useSource(id, at);
+  useEffect(() => {
+    document.title = `${id} · Frameledger`;
+  }, [id]);
   if (source?.problem) return html`<${Failure} problem=${source.problem} title=${id} />`;
   if (source === null || source.past === null) return html`<main class="waiting"><h1>${id}</h1></main>`;
+  return html`<${Loaded} id=${id} source=${source} />`;
+}
+
+function Loaded({id, source}) {
+  const address = useAddress();
   const {newest, frames} = source;
-  const at = Math.min(Math.max(address.at ?? newest, frames.first), newest);
-  const step = (version) => go({at: Math.min(Math.max(version, frames.first), newest)}, {replace: true});
+  const follows = address.at === null;
+  const at = follows ? newest : Math.min(Math.max(address.at, frames.first), newest);
+  const time = useTime(frames);
+  const [playing, setPlaying] = useState(false);
+  const [help, setHelp] = useState(false);
+
+  const step = (version) => go({at: Math.min(Math.max(version, frames.first), source.newest)}, {replace: true});
+  const toMark = (forward) => {
+    const version = leap(time.spans.marks, at, forward);
+    if (version !== null) step(version);
+  };
+  const play = () => {
+    // From the end there is nothing to play, so it begins anew.
+    if (!playing && at >= newest) step(frames.first);
+    setPlaying(!playing);
+  };
+  const follow = () => {
+    setPlaying(false);
+    go({at: follows ? newest : null});
+  };
+  useKeys({
+    '.': () => step(at + 1),
+    ',': () => step(at - 1),
+    ']': () => toMark(true),
+    '[': () => toMark(false),
+    ' ': play,
+    Home: () => step(frames.first),
+    End: () => go({at: null}),
+    f: follow,
+    '/': () => go({screen: 'list', context: null, search: '1'}),
+    '?': () => setHelp(true),
+  });
+  useEffect(() => {
+    if (frames.at(at) === undefined && at > frames.first) source.loadFrames(at);
+  }, [at]);
+
   return html`
     <main class="conversation">
-      <header>
+      <header class="head">
         <h1>${id}</h1>
+        <${State} source=${source} follows=${follows} follow=${follow} />
         <${Tabs} now=${address.tab} />
+        <button type="button" class="quiet" aria-label="Keys" title="Keys (?)" onClick=${() => setHelp(true)}>?</button>
       </header>
-      <${Scrubber} source=${source} at=${at} step=${step} />
-      <${Body} id=${id} address=${address} source=${source} at=${at} />
+      <${Timeline} source=${source} time=${time} at=${at} step=${step} playing=${playing} play=${play}
+        stop=${() => setPlaying(false)} speed=${Number(address.speed ?? 1) || 1} />
+      <${Body} id=${id} address=${address} source=${source} at=${at} sticks=${follows || playing} />
+      ${help && html`<${KeysHelp} close=${() => setHelp(false)} />`}
     </main>
   `;
 }
 
-function Body({id, address, source, at}) {
-  const [, Panel] = TABS[address.tab] ?? [];
+function Body({id, address, source, at, sticks}) {
+  const [, Panel] = PANELS[address.tab] ?? [];
+  const panel = Panel && html`<div class="panel" key="panel">
+    <${Panel} id=${id} at=${at} newest=${source.newest} go=${go} live=${source.generation} source=${source} address=${address} />
+  </div>`;
+  const isWhy = address.tab === 'why';
+  if (Panel !== undefined && !isWhy) return html`<div class="panes one">${panel}</div>`;
+  const context = html`<${Context} key="context" source=${source} at=${at} sticks=${sticks} selected=${isWhy ? address.message : null} />`;
+  return html`<div class=${isWhy ? 'panes why' : 'panes'}>
+    ${isWhy ? [context, panel] : [html`<${Frames} key="frames" source=${source} at=${at} />`, context]}
+  </div>`;
+}
+
+const STATES = {
+  connecting: ['…', 'connecting'],
+  live: ['●', 'live'],
+  reconnecting: ['◌', 'not live: asking again'],
+  paused: ['◌', 'paused'],
+  over: ['■', 'live, and the conversation has ended'],
+};
+
+function State({source, follows, follow}) {
+  const [glyph, says] = STATES[source.state];
   return html`
-    <div class="panes">
-      ${Panel === undefined || address.tab === 'why' ? html`<${Frames} source=${source} at=${at} />` : null}
-      ${Panel === undefined
-        ? html`<${Context} source=${source} at=${at} />`
-        : html`<div class="panel"><${Panel} id=${id} at=${at} newest=${source.newest} go=${go} live=${source.generation} /></div>`}
-    </div>
+    <span class=${`state ${source.state}`} role="status">
+      <span aria-hidden="true">${glyph}</span> ${says}${source.status && source.state === 'live' ? `: ${source.status}` : ''}
+    </span>
+    <button type="button" class="follow" aria-pressed=${follows ? 'true' : 'false'} onClick=${follow}
+      title=${follows ? 'Shows the newest version as it comes (f)' : 'Stays at this version (f)'}>Follow</button>
   `;
 }
 
 function Tabs({now}) {
-  const shown = Object.entries(TABS).filter(([tab]) => tab !== 'why' || now === 'why');
+  const shown = Object.entries(PANELS).filter(([tab]) => tab !== 'why' || now === 'why');
   return html`
     <nav class="tabs" aria-label="Views">
-      <a href=${href({tab: null, message: null})} aria-current=${now in TABS ? null : 'page'}>Context</a>
-      ${shown.map(([tab, [name]]) => html`<a key=${tab} href=${href({tab})} aria-current=${tab === now ? 'page' : null}>${name}</a>`)}
+      <a ...${to({tab: null, message: null})} aria-current=${now in PANELS ? null : 'page'}>Context</a>
+      ${shown.map(([tab, [name]]) => html`<a key=${tab} ...${to({tab})} aria-current=${tab === now ? 'page' : null}>${name}</a>`)}
     </nav>
   `;
 }

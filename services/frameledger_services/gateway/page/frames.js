@@ -1,6 +1,6 @@
 /** The frames of a conversation: all of them, in chunks of which the browser lays out those that are seen. */
 
-import {href} from './address.js';
+import {to} from './address.js';
 import {clock, typeName} from './format.js';
 import {html, memo, useEffect, useRef} from './html.js';
 import {CHUNK} from './loaded_frames.js';
@@ -13,9 +13,9 @@ export function Frames({source, at}) {
   const current = Math.floor((at - frames.first - 1) / CHUNK);
   useEffect(() => {
     // Only this list is moved: the window, and what is read beside it, stays where it is.
-    const row = list.current.querySelector('[aria-current]');
-    if (row !== null) keepInView(list.current, row);
-  });
+    const row = list.current.children[current]?.children[(at - frames.first - 1) % CHUNK];
+    if (row !== undefined) keepInView(list.current, row);
+  }, [at]);
   return html`
     <section class="frames" aria-label="Frames">
       <h2>Frames <small>what happened</small></h2>
@@ -46,8 +46,8 @@ const Row = memo(({frame, version, current}) => {
   if (frame === undefined) return html`<li data-version=${version}><span class="version">${version}</span></li>`;
   const says = frameWords(frame);
   return html`
-    <li data-version=${version} class=${frame.outcome} data-type=${frame.type}>
-      <a href=${href({at: version})} data-step tabindex=${current ? 0 : -1} aria-current=${current ? 'step' : null}>
+    <li data-version=${version} class=${frame.outcome} data-type=${frame.type} data-group=${groupOf(frame.type)}>
+      <a ...${to({at: version})} tabindex=${current ? 0 : -1} aria-current=${current ? 'step' : null}>
         <span class="version">${version}</span>
         <time datetime=${frame.logged_at}>${clock(frame.logged_at)}</time>
         <span class="type">${typeName(frame.type)}</span>
@@ -57,6 +57,17 @@ const Row = memo(({frame, version, current}) => {
     </li>
   `;
 });
+
+const GROUPS = [
+  [/^(User|Transcription|Interim|Translation)/, 'user'],
+  [/^(Interruption|Error)/, 'alarm'],
+  [/^Function/, 'call'],
+  [/^(LLMFull|LLMText|LLMThought|LLMAssistant|LLMContextAssistant|Vision|Text|Bot)/, 'answer'],
+];
+
+function groupOf(type) {
+  return GROUPS.find(([pattern]) => pattern.test(type))?.[1] ?? 'context';
+}
 
 function keepInView(list, row) {
   const {top, bottom} = row.getBoundingClientRect();

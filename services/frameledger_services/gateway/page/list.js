@@ -1,76 +1,136 @@
-/** The list of conversations. */
+/** The list of conversations: looked through, narrowed, and kept as it is now. */
 
-import {go, href, useAddress} from './address.js';
-import {getPage} from './api.js';
+import {go, to, useAddress} from './address.js';
 import {count, moment, number, whole} from './format.js';
-import {html, memo, useEffect, useState} from './html.js';
+import {html, memo, useEffect, useRef, useState} from './html.js';
+import {usePages} from './pages.js';
 import {Failure} from './shell.js';
+import {isRedacted, text} from './words.js';
 
 const STATUSES = ['quiet', 'answering', 'calling', 'ended', 'recording', 'parked'];
+/** While somebody types, nothing is asked for so many milliseconds. */
+const TYPING = 250;
 
-export function List() {
+/** @param {{session: {redact: boolean}}} about */
+export function List({session}) {
   const address = useAddress();
-  const path = pathOf(address);
-  const [rows, setRows] = useState(null);
-  const [problem, setProblem] = useState(null);
+  const pages = usePages(pathOf(address, session));
   useEffect(() => {
-    const stop = new AbortController();
-    setProblem(null);
-    getPage(path, {signal: stop.signal}).then(
-      ({value}) => setRows(value.contexts),
-      (found) => found.name !== 'AbortError' && setProblem(found),
-    );
-    return () => stop.abort();
-  }, [path]);
-  if (problem !== null) return html`<${Failure} problem=${problem} />`;
+    document.title = 'Conversations · Frameledger';
+  }, []);
+  if (pages.problem !== null && pages.list.length === 0) return html`<${Failure} problem=${pages.problem} again=${pages.again} />`;
+  const rows = pages.shown.reduce((sum, page) => sum + page.rows.length, 0);
   return html`
     <main class="list">
-      <h1>Conversations</h1>
-      <${Filters} address=${address} />
-      <table>
-        <caption>Conversations</caption>
-        <thead><tr>
-          <th scope="col">conversation</th><th scope="col">started</th><th scope="col">last</th><th scope="col">status</th>
-          <th scope="col" class="number">frames</th><th scope="col">last words</th>
-          <th scope="col" class="number">tokens in / out</th><th scope="col" class="number">calls</th>
-        </tr></thead>
-        <tbody>${(rows ?? []).map((row) => html`<${Row} key=${row.context_id} row=${row} />`)}</tbody>
-      </table>
-      ${rows?.length === 0 && html`<p class="empty">No conversation is like this.</p>`}
+      <header><h1>Conversations</h1><${State} pages=${pages} /></header>
+      <${Filters} address=${address} session=${session} />
+      <div class="scroller">
+        <table class="conversations" aria-busy=${pages.busy ? 'true' : 'false'}>
+          <caption>Conversations</caption>
+          <thead><tr>
+            <th scope="col">conversation</th><th scope="col">started</th><th scope="col">last</th><th scope="col">status</th>
+            <th scope="col" class="number">frames</th><th scope="col">last words</th>
+            <th scope="col" class="number">tokens in / out</th><th scope="col" class="number">calls</th>
+            <th scope="col" class="number"><abbr title="interruptions">✂︎</abbr></th>
+          </tr></thead>
+          ${pages.shown.map((page) => html`<${Page} key=${page.path} page=${page} seen=${pages.seen} />`)}
+        </table>
+      </div>
+      ${rows === 0 && !pages.busy && html`<p class="empty">${isNarrow(address) ? 'No conversation is like this.' : 'No conversation yet.'}</p>`}
+      ${pages.next !== null && html`<p class="more">
+        <button type="button" disabled=${pages.busy} onClick=${pages.more}>More</button>
+        <span>${count(rows, 'conversation')} so far</span>
+      </p>`}
     </main>
   `;
 }
 
-function Filters({address}) {
+function State({pages}) {
+  const isLive = pages.problem === null;
+  return html`<span class=${isLive ? 'state live' : 'state reconnecting'} role="status">
+    <span aria-hidden="true">${isLive ? '●' : '◌'}</span> ${isLive ? 'live' : 'not live: asking again'}
+  </span>`;
+}
+
+function Filters({address, session}) {
+  const search = useRef(null);
   const set = (name) => (event) => go({[name]: event.target.value}, {replace: true});
+  useEffect(() => {
+    if (address.search === undefined) return;
+    search.current.focus();
+    go({search: null}, {replace: true});
+  }, [address.search]);
+  useEffect(() => {
+    const listener = (event) => {
+      if (event.key !== '/' || event.target.matches('input, select, textarea')) return;
+      event.preventDefault();
+      search.current.select();
+    };
+    document.addEventListener('keydown', listener);
+    return () => document.removeEventListener('keydown', listener);
+  }, []);
   return html`
     <form class="filters" role="search" onSubmit=${(event) => event.preventDefault()}>
-      <label>Search <input type="search" value=${address.q ?? ''} onInput=${set('q')} /></label>
+      <label>Search <${Typed} input=${search} type="search" name="q" value=${address.q ?? ''}
+        placeholder=${session.redact ? 'beginning of an id' : 'ids and words (/)'} /></label>
       <label>Status <select value=${address.status ?? ''} onChange=${set('status')}>
-        <option value="">any</option>${STATUSES.map((one) => html`<option value=${one}>${one}</option>`)}
+        <option value="">any</option>${STATUSES.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}
       </select></label>
-      <label>Model <input value=${address.model ?? ''} onChange=${set('model')} /></label>
+      <label>Model <${Typed} name="model" value=${address.model ?? ''} /></label>
       <label>Since <input type="date" value=${address.since ?? ''} onChange=${set('since')} /></label>
+      <label>Order <select value=${address.order ?? ''} onChange=${set('order')}>
+        <option value="">newest first</option><option value="active">last active, of the newest 1,000</option>
+      </select></label>
+      <label><input type="checkbox" checked=${address.experiments === '1'}
+        onChange=${(event) => go({experiments: event.target.checked ? '1' : null}, {replace: true})} /> experiments</label>
     </form>
   `;
 }
 
+/** A field whose text goes into the address once nobody types any more. */
+function Typed({name, value, input, ...also}) {
+  const later = useRef(null);
+  const set = (event) => {
+    const {value: now} = event.target;
+    clearTimeout(later.current);
+    later.current = setTimeout(() => go({[name]: now}, {replace: true}), TYPING);
+  };
+  useEffect(() => () => clearTimeout(later.current), []);
+  return html`<input ref=${input} value=${value} onInput=${set} spellcheck=${false} ...${also} />`;
+}
+
+const Page = memo(({page, seen}) => {
+  const body = useRef(null);
+  useEffect(() => seen(body.current, page.path), [page.path]);
+  return html`<tbody ref=${body}>${page.rows.map((row) => html`<${Row} key=${row.context_id} row=${row} />`)}</tbody>`;
+});
+
 const Row = memo(({row}) => html`
   <tr data-context=${row.context_id}>
-    <th scope="row"><a href=${href({context: row.context_id})}>${row.context_id}</a></th>
+    <th scope="row" class="id"><a ...${to({screen: 'conversation', context: row.context_id})}>${row.context_id}</a></th>
     <td><time datetime=${row.started_at} title=${whole(row.started_at)}>${moment(row.started_at)}</time></td>
     <td><time datetime=${row.last_at} title=${whole(row.last_at)}>${moment(row.last_at)}</time></td>
-    <td>${row.status}</td>
+    <td><span class=${`status ${row.status}`}>${row.status}</span>${row.experiment && html` <small>experiment</small>`}</td>
     <td class="number">${number(row.version)}</td>
-    <td>${typeof row.last_words === 'string' ? row.last_words : ''}</td>
+    <td class="said">${isRedacted(row.last_words) ? text(row.last_words) : row.last_words}</td>
     <td class="number">${number(row.input_tokens ?? 0)} / ${number(row.output_tokens ?? 0)}</td>
-    <td class="number" title=${count(row.call_count, 'call')}>${row.call_count}</td>
+    <td class="number" title=${`${count(row.call_count, 'call')}, ${row.open_call_count} open`}>
+      ${number(row.call_count)}${row.open_call_count > 0 && html` <b>(${number(row.open_call_count)} open)</b>`}
+    </td>
+    <td class="number">${row.interruption_count > 0 && html`<span class="cut">${number(row.interruption_count)}</span>`}</td>
   </tr>
 `);
 
-function pathOf({q, status, model, since}) {
+function isNarrow({q, status, model, since}) {
+  return [q, status, model, since].some((one) => one !== undefined);
+}
+
+/** Returns the path of the list in the API. Whoever is shown no words may not search for them, but for ids. */
+function pathOf({q, status, model, since, order, experiments}, {redact}) {
   const asked = new URLSearchParams();
-  for (const [name, value] of Object.entries({q, status, model})) if (value) asked.set(name, value);
-  if (since && !Number.isNaN(Date.parse(`${since}T00:00`))) asked.set('since', new Date(`${since}T00:00`).toISOString());
+  const given = {[redact ? 'prefix' : 'q']: q, status, model, order, experiments: experiments && 'true'};
+  for (const [name, value] of Object.entries(given)) if (value) asked.set(name, value);
+  const day = Date.parse(`${since}T00:00`);
+  if (!Number.isNaN(day)) asked.set('since', new Date(day).toISOString());
   return `/v1/contexts?${asked}`;
 }

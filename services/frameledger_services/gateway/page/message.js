@@ -1,34 +1,48 @@
-/** One message of a context. All that it says is text: no markup, nothing that is fetched. */
+/** One message of a context. All that it says is text: no markup, and nothing is fetched for it. */
 
-import {href} from './address.js';
+import {to} from './address.js';
 import {html, memo} from './html.js';
 import {placeOf} from './past.js';
 import {parts, roleOf, text} from './words.js';
 
+/** Pictures that are in the message itself; an SVG may hold more than a picture. */
 const PICTURE = /^data:image\/(png|jpeg|gif|webp);base64,/;
 
 /**
- * @param {{row: import('./past.js').Row, fresh: boolean, at: number}} about `fresh`: the frame that is looked at made it
+ * @param {{row: import('./past.js').Row, fresh: boolean, selected: boolean, unheard: string}} about `fresh`: the frame
+ *   that is looked at made it. `unheard`: what was said of it and not heard
  */
-export const Message = memo(({row, fresh, at, unheard}) => {
+export const Message = memo(({row, fresh, selected, unheard}) => {
   const {message} = row;
   const role = roleOf(message);
+  const calls = Array.isArray(message?.tool_calls) ? message.tool_calls : [];
   return html`
-    <li data-place=${placeOf(row)} data-role=${role} class=${fresh ? 'message fresh' : 'message'}>
+    <li data-place=${placeOf(row)} data-role=${role} class=${`message${fresh ? ' fresh' : ''}${selected ? ' selected' : ''}`}>
       <div class="role">${role}${message?.name && html` <small>${text(message.name)}</small>`}</div>
       <div class="body">
         ${parts(message).map((one) => html`<${Part} part=${one} />`)}
-        ${unheard && html`<p class="unheard"><span class="label">said, not heard</span> <del>${unheard}</del></p>`}
-        ${(Array.isArray(message?.tool_calls) ? message.tool_calls : []).map((call) => html`<${Call} call=${call} />`)}
+        ${unheard && html`<p class="unheard"><span class="label">✂︎ said, not heard</span> <del>${unheard}</del></p>`}
+        ${calls.map((call) => html`<${Call} call=${call} />`)}
       </div>
       <div class="from">
-        ${fresh ? html`<span class="new">new</span>` : null}
-        <a href=${href({at: row.valid_from})} title="The version that made it">${row.valid_from}</a>
-        <a href=${href({tab: 'why', message: placeOf(row), at})}>why</a>
+        ${fresh && html`<span class="new">new</span> `}
+        <a ...${to({at: row.valid_from})} title="Go to the version that made it">${row.valid_from}</a>
+        <a class="why" ...${to({tab: 'why', message: placeOf(row)})} title="Where it comes from">why</a>
       </div>
     </li>
   `;
 });
+
+/** A message that the frame that is looked at took away. @param {{row: import('./past.js').Row}} about */
+export function Removed({row}) {
+  return html`
+    <li class="message removed fresh" data-role=${roleOf(row.message)}>
+      <div class="role">${roleOf(row.message)}</div>
+      <div class="body"><p class="words"><del>${parts(row.message).map((part) => part.text).join(' ')}</del></p></div>
+      <div class="from">removed</div>
+    </li>
+  `;
+}
 
 function Part({part}) {
   if (part.kind === 'image' && PICTURE.test(part.source)) {

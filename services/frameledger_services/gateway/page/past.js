@@ -7,6 +7,8 @@
  *   settings: {name: string, valid_from: number, value: any}[]}} Past  rows by the era they are of
  */
 
+import {isRedacted} from './words.js';
+
 /** The era of a conversation that never replaced its history; eras from 2 on have a version that began them. */
 export const FIRST_ERA = 1;
 
@@ -41,7 +43,7 @@ export function termsAt(past, version) {
   const found = settingsAt(past, version);
   const {value: tools, since} = found.get('tools') ?? {value: [], since: 0};
   return {
-    tools: Array.isArray(tools) ? tools : [],
+    tools: Array.isArray(tools) ? tools : [tools],
     toolsSince: since,
     choice: found.get('tool_choice') ?? null,
     settings: settingsOf(past, version),
@@ -54,7 +56,7 @@ function settingsOf(past, version) {
   for (const one of past.settings) {
     if (one.name !== 'settings' || one.valid_from > version) continue;
     const next = new Map();
-    for (const [name, value] of Object.entries(one.value ?? {})) {
+    for (const [name, value] of entries(one.value)) {
       const before = now.get(name);
       const same = before !== undefined && JSON.stringify(before.value) === JSON.stringify(value);
       next.set(name, same ? before : {value, since: one.valid_from});
@@ -64,11 +66,24 @@ function settingsOf(past, version) {
   return [...now];
 }
 
+/** Settings that may not be seen are one. */
+function entries(value) {
+  return isRedacted(value) ? [['settings', value]] : Object.entries(value ?? {});
+}
+
 /** Returns, by its place, the row that was in its era's history before this one; undefined if it is the first. */
 export function rowBefore(past, row) {
   return past.rows
     .get(row.era)
     ?.find((one) => one.position === row.position && one.valid_to === row.valid_from);
+}
+
+/** Returns the rows that a version removed and put nothing in the place of, in an era that goes on. */
+export function removedAt(past, version) {
+  const era = eraAt(past, version);
+  const rows = past.rows.get(era) ?? [];
+  const written = new Set(rows.filter((row) => row.valid_from === version).map((row) => row.position));
+  return rows.filter((row) => row.valid_to === version && !written.has(row.position));
 }
 
 /** Returns the place of a message as addresses have it. */
@@ -85,12 +100,15 @@ export function pastOf(answer, era = null) {
   return {eras: answer.eras, rows, settings: answer.settings};
 }
 
-/** Returns a past with the rows of an era more, or with what changed since. Rows that did not change stay the same. */
-export function joined(past, answer) {
+/**
+ * Returns a past with what has changed behind a version, which is an answer of `/history?after=`. Rows that did not
+ * change stay the same objects, and an era that is not here stays so.
+ */
+export function joined(past, answer, after) {
   const rows = new Map(past.rows);
+  for (const {era, valid_from: began} of answer.eras) if (began > after && !rows.has(era)) rows.set(era, []);
   for (const [era, changed] of Map.groupBy(answer.rows, (row) => row.era)) {
-    if (!rows.has(era)) continue;
-    rows.set(era, merged(rows.get(era), changed));
+    if (rows.has(era)) rows.set(era, merged(rows.get(era), changed));
   }
   return {eras: answer.eras, rows, settings: answer.settings};
 }

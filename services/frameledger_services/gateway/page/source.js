@@ -2,8 +2,9 @@
 
 import {contextPath, get} from './api.js';
 import {useEffect, useReducer, useState} from './html.js';
+import {Live} from './live.js';
 import {LoadedFrames} from './loaded_frames.js';
-import {eraAt, pastOf} from './past.js';
+import {eraAt, joined, pastOf} from './past.js';
 
 /** The number of no era: an answer without rows, which says how much there is. */
 const NO_ERA = 2 ** 31 - 1;
@@ -15,6 +16,9 @@ const PAGE = 1_000;
 /** A conversation with more frames has only those loaded that are looked at. */
 const ALL_UP_TO = 30_000;
 
+/** Frames that are no message by themselves and change none: behind them the past is what it was. */
+const NEUTRAL = new Set(['LLMTextFrame', 'TextFrame', 'VisionTextFrame', 'LLMThoughtTextFrame', 'InterimTranscriptionFrame']);
+
 export class Source {
   constructor(id) {
     this.id = id;
@@ -24,10 +28,17 @@ export class Source {
     this.frames = null;
     this.problem = null;
     this.generation = 0;
+    /** What the stream does, and what the conversation does, as the stream says. */
+    this.state = 'connecting';
+    this.status = null;
     this.#stop = new AbortController();
   }
 
   #stop;
+  #live = null;
+  /** The version of the newest answer of `/history`. */
+  #known = 0;
+  #asking = false;
   #listeners = new Set();
   #eras = new Map();
 
@@ -39,6 +50,7 @@ export class Source {
       const near = at ?? this.newest;
       await Promise.all([this.#firstRows(near), this.#frames(near, NEAR)]);
       this.#changed();
+      this.#live ??= new Live(this.id, () => this.frames.newest, this.#told);
       await this.loadFrames(near);
     } catch (problem) {
       this.#fail(problem);
@@ -66,6 +78,7 @@ export class Source {
   /** Ends what is being loaded. */
   close() {
     this.#stop.abort();
+    this.#live?.close();
     this.#listeners.clear();
   }
 
@@ -75,9 +88,75 @@ export class Source {
     return () => this.#listeners.delete(listener);
   }
 
+  #told = {
+    frames: (found) => {
+      this.frames.put(found);
+      this.#advance();
+      if (this.frames.newest > this.newest) this.#refresh();
+      this.#changed();
+    },
+    head: ({status}) => {
+      this.status = status;
+      this.#changed();
+    },
+    state: (now) => {
+      this.state = now;
+      this.#changed();
+    },
+    reset: () => this.#again(),
+    gone: () => this.#again(),
+    lost: async () => {
+      try {
+        const {version} = await this.#history(NO_ERA);
+        this.state = version > this.newest ? 'reconnecting' : 'over';
+      } catch (problem) {
+        if (problem.status >= 400 && problem.status < 500 && problem.status !== 429) return this.#fail(problem);
+        this.state = 'reconnecting';
+      }
+      this.#changed();
+      return true;
+    },
+  };
+
+  /** Forgets everything and begins anew: the tables are other ones, or nothing is there any more. */
+  #again() {
+    this.#live?.close();
+    this.#live = null;
+    this.#eras.clear();
+    this.past = this.frames = this.newest = null;
+    this.#changed();
+    this.open(null);
+  }
+
+  /** Neutral frames need no answer of `/history`. */
+  #advance() {
+    while (NEUTRAL.has(this.frames.at(this.newest + 1)?.type)) this.newest += 1;
+  }
+
+  /** Asks what changed, once at a time, until there is nothing newer. */
+  async #refresh() {
+    if (this.#asking) return;
+    this.#asking = true;
+    try {
+      const after = this.#known;
+      const answer = await this.#get(`/history?after=${after}`);
+      this.past = joined(this.past, answer, after);
+      this.#known = answer.version;
+      this.#reach(answer.version);
+      this.#advance();
+      this.#changed();
+      if (this.frames.newest > this.newest) setTimeout(() => this.#refresh());
+    } catch (problem) {
+      // What the stream brings next asks again.
+      if (problem.status !== 0 && problem.status < 500) this.#fail(problem);
+    } finally {
+      this.#asking = false;
+    }
+  }
+
   #begin(about) {
     this.past = {...pastOf(about), rows: new Map()};
-    this.newest = about.version;
+    this.newest = this.#known = about.version;
     this.frames = new LoadedFrames(about.first);
     this.frames.reach(about.version);
   }
@@ -89,6 +168,7 @@ export class Source {
     }
     const answer = await this.#history(null);
     this.past = pastOf(answer);
+    this.#known = answer.version;
     this.#reach(answer.version);
   }
 
@@ -126,9 +206,10 @@ export class Source {
   }
 
   #fail(problem) {
-    if (problem.name === 'AbortError') return;
+    if (problem.name === 'AbortError') return false;
     this.problem = problem;
     this.#changed();
+    return false;
   }
 
   #changed() {

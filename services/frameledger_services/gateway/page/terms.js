@@ -1,6 +1,6 @@
 /** What else a model is given beside the messages: tools and settings, each with the version since which it holds. */
 
-import {href} from './address.js';
+import {to} from './address.js';
 import {count} from './format.js';
 import {html} from './html.js';
 import {isRedacted, text} from './words.js';
@@ -43,5 +43,5 @@ function Tool({tool}) {
 }
 
 function Since({version}) {
-  return html`<a class="since" href=${href({at: version})}>${version}</a>`;
+  return html`<a class="since" ...${to({at: version})}>${version}</a>`;
 }

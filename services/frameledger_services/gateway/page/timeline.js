@@ -1,0 +1,50 @@
+/** The time of a conversation: lanes, the slider over its versions, and what plays it. */
+
+import {go} from './address.js';
+import {Axis} from './axis.js';
+import {html, useEffect, useReducer, useRef} from './html.js';
+import {Lanes} from './lanes.js';
+import {Player, useReplay} from './replay.js';
+import {Scrubber} from './scrubber.js';
+import {spansOf} from './spans.js';
+
+/** What is drawn of time takes at most this part of it, however many frames come. */
+const SHARE = 1 / 20;
+
+/** Returns axis and spans of the frames that are here, made anew when there are more of them. */
+export function useTime(frames) {
+  const [, draw] = useReducer((count) => count + 1, 0);
+  const made = useRef({key: null, at: -Infinity, took: 0});
+  const key = `${frames.first} ${frames.here} ${frames.count}`;
+  const {at, took} = made.current;
+  const wait = at + took / SHARE - performance.now();
+  if (made.current.key !== key && wait <= 0) made.current = make(frames, key);
+  const isLate = made.current.key !== key;
+  useEffect(() => {
+    if (!isLate) return undefined;
+    const later = setTimeout(draw, Math.max(wait, 0) + 1);
+    return () => clearTimeout(later);
+  }, [isLate, key]);
+  return made.current;
+}
+
+function make(frames, key) {
+  const began = performance.now();
+  const found = {key, axis: new Axis(frames), spans: spansOf(frames)};
+  // Drawing them takes about as long again.
+  return {...found, at: performance.now(), took: 3 * (performance.now() - began)};
+}
+
+export function Timeline({source, time, at, step, playing, play, stop, speed}) {
+  const {axis, spans} = time;
+  useReplay({playing, speed, at, axis, marks: spans.marks, step, stop});
+  const setSpeed = (value) => go({speed: value === 1 ? null : value}, {replace: true});
+  return html`
+    <section class="timeline" aria-label="Time">
+      <${Lanes} axis=${axis} spans=${spans} frames=${source.frames} at=${at} step=${step} />
+      <${Scrubber} source=${source} marks=${spans.marks} at=${at} step=${step}>
+        <${Player} playing=${playing} speed=${speed} toggle=${play} setSpeed=${setSpeed} />
+      <//>
+    </section>
+  `;
+}
