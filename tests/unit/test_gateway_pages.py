@@ -20,7 +20,8 @@ SOURCES = [
     name for name in files() if name.endswith((".js", ".html", ".css")) and not name.startswith("vendor/")
 ]
 _LOADED = re.compile(
-    r"""^(?:import|export|\} from)[^'"]*['"]([^'"]+)['"]|(?:href|src)="(/page/[^"]+)"|url\(([^)]+)\)""", re.M
+    r"""^(?:import|export|\} from)[^'"]*['"]([^'"]+)['"]|(?:href|src)="(/page/[^"]+)"|url\("(/[^"]+)"\)""",
+    re.M,
 )
 
 

@@ -25,7 +25,9 @@ from frameledger_services.store.serving import LiveWorker, OfferedFunction
 from frameledger_services.store.tool_calls import UnsettledCall
 
 PREFIX = parameters.text("prefix", "Conversations whose id begins so.")
-TEXT = parameters.text("q", "Conversations whose id or a message of which has this text, in whatever case.", most=200)
+TEXT = parameters.text(
+    "q", "Conversations whose id or a message of which has this text, in whatever case.", most=200
+)
 STATUS = parameters.word("status", "Conversations that do this now.", *get_args(Status))
 MODEL = parameters.text("model", "Conversations of which a run had this model.")
 SINCE = parameters.time("since", "Conversations that began then or later.")
