@@ -2,7 +2,7 @@
 
 import {to} from './address.js';
 import {clock, typeName} from './format.js';
-import {html, memo, useEffect, useRef} from './html.js';
+import {html, memo, useEffect, useLayoutEffect, useRef} from './html.js';
 import {CHUNK} from './loaded_frames.js';
 import {frameWords} from './words.js';
 
@@ -31,32 +31,45 @@ export function Frames({source, at}) {
 
 const Chunk = memo(({chunk, start, at}) => {
   const ref = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     ref.current.style.setProperty('--rows', chunk.length);
   }, [chunk.length]);
+  const end = start + chunk.length;
   return html`
-    <ol class="chunk" ref=${ref} start=${start + 1} aria-label=${`Frames ${start + 1} to ${start + chunk.length}`}>
-      ${Array.from(chunk, (frame, index) => html`<${Row} key=${index} frame=${frame} version=${start + index + 1}
-        current=${start + index + 1 === at} />`)}
+    <ol class="chunk" ref=${ref} start=${start + 1} aria-label=${`Frames ${start + 1} to ${end}`}>
+      ${isEmpty(chunk) && at === 0 ? null : Array.from(chunk, (frame, index) => row(frame, start + index + 1, at))}
     </ol>
   `;
 });
 
-const Row = memo(({frame, version, current}) => {
-  if (frame === undefined) return html`<li data-version=${version}><span class="version">${version}</span></li>`;
-  const says = frameWords(frame);
+function isEmpty(chunk) {
+  return chunk.every((frame) => frame === undefined);
+}
+
+/** Rows as they were drawn: where one is the same object, Preact leaves its elements alone. */
+const drawn = new WeakMap();
+
+// No component: ten thousand of them would take longer to make than their rows.
+function row(frame, version, at) {
+  if (frame === undefined || version === at) return rowOf(frame, version, version === at);
+  if (!drawn.has(frame)) drawn.set(frame, rowOf(frame, version, false));
+  return drawn.get(frame);
+}
+
+function rowOf(frame, version, current) {
+  if (frame === undefined) return html`<li key=${version} data-version=${version}><span class="version">${version}</span></li>`;
   return html`
-    <li data-version=${version} class=${frame.outcome} data-type=${frame.type} data-group=${groupOf(frame.type)}>
+    <li key=${version} data-version=${version} class=${frame.outcome} data-type=${frame.type} data-group=${groupOf(frame.type)}>
       <a ...${to({at: version})} tabindex=${current ? 0 : -1} aria-current=${current ? 'step' : null}>
         <span class="version">${version}</span>
-        <time datetime=${frame.logged_at}>${clock(frame.logged_at)}</time>
+        <time>${clock(frame.logged_at)}</time>
         <span class="type">${typeName(frame.type)}</span>
-        <span class="says" title=${says}>${says}</span>
-        ${frame.outcome !== 'applied' && html`<span class="outcome">${frame.outcome}${frame.reason && `: ${frame.reason}`}</span>`}
+        <span class="says">${frameWords(frame)}</span>
+        ${frame.outcome === 'applied' ? null : html`<span class="outcome">${frame.outcome}${frame.reason && `: ${frame.reason}`}</span>`}
       </a>
     </li>
   `;
-});
+}
 
 const GROUPS = [
   [/^(User|Transcription|Interim|Translation)/, 'user'],

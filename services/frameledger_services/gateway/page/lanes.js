@@ -1,7 +1,7 @@
 /** Lanes by time: who spoke, which runs answered, which calls were made; glyphs say what colours say, too. */
 
 import {clock, length} from './format.js';
-import {html, memo, useEffect, useRef, useState} from './html.js';
+import {html, memo, useEffect, useMemo, useRef, useState} from './html.js';
 
 const BAR = 8;
 const TOP = 14;
@@ -31,7 +31,7 @@ const NAMES = {user: 'user', voice: 'voice', runs: 'runs', calls: 'calls'};
 export function Lanes({axis, spans, frames, at, step}) {
   const track = useRef(null);
   const width = useWidth(track);
-  const lanes = laidOut(spans);
+  const lanes = useMemo(() => laidOut(spans), [spans]);
   const height = lanes.reduce((sum, one) => sum + one.height + GAP, TOP);
   const move = (event) => {
     if (event.buttons !== 1) return;
@@ -48,17 +48,17 @@ export function Lanes({axis, spans, frames, at, step}) {
         ${lanes.map((one) => html`<span key=${one.name} style=${{height: `${one.height + GAP}px`}}>${NAMES[one.name]}</span>`)}
       </div>
       <div class="track" ref=${track} onPointerDown=${hold} onPointerMove=${move}>
-        ${width > 0 && html`<${Drawing} axis=${axis} spans=${spans} frames=${frames} width=${width} height=${height} />`}
+        ${width > 0 && html`<${Drawing} axis=${axis} lanes=${lanes} marks=${spans.marks} frames=${frames} width=${width} height=${height} />`}
         <div class="playhead" style=${{transform: `translateX(${axis.part(at) * width}px)`}}></div>
       </div>
     </div>
   `;
 }
 
-const Drawing = memo(({axis, spans, frames, width, height}) => {
+const Drawing = memo(({axis, lanes, marks, frames, width, height}) => {
   const x = (version) => axis.part(version) * width;
   let top = TOP;
-  const drawn = laidOut(spans).map((lane) => {
+  const drawn = lanes.map((lane) => {
     const found = html`<g key=${lane.name} class=${lane.name}>
       ${lane.spans.map(({span, row}) => html`<${Bar} span=${span} x=${x} y=${top + row * (BAR + 2)} end=${axis.newest} />`)}
     </g>`;
@@ -74,7 +74,7 @@ const Drawing = memo(({axis, spans, frames, width, height}) => {
       </defs>
       ${axis.pauses.map(({version, pause}) => html`<${Pause} from=${x(version - 1)} to=${x(version)} pause=${pause} height=${height} />`)}
       ${drawn}
-      ${spans.marks.filter((one) => MARKED.has(one.kind)).map((one) => html`<${Mark} mark=${one} x=${x(one.version)} height=${height} />`)}
+      ${marks.filter((one) => MARKED.has(one.kind)).map((one) => html`<${Mark} mark=${one} x=${x(one.version)} height=${height} />`)}
       <${Times} axis=${axis} frames=${frames} width=${width} y=${height + 10} />
     </svg>
   `;

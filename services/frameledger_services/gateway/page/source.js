@@ -12,7 +12,7 @@ const NO_ERA = 2 ** 31 - 1;
 const WHOLE_UP_TO = 5_000;
 /** Frames of the first page around the version that is looked at, and of those that follow. */
 const NEAR = 300;
-const PAGE = 1_000;
+const PAGE = 500;
 /** A conversation with more frames has only those loaded that are looked at. */
 const ALL_UP_TO = 30_000;
 
@@ -39,6 +39,8 @@ export class Source {
   /** The version of the newest answer of `/history`. */
   #known = 0;
   #asking = false;
+  #near = 0;
+  #loading = false;
   #listeners = new Set();
   #eras = new Map();
 
@@ -67,11 +69,19 @@ export class Source {
 
   /** Loads frames, nearest to a version first; of a very long conversation only those around it. */
   async loadFrames(near) {
-    while (!this.#stop.signal.aborted) {
-      const from = this.frames.missing(near, PAGE);
-      if (from === null) return;
-      if (this.frames.count > ALL_UP_TO && Math.abs(from - near) > PAGE) return;
-      await this.#page(from - 1, PAGE);
+    this.#near = near;
+    if (this.#loading) return;
+    this.#loading = true;
+    try {
+      while (!this.#stop.signal.aborted) {
+        const from = this.frames.missing(this.#near, PAGE);
+        if (from === null || (this.frames.count > ALL_UP_TO && Math.abs(from - this.#near) > PAGE)) return;
+        await this.#page(from - 1, PAGE);
+      }
+    } catch (problem) {
+      this.#fail(problem);
+    } finally {
+      this.#loading = false;
     }
   }
 
