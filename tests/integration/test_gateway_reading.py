@@ -171,15 +171,15 @@ def test_the_past_has_every_context(filled):
                 assert (settings or [{}])[-1] == context["settings"]
         only = await good(http, path_of("history-replaced", "/history"), era=2)
         assert {one["era"] for one in only["rows"]} == {2}
-        every = past["rows"]
-        for version in (0, past["version"] // 2, past["version"]):
+        whole = await good(http, path_of("parallel-tools", "/history"))
+        for version in (0, whole["version"] // 2, whole["version"]):
             later = await good(http, path_of("parallel-tools", "/history"), after=version)
             assert later["rows"] == [
                 one
-                for one in every
-                if one["valid_from"] > version or version < one["valid_to"] <= past["version"]
+                for one in whole["rows"]
+                if one["valid_from"] > version or version < one["valid_to"] <= whole["version"]
             ]
-            assert later["settings"] == past["settings"]
+            assert later["settings"] == whole["settings"]
 
     with_app(filled, ask)
 
