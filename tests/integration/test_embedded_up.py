@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -105,6 +106,10 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
     processes = folder.processes()
     assert folder.status()["running"]
     assert all(processes[name]["address"] in up.stdout for name in ("postgres", "kafka"))
+    page = f"{processes['gateway']['address']}/"
+    assert f"in a browser: {page}" in up.stdout
+    with urllib.request.urlopen(page) as answer:
+        assert b"<title>Frameledger</title>" in answer.read()
     assert kafka.answers(*split(processes["kafka"]["address"]))
 
     config = json.loads(folder.run("config", "--json").stdout)

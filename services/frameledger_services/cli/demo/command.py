@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import quote
 
 import psycopg
 import typer
@@ -24,8 +25,9 @@ from frameledger.ids import ContextId
 from frameledger_services import process
 from frameledger_services.cli.demo import closing, render
 from frameledger_services.cli.terminal import backend, output
+from frameledger_services.cli.up.command import GATEWAY_PORT, SETUP, DataDir
 from frameledger_services.cli.up.command import SERVICES as SERVICES_OF_UP
-from frameledger_services.cli.up.command import SETUP, DataDir
+from frameledger_services.cli.up.render import page_of
 from frameledger_services.client import Client
 from frameledger_services.demo import forgetting, playing, proof, recording
 from frameledger_services.demo.harbour import FILE, Harbour
@@ -245,6 +247,8 @@ async def _shown(
 
 
 def _print_next(console: Console, this: _Demo, used: Servers, played: Played) -> None:
+    from frameledger_services.embedded.record import read_record
+
     program = _program()
     console.print()
     settings = this.settings
@@ -256,8 +260,15 @@ def _print_next(console: Console, this: _Demo, used: Servers, played: Played) ->
         if settings.data_dir != Settings().data_dir and not os.environ.get(f"{PREFIX}DATA_DIR"):
             console.print(f"  export {PREFIX}DATA_DIR={shlex.quote(str(settings.data_dir))}", markup=False)
         console.print(f"  {program} up --detach", style="bold", markup=False)
+        page = f"http://127.0.0.1:{GATEWAY_PORT}/"
+        unless = ", unless `up` prints another address"
     else:
         console.print("To look around:")
+        record = read_record(settings.data_dir.resolve())
+        page, unless = None if record is None else page_of(record), ""
+    if page is not None:
+        address = f"{page}c/{quote(this.context_id, safe='')}"
+        console.print(f"  {address} in a browser{unless}", soft_wrap=True, markup=False)
     console.print(f"  {program} sql", style="bold", markup=False)
     for sql in closing.to_try(this.context_id, played):
         closing.print_sql(console, sql)

@@ -96,6 +96,12 @@ def status_page(report: Report) -> RenderableType:
     return table
 
 
+def page_of(record: Record) -> str | None:
+    """Returns the address of the web page; None if no gateway runs."""
+    gateways = (one.address for one in record.processes if one.name == "gateway" and one.address)
+    return next((f"{address}/" for address in gateways), None)
+
+
 class Progress:
     """Shows each record as it comes: on a terminal one table that changes, elsewhere a line for each change."""
 
@@ -185,6 +191,8 @@ def _print_ready(console: Console, record: Record, data_dir: Path, detached: boo
         if process.address:
             table.add_row(process.name, process.address, process.word)
     console.print(Text("Everything runs.", "bold green"), table, "")
+    if (page := page_of(record)) is not None:
+        console.print(f"Read and replay conversations in a browser: {page}", soft_wrap=True, markup=False)
     if (database := read_running(data_dir).get("database_url")) is not None:
         # On a line of its own and unbroken: it is there to be copied.
         console.print(f"psql '{database}'", soft_wrap=True, markup=False)

@@ -16,8 +16,9 @@ const PATHS = {
   work: () => WORK,
   conversation: (id) => CONVERSATION + encodeURIComponent(id),
 };
-/** Browsers refuse more than some changes of the address a second, and a replay steps more often. */
+/** Browsers refuse more than some changes of the address a second, and a step need not wait for one. */
 const SETTLED_AFTER = 250;
+const SETTLED_WITHIN = 1_000;
 
 let now = parse(location.pathname, location.search);
 let unwritten = null;
@@ -38,7 +39,10 @@ export function go(patch, {replace = false} = {}) {
   if (write(next) === write(now)) return;
   if (replace) {
     now = next;
-    unwritten ??= setTimeout(settle, SETTLED_AFTER);
+    clearTimeout(unwritten?.timer);
+    const since = unwritten?.since ?? performance.now();
+    const wait = Math.min(SETTLED_AFTER, Math.max(0, since + SETTLED_WITHIN - performance.now()));
+    unwritten = {since, timer: setTimeout(settle, wait)};
   } else {
     settle();
     now = next;
@@ -85,7 +89,7 @@ export function followLinks(root) {
     jump(parse(anchor.pathname, anchor.search));
   });
   addEventListener('popstate', () => {
-    clearTimeout(unwritten);
+    clearTimeout(unwritten?.timer);
     unwritten = null;
     now = parse(location.pathname, location.search);
     tell();
@@ -122,7 +126,7 @@ function changed(patch) {
 }
 
 function settle() {
-  clearTimeout(unwritten);
+  clearTimeout(unwritten?.timer);
   if (unwritten !== null) history.replaceState(null, '', write(now));
   unwritten = null;
 }

@@ -44,14 +44,14 @@ function Open({frames, at}) {
   return [
     turn !== null && html`<li key="turn" class="message open" data-role="user">
       <div class="role">user</div>
-      <div class="body"><p class="words">${turn.text} ${turn.interim && html`<i>${turn.interim}</i>`}<${Caret} /></p></div>
+      <div class="body"><p class="words">${turn.text.trim()} ${turn.interim && html`<i>${turn.interim}</i>`}<${Caret} /></p></div>
       <div class="from">is speaking, since <a ...${to({at: turn.since})}>${turn.since}</a></div>
     </li>`,
     answer !== null && html`<li key="answer" class="message open" data-role="assistant">
       <div class="role">assistant</div>
       <div class="body">
         ${answer.thought && html`<p class="words thought">${answer.thought}</p>`}
-        <p class="words">${answer.text}<${Caret} /></p>
+        <p class="words">${answer.text.trimStart()}<${Caret} /></p>
       </div>
       <div class="from">is answering, since <a ...${to({at: answer.since})}>${answer.since}</a></div>
     </li>`,

@@ -2,6 +2,7 @@
 
 import {go, to, useAddress} from './address.js';
 import {Context} from './context.js';
+import {Export} from './export.js';
 import {Frames} from './frames.js';
 import {html, useEffect, useState} from './html.js';
 import {KeysHelp, useKeys} from './keys.js';
@@ -76,6 +77,7 @@ function Loaded({id, source}) {
       <header class="head">
         <h1>${id}</h1>
         <${State} source=${source} follows=${follows} follow=${follow} />
+        <${Export} id=${id} at=${at} />
         <${Tabs} now=${address.tab} />
         <button type="button" class="quiet" aria-label="Keys" title="Keys (?)" onClick=${() => setHelp(true)}>?</button>
       </header>

@@ -97,7 +97,12 @@ export function pastOf(answer, era = null) {
   const eras = era === null ? [FIRST_ERA, ...answer.eras.map((one) => one.era)] : [era];
   for (const one of eras) rows.set(one, []);
   for (const row of answer.rows) rows.get(row.era)?.push(row);
-  return {eras: answer.eras, rows, settings: answer.settings};
+  return {eras: answer.eras, rows, settings: settingsIn(answer)};
+}
+
+/** Settings that may not be seen come as one, of which nothing is known but that it is there. */
+function settingsIn({settings}) {
+  return isRedacted(settings) ? [{name: 'settings', valid_from: 0, value: settings}] : settings;
 }
 
 /**
@@ -110,7 +115,7 @@ export function joined(past, answer, after) {
   for (const [era, changed] of Map.groupBy(answer.rows, (row) => row.era)) {
     if (rows.has(era)) rows.set(era, merged(rows.get(era), changed));
   }
-  return {eras: answer.eras, rows, settings: answer.settings};
+  return {eras: answer.eras, rows, settings: settingsIn(answer)};
 }
 
 function merged(known, changed) {
