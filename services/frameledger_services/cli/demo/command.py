@@ -260,7 +260,7 @@ def _print_next(console: Console, this: _Demo, used: Servers, played: Played) ->
         if settings.data_dir != Settings().data_dir and not os.environ.get(f"{PREFIX}DATA_DIR"):
             console.print(f"  export {PREFIX}DATA_DIR={shlex.quote(str(settings.data_dir))}", markup=False)
         console.print(f"  {program} up --detach", style="bold", markup=False)
-        page = f"http://127.0.0.1:{GATEWAY_PORT}/"
+        page: str | None = f"http://127.0.0.1:{GATEWAY_PORT}/"
         unless = ", unless `up` prints another address"
     else:
         console.print("To look around:")
