@@ -7,8 +7,12 @@ export class Problem extends Error {
     super(about.detail || about.title);
     this.name = 'Problem';
     Object.assign(this, about);
+    /** Whether the same may be done a little later. */
+    this.passes = about.status === 0 || about.status === 429 || about.status >= 500;
   }
 }
+
+const AGAIN_AFTER = 1_500;
 
 const AWAY = {
   status: 0,
@@ -44,6 +48,18 @@ export async function getPage(path, {signal} = {}) {
   const answer = await ask(path, {signal});
   const link = /<([^>]*)>;\s*rel="next"/.exec(answer.headers.get('Link') ?? '');
   return {value: await answer.json(), next: link === null ? null : link[1]};
+}
+
+/** Returns the JSON of an answer, and asks again until there is one. Raises `Problem` for one that does not pass. */
+export async function getAgain(path, {signal}) {
+  for (;;) {
+    try {
+      return await get(path, {signal});
+    } catch (problem) {
+      if (!problem.passes) throw problem;
+      await new Promise((resolve) => setTimeout(resolve, AGAIN_AFTER));
+    }
+  }
 }
 
 /** Sends JSON. Returns the JSON of the answer, null if it has none. Raises `Problem`. */

@@ -4,11 +4,11 @@ import {go, to, useAddress} from './address.js';
 import {Context} from './context.js';
 import {Export} from './export.js';
 import {Frames} from './frames.js';
-import {html, useEffect, useState} from './html.js';
+import {html, useEffect, useReducer, useState} from './html.js';
 import {KeysHelp, useKeys} from './keys.js';
 import {lazy} from './lazy.js';
 import {Failure} from './shell.js';
-import {useSource} from './source.js';
+import {Source} from './source.js';
 import {leap} from './spans.js';
 import {Timeline, useTime} from './timeline.js';
 
@@ -28,9 +28,26 @@ export function Conversation({id}) {
   useEffect(() => {
     document.title = `${id} · Frameledger`;
   }, [id]);
-  if (source?.problem) return html`<${Failure} problem=${source.problem} title=${id} />`;
+  if (source?.problem) return html`<${Failure} problem=${source.problem} title=${id} again=${() => source.again()} />`;
   if (source === null || source.past === null) return html`<main class="waiting"><h1>${id}</h1></main>`;
   return html`<${Loaded} id=${id} source=${source} />`;
+}
+
+/** Returns the source of a conversation, and draws the component again when it knows more. */
+function useSource(id, at) {
+  const [, draw] = useReducer((count) => count + 1, 0);
+  const [source, setSource] = useState(null);
+  useEffect(() => {
+    const opened = new Source(id);
+    const end = opened.subscribe(draw);
+    setSource(opened);
+    opened.open(at);
+    return () => {
+      end();
+      opened.close();
+    };
+  }, [id]);
+  return source;
 }
 
 function Loaded({id, source}) {

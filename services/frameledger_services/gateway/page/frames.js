@@ -2,20 +2,21 @@
 
 import {to} from './address.js';
 import {clock, typeName} from './format.js';
-import {html, memo, useEffect, useLayoutEffect, useRef} from './html.js';
+import {html, memo, useEffect, useLayoutEffect, useRef, useState} from './html.js';
 import {CHUNK} from './loaded_frames.js';
-import {frameWords} from './words.js';
+import {frameWords, text} from './words.js';
 
 /** @param {{source: import('./source.js').Source, at: number}} about */
 export function Frames({source, at}) {
   const {frames} = source;
   const list = useRef(null);
   const current = Math.floor((at - frames.first - 1) / CHUNK);
-  useEffect(() => {
+  const follow = () => {
     // Only this list is moved: the window, and what is read beside it, stays where it is.
     const row = list.current.children[current]?.children[(at - frames.first - 1) % CHUNK];
     if (row !== undefined) keepInView(list.current, row);
-  }, [at]);
+  };
+  useEffect(follow, [at]);
   return html`
     <section class="frames" aria-label="Frames">
       <h2>Frames <small>what happened</small></h2>
@@ -25,7 +26,21 @@ export function Frames({source, at}) {
             at=${index === current ? at : 0} />`,
         )}
       </div>
+      <${Record} frame=${frames.at(at)} opened=${follow} />
     </section>
+  `;
+}
+
+/** The frame that is looked at, as it was published. */
+function Record({frame, opened}) {
+  const [open, setOpen] = useState(false);
+  useLayoutEffect(opened, [open]);
+  if (frame === undefined) return null;
+  return html`
+    <details class="record" open=${open} onToggle=${(event) => setOpen(event.target.open)}>
+      <summary>Frame ${frame.version} <span class="type">${typeName(frame.type)}</span></summary>
+      ${open && html`<pre tabindex="0" aria-label=${`Frame ${frame.version} as JSON`}>${text(frame.frame, 2)}</pre>`}
+    </details>
   `;
 }
 

@@ -31,7 +31,7 @@ export function Failure({problem, again, title}) {
   return html`
     <main class="failure">
       <h1>${title ?? problem.title}</h1>
-      <p>${problem.detail}</p>
+      <p>${problem.detail ?? problem.message}</p>
       <p class="actions">
         ${again && html`<button type="button" onClick=${again}>Try again</button>`}
         <a href=${href({screen: 'list', context: null})}>All conversations</a>

@@ -1,7 +1,7 @@
 /** What the page knows of one conversation: its past, its frames, and what comes while it is watched. */
 
-import {contextPath, get} from './api.js';
-import {useEffect, useReducer, useState} from './html.js';
+import {contextPath, get, getAgain} from './api.js';
+import {FramePages} from './frame_pages.js';
 import {Live} from './live.js';
 import {LoadedFrames} from './loaded_frames.js';
 import {eraAt, joined, pastOf} from './past.js';
@@ -10,12 +10,6 @@ import {eraAt, joined, pastOf} from './past.js';
 const NO_ERA = 2 ** 31 - 1;
 /** A conversation with more frames is read era by era, as they are looked at. */
 const WHOLE_UP_TO = 5_000;
-/** Frames of the first page around the version that is looked at, and of those that follow. */
-const NEAR = 300;
-const PAGE = 500;
-/** A conversation with more frames has only those loaded that are looked at. */
-const ALL_UP_TO = 30_000;
-
 /** Frames that are no message by themselves and change none: behind them the past is what it was. */
 const NEUTRAL = new Set(['LLMTextFrame', 'TextFrame', 'VisionTextFrame', 'LLMThoughtTextFrame', 'InterimTranscriptionFrame']);
 
@@ -39,8 +33,7 @@ export class Source {
   /** The version of the newest answer of `/history`. */
   #known = 0;
   #asking = false;
-  #near = 0;
-  #loading = false;
+  #pages = null;
   #listeners = new Set();
   #eras = new Map();
 
@@ -50,8 +43,9 @@ export class Source {
       const about = await this.#history(NO_ERA);
       this.#begin(about);
       const near = at ?? this.newest;
-      await Promise.all([this.#firstRows(near), this.#frames(near, NEAR)]);
+      await Promise.all([this.#firstRows(near), this.#pages.first(near)]);
       this.#changed();
+      if (this.#stop.signal.aborted) return;
       this.#live ??= new Live(this.id, () => this.frames.newest, this.#told);
       await this.loadFrames(near);
     } catch (problem) {
@@ -67,22 +61,20 @@ export class Source {
     await this.#eras.get(era);
   }
 
-  /** Loads frames, nearest to a version first; of a very long conversation only those around it. */
+  /** Loads frames that are not here, nearest to a version first. */
   async loadFrames(near) {
-    this.#near = near;
-    if (this.#loading) return;
-    this.#loading = true;
-    try {
-      while (!this.#stop.signal.aborted) {
-        const from = this.frames.missing(this.#near, PAGE);
-        if (from === null || (this.frames.count > ALL_UP_TO && Math.abs(from - this.#near) > PAGE)) return;
-        await this.#page(from - 1, PAGE);
-      }
-    } catch (problem) {
-      this.#fail(problem);
-    } finally {
-      this.#loading = false;
-    }
+    await this.#pages.rest(near).catch((problem) => this.#fail(problem));
+  }
+
+  /** Forgets everything and begins anew: after a problem, and when the tables are other ones, or empty. */
+  again() {
+    this.problem = null;
+    this.#live?.close();
+    this.#live = null;
+    this.#eras.clear();
+    this.past = this.frames = this.newest = this.#pages = null;
+    this.#changed();
+    this.open(null);
   }
 
   /** Ends what is being loaded. */
@@ -113,30 +105,20 @@ export class Source {
       this.state = now;
       this.#changed();
     },
-    reset: () => this.#again(),
-    gone: () => this.#again(),
+    reset: () => this.again(),
+    gone: () => this.again(),
     lost: async () => {
       try {
-        const {version} = await this.#history(NO_ERA);
+        const {version} = await get(this.#path(`/history?era=${NO_ERA}`));
         this.state = version > this.newest ? 'reconnecting' : 'over';
       } catch (problem) {
-        if (problem.status >= 400 && problem.status < 500 && problem.status !== 429) return this.#fail(problem);
+        if (!problem.passes) return this.#fail(problem);
         this.state = 'reconnecting';
       }
       this.#changed();
       return true;
     },
   };
-
-  /** Forgets everything and begins anew: the tables are other ones, or nothing is there any more. */
-  #again() {
-    this.#live?.close();
-    this.#live = null;
-    this.#eras.clear();
-    this.past = this.frames = this.newest = null;
-    this.#changed();
-    this.open(null);
-  }
 
   /** Neutral frames need no answer of `/history`. */
   #advance() {
@@ -148,8 +130,10 @@ export class Source {
     if (this.#asking) return;
     this.#asking = true;
     try {
-      const after = this.#known;
+      const [after, life] = [this.#known, this.#pages];
       const answer = await this.#get(`/history?after=${after}`);
+      // What was asked before everything began anew is of other tables.
+      if (life !== this.#pages) return;
       this.past = joined(this.past, answer, after);
       this.#known = answer.version;
       this.#reach(answer.version);
@@ -157,8 +141,7 @@ export class Source {
       this.#changed();
       if (this.frames.newest > this.newest) setTimeout(() => this.#refresh());
     } catch (problem) {
-      // What the stream brings next asks again.
-      if (problem.status !== 0 && problem.status < 500) this.#fail(problem);
+      this.#fail(problem);
     } finally {
       this.#asking = false;
     }
@@ -169,6 +152,7 @@ export class Source {
     this.newest = this.#known = about.version;
     this.frames = new LoadedFrames(about.first);
     this.frames.reach(about.version);
+    this.#pages = new FramePages(this.frames, (rest) => this.#get(rest), () => this.#changed());
   }
 
   async #firstRows(near) {
@@ -183,22 +167,12 @@ export class Source {
   }
 
   async #era(era) {
+    const life = this.#pages;
     const answer = await this.#history(era);
+    if (life !== this.#pages) return;
     const rows = new Map(this.past.rows).set(era, pastOf(answer, era).rows.get(era));
     this.past = {...this.past, rows};
     this.#eras.delete(era);
-    this.#changed();
-  }
-
-  async #frames(near, most) {
-    const from = this.frames.missing(near, most);
-    if (from !== null) await this.#page(from - 1, most);
-  }
-
-  async #page(after, limit) {
-    const answer = await this.#get(`/frames?after=${after}&limit=${limit}`);
-    this.frames.put(answer.frames);
-    if (answer.frames.length === 0) this.frames.here = this.frames.count;
     this.#changed();
   }
 
@@ -206,8 +180,14 @@ export class Source {
     return this.#get(era === null ? '/history' : `/history?era=${era}`);
   }
 
+  /** Once something is shown, a gateway that is away is waited for. */
   #get(rest) {
-    return get(contextPath(this.id, rest), {signal: this.#stop.signal});
+    const {signal} = this.#stop;
+    return this.past === null ? get(this.#path(rest), {signal}) : getAgain(this.#path(rest), {signal});
+  }
+
+  #path(rest) {
+    return contextPath(this.id, rest);
   }
 
   #reach(version) {
@@ -226,21 +206,4 @@ export class Source {
     this.generation += 1;
     this.#listeners.forEach((listener) => listener());
   }
-}
-
-/** Returns the source of a conversation, and draws the component again when it knows more. */
-export function useSource(id, at) {
-  const [, draw] = useReducer((count) => count + 1, 0);
-  const [source, setSource] = useState(null);
-  useEffect(() => {
-    const opened = new Source(id);
-    const end = opened.subscribe(draw);
-    setSource(opened);
-    opened.open(at);
-    return () => {
-      end();
-      opened.close();
-    };
-  }, [id]);
-  return source;
 }
