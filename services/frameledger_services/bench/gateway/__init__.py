@@ -1,4 +1,5 @@
 """The bench of the gateway: what HTTP adds to the road, beside bare ASGI apps that send the same bytes.
 
-`streams` is the figure of live streams, `listeners` their clients and `bare_streams` their yardstick, each a process.
+`reads` is the figure of reading contexts, with its clients `readers` and its yardstick `bare_reads`; `streams` is that
+of live streams, with `listeners` and `bare_streams`. Clients and yardsticks are processes.
 """

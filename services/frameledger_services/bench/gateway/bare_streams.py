@@ -14,17 +14,14 @@ import json
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 from uuid import UUID
 
-import uvicorn
-
 from frameledger.frames import AnyFrame, encode_frame
 from frameledger_services import process
+from frameledger_services.bench.gateway.bare_server import serving
 from frameledger_services.bench.road.pace import at_pace
 from frameledger_services.bench.road.stream import context_ids, interleaved
 from frameledger_services.gateway import stream_events
@@ -77,23 +74,11 @@ class BareStreams:
             await changed.wait()
 
 
-class _Server(uvicorn.Server):
-    """A server that leaves the signals to `process`."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
-        yield
-
-
 async def serve(
     stopping: asyncio.Event, port: int, streams: int, contexts: int, each: int, rate: int, size: int
 ) -> None:
     """Serve and send all frames, and write when that was once it is told to stop."""
     app = BareStreams(streams)
-    config = uvicorn.Config(
-        app, port=port, http="httptools", ws="none", lifespan="off", log_config=None, access_log=False
-    )
     names = context_ids(contexts)
     versions = dict.fromkeys(names, 0)
 
@@ -105,12 +90,10 @@ async def serve(
     frames = interleaved(contexts, each, size)
     for _ in names:
         await say(next(frames))
-    serving = asyncio.create_task(_Server(config).serve())
-    await app.all_there.wait()
-    await at_pace(say, frames, rate)
-    await stopping.wait()
-    serving.cancel()
-    await asyncio.wait([serving])
+    async with serving(app, port):
+        await app.all_there.wait()
+        await at_pace(say, frames, rate)
+        await stopping.wait()
     print(json.dumps([app.conversations[name].times for name in names]))
 
 

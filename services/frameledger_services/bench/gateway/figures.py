@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from frameledger_services.bench.gateway import streams
+from frameledger_services.bench.gateway import reads, streams
+from frameledger_services.bench.gateway.reads import Reading
 from frameledger_services.bench.gateway.streams import Load
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.servers import Servers
@@ -24,13 +25,19 @@ class Scale:
     rate: int = 300
     """Frames a second, of all conversations together."""
 
+    connections: int = 32
+    requests: int = 20_000
 
-QUICK = Scale(rounds=1, streams=20, contexts=4, each=16, rate=60)
+
+QUICK = Scale(rounds=1, streams=20, contexts=4, each=16, rate=60, connections=4, requests=200)
 """Enough to see that everything works, and too little to say how well."""
 
 Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
 
 MEASURES: dict[str, Measure] = {
+    "reads": lambda servers, scale: reads.measure(
+        servers, load=Reading(scale.connections, scale.requests, scale.contexts), rounds=scale.rounds
+    ),
     "streams": lambda servers, scale: streams.measure(
         servers, load=Load(scale.streams, scale.contexts, scale.each, scale.rate), rounds=scale.rounds
     ),

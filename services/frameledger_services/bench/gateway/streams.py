@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
@@ -21,6 +20,13 @@ from statistics import median
 import psutil
 
 from frameledger.frames import AnyFrame
+from frameledger_services.bench.gateway.server_processes import (
+    GATEWAY,
+    LOOK_SECONDS,
+    WITHIN,
+    free_port,
+    until_up,
+)
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.pace import at_pace
 from frameledger_services.bench.road.processes import BenchError, running
@@ -30,14 +36,11 @@ from frameledger_services.bench.road.stream import context_ids, interleaved
 from frameledger_services.bench.scene import cpu_seconds, percentile, scene
 from frameledger_services.settings import Settings
 
-GATEWAY = ("frameledger_services", "run", "gateway")
 LISTENERS = "frameledger_services.bench.gateway.listeners"
 BARE_STREAMS = "frameledger_services.bench.gateway.bare_streams"
 
 FRAME_BYTES = 355
 GOAL_MS = 100.0
-WITHIN = 300.0
-LOOK_SECONDS = 0.25
 EARLIER = 3
 """Memory is flat if it is at the end what it was after this part of the time."""
 
@@ -107,7 +110,7 @@ def _percentile(taken: Taken, percent: int) -> float:
 
 
 async def _by_gateway(servers: Servers, load: Load) -> Taken:
-    port = _free_port()
+    port = free_port()
     # It would log each stream that begins.
     async with scene(servers, [], "functions", gateway_port=port, log_level="warning") as here:
 
@@ -137,7 +140,7 @@ async def _by_gateway(servers: Servers, load: Load) -> Taken:
 
 
 async def _by_bare_app(servers: Servers, load: Load) -> Taken:
-    port = _free_port()
+    port = free_port()
     numbers = (port, load.streams, load.contexts, load.each, load.rate, FRAME_BYTES)
     with servers.database() as settings:
         async with running(settings, BARE_STREAMS, *map(str, numbers)) as app:
@@ -151,11 +154,7 @@ async def _by_bare_app(servers: Servers, load: Load) -> Taken:
 @asynccontextmanager
 async def _listening(settings: Settings, server: Process, port: int, load: Load) -> AsyncIterator[Process]:
     """The clients of a server, all of which have caught up."""
-    async with asyncio.timeout(WITHIN):
-        while not await _is_up(port):
-            if server.returncode is not None:
-                raise BenchError(f"What is to send the streams ended with exit code {server.returncode}.")
-            await asyncio.sleep(LOOK_SECONDS)
+    await until_up(server, port)
     numbers = (port, load.streams, load.contexts, load.each)
     async with running(settings, LISTENERS, *map(str, numbers)) as clients:
         async with asyncio.timeout(WITHIN):
@@ -190,21 +189,6 @@ async def _line(process: Process) -> bytes:
     if not line:
         raise BenchError("The clients of the streams ended; what they said is above.")
     return line
-
-
-async def _is_up(port: int) -> bool:
-    with suppress(OSError):
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.close()
-        return True
-    return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 _STORED = "SELECT count(*) = %s FROM contexts WHERE context_id <> 'first'"

@@ -23,10 +23,14 @@ class BenchError(Exception):
 
 
 @asynccontextmanager
-async def running(settings: Settings, *module: str) -> AsyncIterator[Process]:
+async def running(settings: Settings, *module: str, stderr: int | None = None) -> AsyncIterator[Process]:
     """A process with these settings for as long as the block lasts. Its standard output is a pipe to us."""
     process = await asyncio.create_subprocess_exec(
-        *command("-m", *module), env=environment(settings), stdout=PIPE, limit=64 * 1024 * 1024
+        *command("-m", *module),
+        env=environment(settings),
+        stdout=PIPE,
+        stderr=stderr,
+        limit=64 * 1024 * 1024,
     )
     try:
         yield process

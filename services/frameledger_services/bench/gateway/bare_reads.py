@@ -1,0 +1,36 @@
+"""The yardstick of reads: a bare ASGI app on uvicorn that sends the same bytes to everybody, run as a process.
+
+Its arguments are the port and the file with the bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from frameledger_services import process
+from frameledger_services.bench.gateway.bare_server import serving
+
+
+async def serve(stopping: asyncio.Event, port: int, body: bytes) -> None:
+    """Serve until it is told to stop."""
+    start = {
+        "type": "http.response.start",
+        "status": 200,
+        "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())],
+    }
+
+    async def app(_: Any, __: Any, send: Any) -> None:
+        await send(start)
+        await send({"type": "http.response.body", "body": body})
+
+    async with serving(app, port):
+        await stopping.wait()
+
+
+if __name__ == "__main__":
+    port, file = sys.argv[1:]
+    content = Path(file).read_bytes()
+    process.run_service(lambda stopping: serve(stopping, int(port), content))

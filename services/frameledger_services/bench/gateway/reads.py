@@ -1,0 +1,123 @@
+"""What a context read over HTTP takes of the processor: the gateway beside a bare ASGI app that sends the same bytes.
+
+The process of the gateway alone is measured, with all that it does: who may, the statement, the log of who read what.
+The clients are the same process for both; they read conversations in turn over several connections at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.request import urlopen
+
+from frameledger.frames import LLMMessagesAppendFrame
+from frameledger_services.bench.gateway.server_processes import GATEWAY, WITHIN, free_port, until_up
+from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road.processes import running, said
+from frameledger_services.bench.road.rounds import in_turns
+from frameledger_services.bench.road.servers import Servers
+from frameledger_services.bench.road.stream import context_ids
+from frameledger_services.bench.scene import Scene, cpu_seconds, scene
+from frameledger_services.settings import Settings
+
+READERS = "frameledger_services.bench.gateway.readers"
+BARE_READS = "frameledger_services.bench.gateway.bare_reads"
+
+MESSAGES = 24
+MESSAGE_BYTES = 450
+GOAL = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How much is read."""
+
+    connections: int
+    requests: int
+    contexts: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """A process that answers."""
+
+    settings: Settings
+    process: Process
+    port: int
+
+    async def cpu_of(self, load: Reading, *conditions: str) -> float:
+        """Returns the seconds of the processor that it takes to answer."""
+        before = cpu_seconds([self.process])
+        numbers = (self.port, load.connections, load.requests, load.contexts)
+        await said(self.settings, READERS, *map(str, numbers), *conditions, within=WITHIN)
+        return cpu_seconds([self.process]) - before
+
+
+async def measure(servers: Servers, *, load: Reading, rounds: int) -> list[Figure]:
+    """Microseconds of the processor for a context of some 12 KB, and for the answer that it has not changed."""
+    port = free_port()
+    async with (
+        scene(servers, [], "functions", gateway_port=port, log_level="info") as here,
+        _answering(here.settings, port, GATEWAY) as gateway,
+    ):
+        await _fill(here, load.contexts)
+        content, tag = await asyncio.to_thread(_read, port, context_ids(load.contexts)[0])
+        with TemporaryDirectory(prefix="frameledger-bench-") as folder:
+            file = Path(folder) / "context.json"
+            file.write_bytes(content)
+            port = free_port()
+            async with _answering(here.settings, port, (BARE_READS, str(port), str(file))) as bare:
+                return [
+                    await _figure("a context read", gateway, bare, load, rounds, goal=GOAL),
+                    await _figure("a context that is known", gateway, bare, load, rounds, conditions=[tag]),
+                ]
+
+
+async def _figure(
+    name: str,
+    gateway: _Server,
+    bare: _Server,
+    load: Reading,
+    rounds: int,
+    *,
+    conditions: Sequence[str] = (),
+    goal: float | None = None,
+) -> Figure:
+    taken = await in_turns(
+        lambda: gateway.cpu_of(load, *conditions), lambda: bare.cpu_of(load), rounds, warm_up=1
+    )
+    return taken.figure(
+        f"CPU of {name}, {load.connections} at once / bare ASGI, the whole context",
+        "us",
+        lambda one: 1e6 * one / load.requests,
+        goal,
+    )
+
+
+@asynccontextmanager
+async def _answering(settings: Settings, port: int, module: Sequence[str]) -> AsyncIterator[_Server]:
+    # What it logs is work that counts, and nothing to read.
+    async with running(settings, *module, stderr=DEVNULL) as process:
+        await until_up(process, port)
+        yield _Server(settings, process, port)
+
+
+async def _fill(here: Scene, contexts: int) -> None:
+    """Conversations of some 12 KB each."""
+    text = "x" * MESSAGE_BYTES
+    message = LLMMessagesAppendFrame(messages=[{"role": "user", "content": text}])
+    await here.publish(
+        {name: [message.model_copy() for _ in range(MESSAGES)] for name in context_ids(contexts)}
+    )
+    stored = "SELECT count(*) = %s FROM contexts WHERE context_id <> 'first' AND version = %s"
+    await here.until(stored, contexts, MESSAGES)
+
+
+def _read(port: int, context_id: str) -> tuple[bytes, str]:
+    with urlopen(f"http://localhost:{port}/v1/contexts/{context_id}", timeout=WITHIN) as answer:
+        return answer.read(), answer.headers["ETag"]

@@ -1,0 +1,40 @@
+"""The processes that are asked: which one the gateway is, where it may listen, and when it does."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from asyncio.subprocess import Process
+from contextlib import suppress
+
+from frameledger_services.bench.road.processes import BenchError
+
+GATEWAY = ("frameledger_services", "run", "gateway")
+
+WITHIN = 300.0
+LOOK_SECONDS = 0.25
+
+
+def free_port() -> int:
+    """Returns a port of this machine that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def until_up(server: Process, port: int) -> None:
+    """Returns when it listens. Raises `BenchError` if it ends before, and TimeoutError."""
+    async with asyncio.timeout(WITHIN):
+        while not await _is_up(port):
+            if server.returncode is not None:
+                raise BenchError(f"What is to be asked ended with exit code {server.returncode}.")
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _is_up(port: int) -> bool:
+    with suppress(OSError):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        return True
+    return False
