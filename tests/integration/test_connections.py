@@ -1,4 +1,5 @@
-"""The few connections that a process reads with: who finds none free waits for one, and not for ever."""
+"""The few connections that a process reads with: who finds none free waits for one, and not for ever; and what many ask
+for at once is read in one statement."""
 
 import asyncio
 from functools import partial
@@ -9,6 +10,7 @@ from tests.bounds import ON_SERVERS
 from frameledger_services import database
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections, DatabaseUnavailableError
+from frameledger_services.store.shared_reads import MOST_AT_ONCE, MOST_STATEMENTS, SharedReads
 
 
 async def held(connection, taken, let_go):
@@ -34,3 +36,83 @@ def test_who_finds_no_connection_free_waits_so_long_and_holds_up_nobody(shared_d
         await connections.close()
 
     asyncio.run(main())
+
+
+class Asked(SharedReads[str, str]):
+    """Answers each question with itself. Statements wait for `go`, and are noted."""
+
+    def __init__(self, address, *, begun_within=ON_SERVERS):
+        self.statements = []
+        self.go = asyncio.Event()
+        connections = Connections(Settings(database_url=address), most=MOST_STATEMENTS)
+        super().__init__(connections, self._answered, begun_within=begun_within)
+
+    async def _answered(self, connection, questions):
+        self.statements.append(questions)
+        await self.go.wait()
+        await database.ping(connection)
+        if "wrong" in questions:
+            raise ValueError("that one")
+        return questions
+
+    async def busy(self, tasks):
+        """As many statements are under way as may be."""
+        found = []
+        for number in range(MOST_STATEMENTS):
+            found.append(tasks.create_task(self.read(f"first {number}")))
+            while len(self.statements) <= number:
+                await asyncio.sleep(0)
+        self.statements.clear()
+        return found
+
+
+def asking(address, body, **options):
+    async def main():
+        asked = Asked(address, **options)
+        async with asyncio.timeout(ON_SERVERS), asyncio.TaskGroup() as tasks:
+            await body(asked, tasks)
+        await asked._database.close()
+
+    asyncio.run(main())
+
+
+def test_who_asks_while_all_statements_are_under_way_shares_the_next_one(shared_database):
+    async def body(asked, tasks):
+        before = await asked.busy(tasks)
+        questions = [f"question {number}" for number in range(MOST_AT_ONCE + 3)]
+        # Each is asked twice. One that is under way is read again: it began before it was asked for.
+        reading = [tasks.create_task(asked.read(one)) for one in [*questions, "first 0", *questions]]
+        await asyncio.sleep(0)
+        assert asked.statements == []
+        asked.go.set()
+        assert [await one for one in reading] == [*questions, "first 0", *questions]
+        assert [await one for one in before] == [f"first {number}" for number in range(MOST_STATEMENTS)]
+        assert asked.statements == [questions[:MOST_AT_ONCE], [*questions[MOST_AT_ONCE:], "first 0"]]
+
+    asking(shared_database, body)
+
+
+def test_what_goes_wrong_is_for_those_of_the_same_statement_and_who_left_holds_up_nobody(shared_database):
+    async def body(asked, tasks):
+        await asked.busy(tasks)
+        some = [asyncio.ensure_future(asked.read(one)) for one in ("wrong", "left", "right")]
+        await asyncio.sleep(0)
+        some[1].cancel()
+        asked.go.set()
+        ends = await asyncio.gather(*some, return_exceptions=True)
+        assert [type(one) for one in ends] == [ValueError, asyncio.CancelledError, ValueError]
+        assert await asked.read("right") == "right"
+
+    asking(shared_database, body)
+
+
+def test_a_question_whose_statement_does_not_begin_is_given_up(shared_database):
+    async def body(asked, tasks):
+        before = await asked.busy(tasks)
+        with pytest.raises(DatabaseUnavailableError, match=r"did not begin to answer within 0\.05 s"):
+            await asked.read("late")
+        asked.go.set()
+        assert len([await one for one in before]) == MOST_STATEMENTS
+        assert asked.statements == []
+
+    asking(shared_database, body, begun_within=0.05)

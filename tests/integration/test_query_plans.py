@@ -13,7 +13,7 @@ import pytest
 from psycopg import AsyncConnection
 from tests.support.databases import made
 
-from frameledger_services.store import contexts, following, listing
+from frameledger_services.store import context_json, contexts, following, listing
 from frameledger_services.store.listing import Selection
 from frameledger_services.store.tables import FOR_EVER
 
@@ -247,6 +247,23 @@ def test_who_follows_many_conversations_reads_what_is_behind_each_cursor(filled,
         scanned, fetched = reads(filled, following.READ, asked)
     assert scanned <= {"topics"}, "a row for each topic and generation"
     assert fetched <= 2 * len(names) + 50 + 10
+
+
+@pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
+def test_contexts_that_are_read_together_are_each_read_alone(filled, plan):
+    names = [f"context-{number}" for number in range(1, 11)]
+    asked = {
+        "ids": [*names, LONG, "nobody"],
+        "versions": [*([None] * 5), *([30] * 5), 100, None],
+        "times": [None] * (len(names) + 2),
+    }
+    each = FRAMES / 4 + MESSAGES * 1.1
+    with filled.transaction(force_rollback=True):
+        filled.execute(f"SET LOCAL plan_cache_mode = {plan}")
+        assert reads(filled, context_json.HEADS, asked)[1] <= 3 * len(names) + 10
+        scanned, fetched = reads(filled, context_json.CONTEXTS, asked)
+    assert scanned == set()
+    assert fetched <= len(names) * each + 50 + LONG_FRAMES / 8, "of the long one only its calls"
 
 
 @pytest.mark.parametrize(

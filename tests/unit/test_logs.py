@@ -3,6 +3,8 @@
 import io
 import json
 import logging
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +38,18 @@ def test_off_a_terminal_an_event_is_one_json_object_with_its_fields(stream):
         "partitions": [1, 2],
         "topic": "llm.frames",
     }
+
+
+def test_every_value_has_a_form_and_every_line_can_be_read(stream):
+    logs.configure("info", "json", stream=stream)
+    log = logs.get_logger("gateway")
+    at = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    log.info("gateway.read", at=at, error=ValueError("of this"), part={"after": "\ud800 é"}, many=2**70)
+    log.info("gateway.read", names={1: "one"}, path=Path("a"))
+    first, second = lines(stream)
+    assert first["at"] == str(at)
+    assert (first["error"], first["part"], first["many"]) == ("of this", {"after": "\ud800 é"}, 2**70)
+    assert (second["names"], second["path"]) == ({"1": "one"}, "a")
 
 
 def test_an_exception_comes_with_its_traceback(stream):

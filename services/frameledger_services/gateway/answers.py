@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -23,15 +24,19 @@ REVALIDATED = {"Cache-Control": "private, no-cache", "Vary": "Authorization, Coo
 
 
 def json_answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Returns a value as JSON. Halves of characters, which UTF-8 has no form for, stay escapes."""
+    """Returns a value as JSON."""
     return Response(
         json_bytes(value), status_code=status, media_type=JSON, headers={**REVALIDATED, **(headers or {})}
     )
 
 
 def json_bytes(value: Any) -> bytes:
-    """Returns a value, also of dataclasses, times and ids, as JSON in ASCII."""
-    return json.dumps(value, default=_plain, separators=(",", ":")).encode()
+    """Returns a value, also of dataclasses, times and ids, as JSON."""
+    try:
+        return orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    except TypeError:
+        # Halves of characters, which UTF-8 has no form for and which stay escapes, and integers without end.
+        return json.dumps(value, default=_plain, separators=(",", ":")).encode()
 
 
 def etag(version: int, rebuilt: int = 0, parked_version: int | None = None) -> str:

@@ -18,9 +18,9 @@ from frameledger_services.gateway.routes import DescribedRoute
 from frameledger_services.providers import plugins
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.plugins import NoSuchProviderError
-from frameledger_services.store import context_json, erasures
 from frameledger_services.store import contexts as stored_contexts
-from frameledger_services.store.context_json import ContextHead, ContextJson
+from frameledger_services.store import erasures
+from frameledger_services.store.context_json import ContextHead, ContextJson, Moment
 
 PATH = "/v1/contexts/{context_id}"
 
@@ -42,21 +42,19 @@ def routes(parts: Parts) -> list[BaseRoute]:
     """Returns the routes."""
 
     async def head(request: Request) -> Response:
-        found = await _asked(request, parts)
+        found = await _head(request, parts)
         return Response(status_code=200, media_type=JSON, headers={**REVALIDATED, "ETag": tag(found)})
 
     async def context(request: Request) -> Response:
         context_id = parameters.context_id(request)
         if "if-none-match" in request.headers:
-            known = await _asked(request, parts)
+            known = await _head(request, parts)
             if answers.is_known(request, tag(known)):
                 return Response(status_code=304, headers={**REVALIDATED, "ETag": tag(known)})
         form = FORM.of(request)
         if form is not None:
             return await _as_request(request, parts, context_id, form)
-        found = await parts.database.read(
-            context_json.context_json, context_id, version=VERSION.of(request), time=AT.of(request)
-        )
+        found = await parts.contexts.read(_moment(request, context_id))
         if found is None:
             raise await missing(parts, context_id)
         _check_version(context_id, found)
@@ -119,15 +117,15 @@ def written(context_id: str, found: ContextJson) -> bytes:
     )
     texts = (
         found.messages,
-        found.tools or "[]",
-        found.tool_choice or "null",
-        found.settings or "{}",
-        found.prompt_caching or "null",
-        found.skip_tts or "null",
+        found.tools or b"[]",
+        found.tool_choice or b"null",
+        found.settings or b"{}",
+        found.prompt_caching or b"null",
+        found.skip_tts or b"null",
     )
     return (
         b'%s,"messages":[%s],"tools":%s,"tool_choice":%s,"settings":%s,"prompt_caching":%s,"skip_tts":%s}'
-        % (about[:-1], *(one.encode() for one in texts))
+        % (about[:-1], *texts)
     )
 
 
@@ -136,16 +134,20 @@ async def head_of(
 ) -> ContextHead:
     """Returns which versions a conversation has. Raises `NoSuchContextError`, `NoSuchVersionError` and the problem
     `erased`."""
-    found = await parts.database.read(context_json.head, context_id, version=version, time=time)
+    found = await parts.heads.read(Moment(context_id, version, time))
     if found is None:
         raise await missing(parts, context_id)
     _check_version(context_id, found)
     return found
 
 
-async def _asked(request: Request, parts: Parts) -> ContextHead:
-    context_id = parameters.context_id(request)
-    return await head_of(parts, context_id, version=VERSION.of(request), time=AT.of(request))
+async def _head(request: Request, parts: Parts) -> ContextHead:
+    moment = _moment(request, parameters.context_id(request))
+    return await head_of(parts, moment.context_id, version=moment.version, time=moment.time)
+
+
+def _moment(request: Request, context_id: str) -> Moment:
+    return Moment(context_id, VERSION.of(request), AT.of(request))
 
 
 async def _as_request(request: Request, parts: Parts, context_id: str, form: str) -> Response:

@@ -5,7 +5,7 @@ It says who read what: the token, the conversation, the versions, and the trace 
 
 from __future__ import annotations
 
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import QueryParams
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from frameledger import headers as record_headers
@@ -35,8 +35,8 @@ class ReadLog:
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start" and 200 <= message["status"] < 300:
                 about = policy.needed("GET", path_of(scope)).context_id
-                # The ETag of a context is its version.
-                note(scope, about, Headers(raw=message["headers"]).get("etag"))
+                # The ETag of a context is its version. Names of headers are in small letters here.
+                note(scope, about, _text(dict(message["headers"]).get(b"etag")))
             await send(message)
 
         await self._app(scope, receive, noted)
@@ -44,23 +44,31 @@ class ReadLog:
 
 def note(scope: Scope, context_id: str | None, version: str | int | None) -> None:
     """Log that something of a conversation is shown to who sent this request. Of a `GET` the middleware does."""
-    path = path_of(scope)
     asking = caller.of(scope)
-    asked = QueryParams(scope["query_string"])
-    sent = Headers(scope=scope)
-    traceparent = sent.get(record_headers.TRACEPARENT)
-    part = {name: asked[name] for name in VERSIONS if name in asked}
-    if "last-event-id" in sent:
-        part["after"] = sent["last-event-id"]
+    sent = dict(scope["headers"])
+    traceparent = sent.get(record_headers.TRACEPARENT.encode())
     _log.info(
         "gateway.read",
         token=asking.name,
         token_id=asking.token_id,
         context_id=context_id,
-        path=path,
-        part=part,
+        path=path_of(scope),
+        part=_part(scope["query_string"], sent.get(b"last-event-id")),
         version=version,
         trace_id=None
         if traceparent is None
-        else record_headers.trace_id_of({record_headers.TRACEPARENT: traceparent.encode()}),
+        else record_headers.trace_id_of({record_headers.TRACEPARENT: traceparent}),
     )
+
+
+def _part(query: bytes, last_event_id: bytes | None) -> dict[str, str]:
+    """Which part was asked for."""
+    asked = QueryParams(query) if query else {}
+    part = {name: asked[name] for name in VERSIONS if name in asked}
+    if last_event_id is not None:
+        part["after"] = last_event_id.decode("latin-1")
+    return part
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("latin-1")

@@ -1,15 +1,26 @@
-"""A context as JSON text, as the database has it: no value in it is read or written again. One statement."""
+"""Contexts as JSON text, as the database has them: no value in them is read or written again.
+
+One statement, for as many as are asked for.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
-from psycopg.rows import class_row
 
 from frameledger_services.store.contexts import ANSWER, MADE_BY_CALL
+
+
+class Moment(NamedTuple):
+    """A moment of a conversation: a version, or a time of the broker's, or now."""
+
+    context_id: str
+    version: int | None = None
+    time: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +47,7 @@ class ContextHead:
 
 @dataclass(frozen=True, slots=True)
 class ContextJson(ContextHead):
-    """A context at a version. Texts are JSON."""
+    """A context at a version. Bytes are JSON; without messages and terms if the conversation has no such version."""
 
     era: int
     logged_at: datetime | None
@@ -46,82 +57,81 @@ class ContextJson(ContextHead):
     """The run that is open now."""
 
     positions: list[int]
-    messages: str
+    messages: bytes
     """The messages, separated by commas."""
 
     answers: list[str | None]
     """As in `StoredContext`."""
 
-    tools: str | None
-    tool_choice: str | None
-    settings: str | None
-    prompt_caching: str | None
-    skip_tts: str | None
+    tools: bytes | None
+    tool_choice: bytes | None
+    settings: bytes | None
+    prompt_caching: bytes | None
+    skip_tts: bytes | None
 
 
-async def head(
-    connection: AsyncConnection[Any],
-    context_id: str,
-    *,
-    version: int | None = None,
-    time: datetime | None = None,
-) -> ContextHead | None:
-    """Returns what a conversation has, for a version, for a time of the broker's, or for now; None if it is not
-    there."""
-    async with connection.cursor(row_factory=class_row(ContextHead)) as cursor:
-        await cursor.execute(
-            f"SELECT {_HEAD} FROM {_FROM} WHERE head.context_id = %(id)s",
-            {"id": context_id, "version": version, "time": time},
-        )
-        return await cursor.fetchone()
+async def heads(connection: AsyncConnection[Any], moments: Sequence[Moment]) -> list[ContextHead | None]:
+    """Returns for each moment what its conversation has; None for one that is not there."""
+    rows = await _rows(connection, HEADS, moments)
+    return [None if row[0] is None else ContextHead(*row) for row in rows]
 
 
-async def context_json(
-    connection: AsyncConnection[Any],
-    context_id: str,
-    *,
-    version: int | None = None,
-    time: datetime | None = None,
-) -> ContextJson | None:
-    """Returns the context at a version, at a time, or now; None if the conversation is not there. Without messages and
-    terms if it has no such version."""
-    async with connection.cursor(row_factory=class_row(ContextJson)) as cursor:
-        await cursor.execute(_CONTEXT, {"id": context_id, "version": version, "time": time})
-        return await cursor.fetchone()
+async def contexts(connection: AsyncConnection[Any], moments: Sequence[Moment]) -> list[ContextJson | None]:
+    """Returns the context at each moment; None for a conversation that is not there."""
+    rows = await _rows(connection, CONTEXTS, moments)
+    return [None if row[0] is None else ContextJson(*row) for row in rows]
 
 
-_FROM = """contexts AS head
-    CROSS JOIN LATERAL (
+async def _rows(
+    connection: AsyncConnection[Any], query: str, moments: Sequence[Moment]
+) -> list[tuple[Any, ...]]:
+    ids, versions, times = zip(*moments, strict=True)
+    async with connection.cursor(binary=True) as cursor:
+        await cursor.execute(query, {"ids": [*ids], "versions": [*versions], "times": [*times]})
+        return await cursor.fetchall()
+
+
+# A version of its own for each moment, and what there is of its conversation: NULL if it is not there.
+_ASKED = """unnest(%(ids)s::text[], %(versions)s::bigint[], %(times)s::timestamptz[])
+        WITH ORDINALITY AS asked (context_id, version, time, number)
+    LEFT JOIN LATERAL (
         SELECT
+            coalesce(asked.version, version_at(contexts.context_id, asked.time), contexts.version) AS version,
+            contexts.version AS newest,
             coalesce(
-                %(version)s::bigint, version_at(head.context_id, %(time)s::timestamptz), head.version
-            ) AS version,
-            coalesce(
-                (SELECT min(kept.version) - 1 FROM frames AS kept WHERE kept.context_id = head.context_id), 0
-            ) AS first
-    ) AS at"""
+                (SELECT min(kept.version) - 1 FROM frames AS kept WHERE kept.context_id = contexts.context_id), 0
+            ) AS first,
+            contexts.context_id, contexts.rebuilt, contexts.parked_version, contexts.open_run_id
+        FROM contexts
+        WHERE contexts.context_id = asked.context_id
+        LIMIT 1
+    ) AS head ON true"""
 
-_HEAD = "at.version, head.version AS newest, at.first, head.rebuilt, head.parked_version"
+_HEAD = "head.version, head.newest, head.first, head.rebuilt, head.parked_version"
 
-_CONTEXT = f"""
-    SELECT {_HEAD}, era_at(head.context_id, at.version) AS era, frames.logged_at, head.open_run_id,
-        coalesce(found.positions, ARRAY[]::integer[]) AS positions, coalesce(found.messages, '') AS messages,
-        setting_at(head.context_id, 'tools', at.version)::text AS tools,
-        setting_at(head.context_id, 'tool_choice', at.version)::text AS tool_choice,
-        setting_at(head.context_id, 'settings', at.version)::text AS settings,
-        setting_at(head.context_id, 'prompt_caching', at.version)::text AS prompt_caching,
-        setting_at(head.context_id, 'skip_tts', at.version)::text AS skip_tts,
-        coalesce(found.answers, ARRAY[]::text[]) AS answers
-    FROM {_FROM}
-    LEFT JOIN frames ON frames.context_id = head.context_id AND frames.version = at.version
+HEADS = f"SELECT {_HEAD} FROM {_ASKED} ORDER BY asked.number"
+
+CONTEXTS = f"""
+    SELECT {_HEAD}, head_era.era, frames.logged_at, head.open_run_id,
+        coalesce(found.positions, ARRAY[]::integer[]) AS positions,
+        convert_to(coalesce(found.messages, ''), 'UTF8') AS messages,
+        coalesce(found.answers, ARRAY[]::text[]) AS answers,
+        convert_to(setting_at(asked.context_id, 'tools', head.version)::text, 'UTF8') AS tools,
+        convert_to(setting_at(asked.context_id, 'tool_choice', head.version)::text, 'UTF8') AS tool_choice,
+        convert_to(setting_at(asked.context_id, 'settings', head.version)::text, 'UTF8') AS settings,
+        convert_to(setting_at(asked.context_id, 'prompt_caching', head.version)::text, 'UTF8') AS prompt_caching,
+        convert_to(setting_at(asked.context_id, 'skip_tts', head.version)::text, 'UTF8') AS skip_tts
+    FROM {_ASKED}
+    CROSS JOIN LATERAL (SELECT era_at(asked.context_id, head.version) AS era OFFSET 0) AS head_era
+    LEFT JOIN frames ON frames.context_id = asked.context_id AND frames.version = head.version
     CROSS JOIN LATERAL ({MADE_BY_CALL}) AS made
     CROSS JOIN LATERAL (
         SELECT string_agg(said.message::text, ',' ORDER BY said.position) AS messages,
             array_agg(said.position ORDER BY said.position) AS positions,
             array_agg({ANSWER} ORDER BY said.position) AS answers
         FROM messages AS said
-        WHERE said.context_id = head.context_id AND said.era = era_at(head.context_id, at.version)
-            AND said.valid_from <= at.version AND said.valid_to > at.version
+        WHERE said.context_id = asked.context_id AND said.era = head_era.era
+            AND said.valid_from <= head.version AND said.valid_to > head.version
     ) AS found
-    WHERE head.context_id = %(id)s
+    ORDER BY asked.number
 """

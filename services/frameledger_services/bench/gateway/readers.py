@@ -14,6 +14,7 @@ import asyncio
 import re
 import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import cycle, islice
 from urllib.parse import quote
 
@@ -27,8 +28,10 @@ class Reader(asyncio.Protocol):
     """One connection."""
 
     def __init__(self, requests: Iterator[bytes], done: asyncio.Future[int]) -> None:
+        self.done = done
+        """How many bytes came, once no request is left."""
+
         self._requests = requests
-        self._done = done
         self._received = 0
         self._rest = b""
 
@@ -62,13 +65,13 @@ class Reader(asyncio.Protocol):
         request = next(self._requests, None)
         if request is not None:
             self._transport.write(request)
-        elif not self._done.done():
-            self._done.set_result(self._received)
+        elif not self.done.done():
+            self.done.set_result(self._received)
             self._transport.close()
 
     def _fail(self, why: str) -> None:
-        if not self._done.done():
-            self._done.set_exception(RuntimeError(why))
+        if not self.done.done():
+            self.done.set_exception(RuntimeError(why))
 
 
 async def read(port: int, connections: int, requests: int, contexts: int, known: str | None) -> int:
@@ -80,12 +83,17 @@ async def read(port: int, connections: int, requests: int, contexts: int, known:
         for name in context_ids(contexts)
     ]
     left = islice(cycle(asked), requests)
-    done = [loop.create_future() for _ in range(connections)]
-    for one in done:
-        await loop.create_connection(lambda one=one: Reader(left, one), "127.0.0.1", port)
-    return sum(await asyncio.gather(*done))
+    readers = [Reader(left, loop.create_future()) for _ in range(connections)]
+    for one in readers:
+        await loop.create_connection(partial(_itself, one), "127.0.0.1", port)
+    return sum(await asyncio.gather(*(one.done for one in readers)))
+
+
+def _itself(reader: Reader) -> Reader:
+    return reader
 
 
 if __name__ == "__main__":
-    numbers, conditions = map(int, sys.argv[1:5]), sys.argv[5:]
-    print(asyncio.run(read(*numbers, conditions[0] if conditions else None)))
+    port, connections, requests, contexts = map(int, sys.argv[1:5])
+    known = sys.argv[5] if len(sys.argv) > 5 else None
+    print(asyncio.run(read(port, connections, requests, contexts, known)))

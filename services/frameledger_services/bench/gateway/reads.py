@@ -110,7 +110,7 @@ async def _answering(settings: Settings, port: int, module: Sequence[str]) -> As
 async def _fill(here: Scene, contexts: int) -> None:
     """Conversations of some 12 KB each."""
     text = "x" * MESSAGE_BYTES
-    message = LLMMessagesAppendFrame(messages=[{"role": "user", "content": text}])
+    message = LLMMessagesAppendFrame(messages=({"role": "user", "content": text},))
     await here.publish(
         {name: [message.model_copy() for _ in range(MESSAGES)] for name in context_ids(contexts)}
     )
