@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 from tests.bounds import ON_SERVERS
+from tests.support.turns import turns
 
 from frameledger_services import database
 from frameledger_services.settings import Settings
@@ -61,7 +62,7 @@ class Asked(SharedReads[str, str]):
         for number in range(MOST_STATEMENTS):
             found.append(tasks.create_task(self.read(f"first {number}")))
             while len(self.statements) <= number:
-                await asyncio.sleep(0)
+                await turns()
         self.statements.clear()
         return found
 
@@ -82,7 +83,7 @@ def test_who_asks_while_all_statements_are_under_way_shares_the_next_one(shared_
         questions = [f"question {number}" for number in range(MOST_AT_ONCE + 3)]
         # Each is asked twice. One that is under way is read again: it began before it was asked for.
         reading = [tasks.create_task(asked.read(one)) for one in [*questions, "first 0", *questions]]
-        await asyncio.sleep(0)
+        await turns()
         assert asked.statements == []
         asked.go.set()
         assert [await one for one in reading] == [*questions, "first 0", *questions]
@@ -96,7 +97,7 @@ def test_what_goes_wrong_is_for_those_of_the_same_statement_and_who_left_holds_u
     async def body(asked, tasks):
         await asked.busy(tasks)
         some = [asyncio.ensure_future(asked.read(one)) for one in ("wrong", "left", "right")]
-        await asyncio.sleep(0)
+        await turns()
         some[1].cancel()
         asked.go.set()
         ends = await asyncio.gather(*some, return_exceptions=True)
