@@ -1,0 +1,131 @@
+"""A conversation that goes on while it is looked at, in a real browser: followed, through the death of the gateway."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from playwright.sync_api import expect
+from tests.bounds import ON_SERVERS
+from tests.support import gateway, webpage
+from tests.support.streaming import Talks
+
+from frameledger import derived
+from frameledger_services.embedded import ports
+
+RUN = {
+    "provider": "scripted",
+    "model": "meadow-2",
+    "context_version": 2,
+    "worker": "w",
+    "request_sha256": "0" * 64,
+}
+
+
+class Speaker:
+    """`Talks` for a test that drives a browser: its loop runs in another thread."""
+
+    def __init__(self, talks: Talks, pool: ThreadPoolExecutor, runner: asyncio.Runner) -> None:
+        self._talks, self._pool, self._runner = talks, pool, runner
+
+    def frames(self, context_id: str, *frames) -> None:
+        self._pool.submit(self._runner.run, self._talks.frames(context_id, *frames)).result(ON_SERVERS)
+
+    def say(self, context_id: str, *texts: str) -> None:
+        self._pool.submit(self._runner.run, self._talks.say(context_id, *texts)).result(ON_SERVERS)
+
+
+@contextmanager
+def speaking(address: str) -> Iterator[Speaker]:
+    with ThreadPoolExecutor(1) as pool:
+        runner = pool.submit(asyncio.Runner).result()
+        talks = pool.submit(lambda: runner.run(Talks(address).__aenter__())).result(ON_SERVERS)
+        try:
+            yield Speaker(talks, pool, runner)
+        finally:
+            pool.submit(lambda: runner.run(talks.__aexit__())).result(ON_SERVERS)
+            pool.submit(runner.close).result(ON_SERVERS)
+
+
+@pytest.fixture(scope="module")
+def filled(settings):
+    """Empty: what is said here is all."""
+    return settings
+
+
+@pytest.fixture(scope="module")
+def speaker(filled):
+    with speaking(filled.database_url.get_secret_value()) as one:
+        yield one
+
+
+def test_a_follower_misses_nothing_while_the_gateway_is_killed_and_started_again(filled, speaker, context):
+    port = str(ports.choose(0))
+    speaker.say("live", "one")
+    with ExitStack() as stack:
+        killed = stack.enter_context(gateway.running(filled, gateway_port=port))
+        with webpage.opened(context, killed.address) as web:
+            web.open("live")
+            follow(web)
+            speaker.say("live", "two")
+            assert said(web, 2) == ["one", "two"]
+            web.page.evaluate("window.name = 'the same page'")
+            # Leaving the context is kill -9.
+            stack.close()
+            expect(web.page.get_by_role("status")).not_to_contain_text(LIVE)
+            speaker.say("live", "three", "four")
+            stack.enter_context(gateway.running(filled, gateway_port=port))
+            assert said(web, 4) == ["one", "two", "three", "four"]
+            expect(web.page.get_by_role("status")).to_contain_text(LIVE)
+            speaker.say("live", "five")
+            assert said(web, 5)[-1] == "five"
+            assert web.page.evaluate("window.name") == "the same page"
+
+
+def test_an_answer_is_read_while_it_is_given(speaker, web):
+    speaker.frames(
+        "words",
+        {
+            "type": "LLMMessagesAppendFrame",
+            "messages": [{"role": "user", "content": "Well?"}],
+            "run_llm": True,
+        },
+    )
+    run = {"run_id": derived.run_id("words", 1)}
+    web.open("words")
+    follow(web)
+    speaker.frames("words", {"type": "LLMFullResponseStartFrame", **run, **RUN})
+    for number, text in enumerate(("It ", "depends ", "on you."), 3):
+        speaker.frames("words", {"type": "LLMTextFrame", **run, "text": text})
+        web.shown(number)
+        expect(web.page.get_by_role("region", name="Context", exact=True)).to_contain_text(text.strip())
+    speaker.frames("words", {"type": "LLMFullResponseEndFrame", **run})
+    assert said(web, 6) == ["Well?", "It depends on you."]
+
+
+def test_who_looks_at_the_past_is_not_taken_away_from_it(speaker, web):
+    speaker.say("past", "one", "two", "three")
+    web.open("past", at=2)
+    follow(web)
+    web.scrubber.fill("2")
+    assert said(web, 2) == ["one", "two"]
+    speaker.say("past", "four")
+    expect(web.scrubber).to_have_attribute("max", "4")
+    assert said(web, 2) == ["one", "two"]
+
+
+LIVE = re.compile(r"^\W*live\b")
+
+
+def follow(web):
+    """Follow the conversation, and wait until it is followed."""
+    button = web.page.get_by_role("button", name=re.compile("^Follow", re.I))
+    if button.get_attribute("aria-pressed") != "true":
+        button.click()
+    expect(web.page.get_by_role("status")).to_contain_text(LIVE)
+
+
+def said(web, version):
+    return ["".join(one["words"]) for one in web.read(version)["messages"]]

@@ -1,0 +1,139 @@
+"""The web page in a real browser: how a test opens it, what it shows, and what it may never do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, Request, expect
+from tests.bounds import ON_SERVERS
+
+expect.set_options(timeout=ON_SERVERS * 1000)
+
+# One question for all of a context: a question for each message would take most of a test's time.
+READ_CONTEXT = """section => {
+    const texts = (from, selector) => [...from.querySelectorAll(selector)].map(one => one.textContent);
+    return {
+        messages: [...section.querySelectorAll('li[data-place]')].map(one => ({
+            place: one.dataset.place,
+            role: one.dataset.role,
+            words: texts(one, '.words'),
+            calls: Object.fromEntries(
+                [...one.querySelectorAll('[data-call]')].map(call => [call.dataset.call, call.textContent])),
+        })),
+        tools: [...section.querySelectorAll('[data-tool]')].map(one => one.dataset.tool),
+        settings: Object.fromEntries(
+            [...section.querySelectorAll('[data-setting]')].map(one => [one.dataset.setting, one.textContent])),
+    };
+}"""
+
+FAILED = "Failed to load resource"
+"""What a browser says of itself when an answer is a problem, which some tests want to see."""
+
+
+# Without slots: Playwright keeps what it made of a method in the object that has it.
+@dataclass
+class Faults:
+    """What a browser complains about, and where it went."""
+
+    origin: str
+    found: list[str] = field(default_factory=list)
+
+    def said(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(FAILED):
+            self.found.append(f"{message.type}: {message.text}")
+
+    def raised(self, error: Exception) -> None:
+        self.found.append(f"raised: {error}")
+
+    def asked(self, request: Request) -> None:
+        if not request.url.startswith((f"{self.origin}/", "data:")):
+            self.found.append(f"asked {request.url}")
+
+
+@dataclass(frozen=True, slots=True)
+class Webpage:
+    """A page of the gateway at `origin`."""
+
+    page: Page
+    origin: str
+
+    def list(self, **state: Any) -> Locator:
+        """Open the list; its rows."""
+        self.page.goto(f"{self.origin}/{_query(state)}")
+        expect(self.page.get_by_role("table", name="Conversations")).to_be_visible()
+        return self.page.locator("tr[data-context]")
+
+    def open(self, context_id: str, **state: Any) -> Locator:
+        """Open a conversation; its context, or the view that `tab` names."""
+        self.page.goto(f"{self.origin}/c/{quote(context_id, safe='')}{_query(state)}")
+        if "tab" not in state:
+            return self.shown(state.get("at"))
+        chosen = self.page.get_by_role("navigation", name="Views").locator("[aria-current=page]")
+        expect(chosen).to_have_text(re.compile(state["tab"], re.I))
+        return self.page.get_by_role("main")
+
+    def shown(self, version: int | None = None) -> Locator:
+        """Wait until a context is there, of this version if one is given."""
+        context = self.page.get_by_role("region", name="Context", exact=True)
+        expect(context).to_be_visible()
+        if version is not None:
+            expect(context).to_have_attribute("data-version", str(version))
+        return context
+
+    def read(self, version: int | None = None) -> dict[str, Any]:
+        """What is shown of the context, once it is that of this version."""
+        found: dict[str, Any] = self.shown(version).evaluate(READ_CONTEXT)
+        return found
+
+    def settle(self) -> None:
+        """Wait until all that it asked for is there. A conversation that is followed is never idle: its stream is open,
+        and what it loads first has come once its frames have."""
+        expect(self.page.locator("main.waiting, [aria-busy=true]")).to_have_count(0)
+        self.page.evaluate("document.fonts.ready")
+
+    @property
+    def scrubber(self) -> Locator:
+        return self.page.get_by_role("slider", name="Version")
+
+
+@contextmanager
+def opened(context: BrowserContext, origin: str) -> Iterator[Webpage]:
+    """A page in this browser; in the end it has complained about nothing and has asked nobody but the gateway."""
+    page, faults = context.new_page(), Faults(origin)
+    page.set_default_timeout(ON_SERVERS * 1000)
+    page.on("console", faults.said)
+    page.on("pageerror", faults.raised)
+    page.on("request", faults.asked)
+    try:
+        yield Webpage(page, origin)
+    except AssertionError as error:
+        error.add_note(f"The browser said: {faults.found}")
+        raise
+    finally:
+        page.close()
+    assert faults.found == []
+
+
+def words_of(message: dict[str, Any]) -> list[str]:
+    """The texts of a message, each of which the page has to show as it is."""
+    if "llm" in message:
+        return [message["message"]["text"]]
+    content = message.get("content")
+    if isinstance(content, str):
+        return [content]
+    return [part["text"] for part in content or () if part["type"] == "text"]
+
+
+def _query(state: dict[str, Any]) -> str:
+    return f"?{urlencode(state)}" if state else ""
+
+
+def as_json(value: Any) -> str:
+    """As `JSON.stringify` writes it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
