@@ -43,14 +43,15 @@ lint: $(READY) ## style and types only
 bench: $(READY) ## how fast everything is, beside its yardsticks; half an hour
 	@$(PY) -m pytest -q tests/bench/answers.py tests/bench/road.py
 	@missed=0; for part in core road inference functions audit; do $(VENV)/bin/frameledger bench $$part || missed=$$?; done; \
-	exit $$missed
+	$(PY) -m tests.bench.page || missed=$$?; exit $$missed
 
 docs: $(READY) ## the pages as a site, in build/site; a dead link or a page in no menu is an error
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict --config-file infra/mkdocs.yml
 	@echo 'Ready: build/site/index.html'
 
-picture: $(READY) ## record the demo as infra/docs/demo.svg
+picture: $(READY) ## record the demo as infra/docs/demo.svg, and the page as infra/docs/page-*.png
 	@$(PY) infra/docs/record.py
+	@$(PY) -m tests.browser.pictures
 
 lock: $(READY) ## write requirements.lock anew, with the newest versions that pyproject.toml allows
 	@$(PY) -m uv pip compile --quiet --universal --upgrade --generate-hashes --no-header --no-annotate \
