@@ -103,7 +103,7 @@ def main() -> int:
         project(address, log.records, sizes=(500,))
         settings = Settings(database_url=address, kafka_bootstrap_servers=NO_KAFKA)
         with (
-            gateway.running(settings, gateway_port=str(ports.choose(0))) as running,
+            gateway.running(settings, is_heard=False, gateway_port=str(ports.choose(0))) as running,
             browsers.running(Path(folder)) as browser,
             browser.new_context() as context,
             webpage.opened(context, running.address) as web,

@@ -45,7 +45,7 @@ def context(browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture(scope="module")
 def origin(filled) -> Iterator[str]:
-    with gateway.running(filled, gateway_port=str(ports.choose(0))) as running:
+    with gateway.running(filled, is_heard=False, gateway_port=str(ports.choose(0))) as running:
         yield running.address
 
 

@@ -67,7 +67,7 @@ def main(folder: Path) -> None:
         page_conversations.fill(address)
         settings = Settings(database_url=address, kafka_bootstrap_servers=NO_KAFKA)
         with (
-            gateway.running(settings, gateway_port=str(ports.choose(0))) as running,
+            gateway.running(settings, is_heard=False, gateway_port=str(ports.choose(0))) as running,
             browsers.running(Path(data)) as browser,
             browser.new_context(viewport=SIZE, timezone_id="UTC", locale="en-GB") as context,
             webpage.opened(context, running.address) as web,

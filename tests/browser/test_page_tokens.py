@@ -32,7 +32,7 @@ def given(tmp_path_factory):
 @pytest.fixture(scope="module")
 def origin(filled, given) -> Iterator[str]:
     asks = filled.model_copy(update={"gateway_tokens_file": given[0]})
-    with gateway.running(asks, gateway_port=str(ports.choose(0))) as running:
+    with gateway.running(asks, is_heard=False, gateway_port=str(ports.choose(0))) as running:
         yield running.address
 
 

@@ -69,7 +69,7 @@ def test_a_waiting_call_is_answered_on_the_page(road, browser):
     port = str(ports.choose(0))
     with (
         projector(road.settings) as projecting,
-        running(road.settings, gateway_port=port) as gateway,
+        running(road.settings, is_heard=False, gateway_port=port) as gateway,
         browser.new_context() as context,
         webpage.opened(context, gateway.address) as web,
     ):

@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -101,8 +103,9 @@ class Gateway:
 
 
 @contextmanager
-def running(settings: Settings, **also: str) -> Iterator[Gateway]:
-    """Runs the service until the end of the block, and kills it then. `also` are settings for it alone."""
+def running(settings: Settings, *, is_heard: bool = True, **also: str) -> Iterator[Gateway]:
+    """Runs the service until the end of the block, and kills it then. `also` are settings for it alone. What it logs is
+    passed over unless `is_heard`: a gateway that is asked much and heard by nobody stands still, its pipe is full."""
     given = {
         name: str(getattr(value, "get_secret_value", lambda value=value: value)())
         for name in settings.model_fields_set
@@ -114,6 +117,7 @@ def running(settings: Settings, **also: str) -> Iterator[Gateway]:
         env={**os.environ, **environment, f"{PREFIX}LOG_FORMAT": "json"},
         stderr=subprocess.PIPE,
     )
+    passing_over = threading.Thread(target=lambda: deque(gateway.log, maxlen=0))
     try:
         assert process.stderr is not None
         gateway = Gateway(process, "", process.stderr)
@@ -122,9 +126,13 @@ def running(settings: Settings, **also: str) -> Iterator[Gateway]:
                 gateway.address = event["address"]
                 break
         assert gateway.address, "it did not begin"
+        if not is_heard:
+            passing_over.start()
         yield gateway
     finally:
         process.kill()
         process.wait()
+        if passing_over.ident is not None:
+            passing_over.join()
         assert process.stderr is not None
         process.stderr.close()
