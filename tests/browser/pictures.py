@@ -24,7 +24,7 @@ SIZE = {"width": 1200, "height": 720}
 
 
 def listed(web: Webpage) -> None:
-    web.list(q="the")
+    web.list(q="the", model="meadow-2")
 
 
 def interrupted(web: Webpage) -> None:
