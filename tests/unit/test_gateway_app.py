@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from tests.support.gateway import served
 
+from frameledger.frames import FRAME_TYPES
 from frameledger_services.client import (
     BrokerError,
     Client,
@@ -146,3 +147,19 @@ def test_a_path_is_matched_as_it_was_sent() -> None:
 )
 def test_a_file_has_the_name_of_its_conversation_whatever_that_is(name: str, header: str) -> None:
     assert answers.as_file(name) == {"Content-Disposition": f"attachment; {header}"}
+
+
+def test_every_type_of_frame_has_a_schema_which_the_document_leads_to():
+    document = ask("/openapi.json").json()
+    frame = document["components"]["schemas"]["Frame"]
+    listed = ask(frame["externalDocs"]["url"]).json()["schemas"]
+    assert {path.removeprefix("/schemas/").partition(".")[0] for path in listed} == set(FRAME_TYPES)
+    assert frame["properties"]["type"]["examples"] == list(FRAME_TYPES)
+    for path in listed:
+        answer = ask(path)
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "application/schema+json")
+        own = answer.json()["properties"]
+        assert own["type"]["const"] == path.removeprefix("/schemas/").partition(".")[0]
+        # What the document says of every frame is said of this one.
+        assert frame["properties"].keys() <= own.keys()
+    assert ask("/schemas/README.md").status_code == 404

@@ -26,6 +26,7 @@ from frameledger_services.gateway import (
     outcomes,
     pages,
     problems,
+    schemas,
     settling,
     streams,
 )
@@ -59,6 +60,7 @@ def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
         lists,
         settling,
         asyncapi,
+        schemas,
         openai,
         ag_ui,
         pages,

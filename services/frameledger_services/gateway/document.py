@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.problems import KINDS, PAGES
 from frameledger_services.gateway.routes import DescribedRoute
+from frameledger_services.gateway.schemas import FRAME
 
 DESCRIPTION = (
     "Conversations with language models, as they are and as they were. Frames are appended, contexts are read at any "
@@ -65,13 +66,7 @@ SCHEMAS = {
         detail=_TEXT,
         instance=_TEXT,
     ),
-    "Frame": {
-        "type": "object",
-        "description": "One event of a conversation; /asyncapi.json has all types. One with an `id` is stored byte for "
-        "byte, and counts once however often it is sent.",
-        "required": ["type"],
-        "properties": {"type": {"type": "string", "minLength": 1, "maxLength": 255}},
-    },
+    "Frame": FRAME,
     "Context": _object(
         "A context: messages, tools, tool choice and settings, as a model gets them.",
         context_id=_TEXT,
@@ -115,7 +110,7 @@ SCHEMAS = {
         causation_id=_MAYBE_TEXT,
         trace_id=_MAYBE_TEXT,
         place=_object("Where it lies on the log.", partition=_INTEGER, generation=_INTEGER, offset=_INTEGER),
-        frame={"$ref": "#/components/schemas/Frame"},
+        frame={"type": "object", "required": ["type"]},
     ),
     "Appended": _object(
         "Frames that are stored: `place` is topic:generation:partition:offset.",

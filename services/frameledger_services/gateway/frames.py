@@ -127,7 +127,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
                             "schema": {
                                 "anyOf": [
                                     {"$ref": "#/components/schemas/StoredFrame"},
-                                    {"$ref": "#/components/schemas/Frame"},
+                                    {"type": "object"},
                                 ]
                             }
                         }

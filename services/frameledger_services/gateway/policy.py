@@ -20,7 +20,7 @@ PUBLIC = frozenset(
 )
 """Nothing of a conversation is there."""
 
-PUBLIC_FOLDERS = ("/problems/", "/page/", "/c/")
+PUBLIC_FOLDERS = ("/problems/", "/schemas/", "/page/", "/c/")
 
 CONTEXTS = "/v1/contexts"
 

@@ -78,9 +78,9 @@ class HttpClient(Conversations):
     def __init__(
         self, url: str | None = None, token: str | None = None, *, settings: Settings | None = None
     ) -> None:
-        """`url` is the gateway's address, and `token` one of `frameledger token new`; the settings `url` and `token`
-        (`FRAMELEDGER_URL`, `FRAMELEDGER_TOKEN`) if they are not given. Without settings it uses
-        `Settings.from_env()`. Raises `SettingsError` if no address is set, or one that cannot be one.
+        """`url` is the gateway's address, and `token` one of `frameledger token new`, empty for none. Where one is not
+        given it is that of the settings, `url` or `token` (`FRAMELEDGER_URL`, `FRAMELEDGER_TOKEN`); without settings
+        those of `Settings.from_env()`. Raises `SettingsError` if no address is set, or one that cannot be one.
         """
         if settings is None and (url is None or token is None):
             settings = Settings.from_env()

@@ -29,7 +29,7 @@ class Requests:
     def __init__(self, url: str, token: str | None) -> None:
         """Connects to nothing yet. Raises ValueError for an address or a token that cannot be one."""
         self.url = url.rstrip("/")
-        headers = {} if token is None else {"Authorization": f"Bearer {token.strip()}"}
+        headers = {"Authorization": f"Bearer {token.strip()}"} if token else {}
         try:
             self._http = httpx.AsyncClient(
                 headers=headers,
