@@ -121,18 +121,19 @@ def test_each_frame_counts_once_however_often_the_gateway_is_killed(road):
     address = f"http://127.0.0.1:{port}"
     writers = [Writer(number, address) for number in range(WRITERS)]
     talkers = [Talker(number, address) for number in range(TALKERS)]
+    everybody: list[Writer | Talker] = [*writers, *talkers]
     with projector(road.settings) as projecting, ExitStack() as stack:
         stack.enter_context(running(road.settings, **also))
-        for one in (*writers, *talkers):
+        for one in everybody:
             one.start()
         for kill in range(1, KILLS):
             road.until("SELECT count(*) >= %s FROM frames", kill * (WRITERS + TALKERS) * BATCHES)
             # Leaving the context kills it, in the middle of whatever it does.
             stack.close()
             stack.enter_context(running(road.settings, **also))
-        for one in (*writers, *talkers):
+        for one in everybody:
             one.join(ON_SERVERS)
-        assert [one.failure for one in (*writers, *talkers)] == [None] * (WRITERS + TALKERS)
+        assert [one.failure for one in everybody] == [None] * len(everybody)
         road.until_idle(projecting)
         assert projecting.stop() == 0
     with psycopg.connect(road.address) as connection:
@@ -140,7 +141,7 @@ def test_each_frame_counts_once_however_often_the_gateway_is_killed(road):
             assert talker.seen == [
                 (number, f"{talker.context_id} {number}") for number in range(1, talker.sent + 1)
             ]
-        for writer in (*writers, *talkers):
+        for writer in everybody:
             said = connection.execute(
                 "SELECT text FROM messages WHERE context_id = %s ORDER BY position", (writer.context_id,)
             ).fetchall()
