@@ -19,10 +19,8 @@ VENDORED = [pytest.param(one, id=one["path"]) for package in MANIFEST["packages"
 SOURCES = [
     name for name in files() if name.endswith((".js", ".html", ".css")) and not name.startswith("vendor/")
 ]
-_LOADED = re.compile(
-    r"""^(?:import|export|\} from)[^'"]*['"]([^'"]+)['"]|(?:href|src)="(/page/[^"]+)"|url\("(/[^"]+)"\)""",
-    re.M,
-)
+_IMPORTED = re.compile(r"""\bfrom ?['"]([\w./@][^'"]*)['"]""")
+_LOADED = re.compile(r"""\bimport\('([^']+)'\)|(?:href|src)="(/page/[^"]+)"|url\("(/[^"]+)"\)""")
 
 
 def ask(*paths, method="GET", **headers):
@@ -78,12 +76,26 @@ def test_every_kind_of_file_has_its_media_type():
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_file_loads_only_what_the_page_has(name):
     text = (FOLDER / name).read_text(encoding="utf-8")
-    for address in filter(None, itertools.chain.from_iterable(_LOADED.findall(text))):
+    for address in filter(None, [*_IMPORTED.findall(text), *itertools.chain(*_LOADED.findall(text))]):
         assert "//" not in address, f"{address} is of another origin"
         path = urljoin(f"/page/{name}", address)
         assert not path.startswith("/page/") or path.removeprefix("/page/") in files(), (
             f"{address} is not there"
         )
+
+
+def test_modules_are_asked_for_at_once():
+    """Otherwise a browser learns of a module when it has read the one that imports it."""
+    found, left = set(), {"main.js"}
+    while left:
+        name = left.pop()
+        found.add(name)
+        imported = _IMPORTED.findall(files()[name].content.decode())
+        left |= {urljoin(name, one) for one in imported} - found
+    preloaded = re.findall(
+        r'<link rel="modulepreload" href="/page/([^"]+)">', files()[INDEX].content.decode()
+    )
+    assert sorted(preloaded) == sorted(found - {"main.js"})
 
 
 def test_what_a_page_may_not_do_is_in_none_of_its_files():

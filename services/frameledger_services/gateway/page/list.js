@@ -79,7 +79,7 @@ function Filters({address, session}) {
       <label>Model <${Typed} name="model" value=${address.model ?? ''} /></label>
       <label>Since <input type="date" value=${address.since ?? ''} onChange=${set('since')} /></label>
       <label>Order <select value=${address.order ?? ''} onChange=${set('order')}>
-        <option value="">newest first</option><option value="active">last active, of the newest 1,000</option>
+        <option value="">newest</option><option value="active">last active of 1,000</option>
       </select></label>
       <label><input type="checkbox" checked=${address.experiments === '1'}
         onChange=${(event) => go({experiments: event.target.checked ? '1' : null}, {replace: true})} /> experiments</label>

@@ -4,7 +4,7 @@
  * @typedef {{era: number, position: number, valid_from: number, valid_to: number, role: string|null,
  *   run_id: string|null, message: object}} Row  a message from one version until before another
  * @typedef {{eras: {era: number, valid_from: number}[], rows: Map<number, Row[]>,
- *   settings: {name: string, valid_from: number, value: any}[]}} Past  rows by the era they are of
+ *   settings: {name: string, valid_from: number, value: any}[], hidden: object|null}} Past  rows by the era they are of
  */
 
 import {isRedacted} from './words.js';
@@ -43,10 +43,11 @@ export function termsAt(past, version) {
   const found = settingsAt(past, version);
   const {value: tools, since} = found.get('tools') ?? {value: [], since: 0};
   return {
-    tools: Array.isArray(tools) ? tools : [tools],
+    tools: Array.isArray(tools) ? tools : [],
     toolsSince: since,
     choice: found.get('tool_choice') ?? null,
     settings: settingsOf(past, version),
+    hidden: past.hidden,
     others: [...found].filter(([name]) => !OWN.includes(name)),
   };
 }
@@ -56,7 +57,7 @@ function settingsOf(past, version) {
   for (const one of past.settings) {
     if (one.name !== 'settings' || one.valid_from > version) continue;
     const next = new Map();
-    for (const [name, value] of entries(one.value)) {
+    for (const [name, value] of Object.entries(one.value ?? {})) {
       const before = now.get(name);
       const same = before !== undefined && JSON.stringify(before.value) === JSON.stringify(value);
       next.set(name, same ? before : {value, since: one.valid_from});
@@ -64,11 +65,6 @@ function settingsOf(past, version) {
     now = next;
   }
   return [...now];
-}
-
-/** Settings that may not be seen are one. */
-function entries(value) {
-  return isRedacted(value) ? [['settings', value]] : Object.entries(value ?? {});
 }
 
 /** Returns, by its place, the row that was in its era's history before this one; undefined if it is the first. */
@@ -97,12 +93,12 @@ export function pastOf(answer, era = null) {
   const eras = era === null ? [FIRST_ERA, ...answer.eras.map((one) => one.era)] : [era];
   for (const one of eras) rows.set(one, []);
   for (const row of answer.rows) rows.get(row.era)?.push(row);
-  return {eras: answer.eras, rows, settings: settingsIn(answer)};
+  return {eras: answer.eras, rows, ...settingsIn(answer)};
 }
 
-/** Settings that may not be seen come as one, of which nothing is known but that it is there. */
+/** Returns the settings of an answer; `hidden` stands for all of them if they may not be seen. */
 function settingsIn({settings}) {
-  return isRedacted(settings) ? [{name: 'settings', valid_from: 0, value: settings}] : settings;
+  return isRedacted(settings) ? {settings: [], hidden: settings} : {settings, hidden: null};
 }
 
 /**
@@ -115,7 +111,7 @@ export function joined(past, answer, after) {
   for (const [era, changed] of Map.groupBy(answer.rows, (row) => row.era)) {
     if (rows.has(era)) rows.set(era, merged(rows.get(era), changed));
   }
-  return {eras: answer.eras, rows, settings: settingsIn(answer)};
+  return {eras: answer.eras, rows, ...settingsIn(answer)};
 }
 
 function merged(known, changed) {

@@ -4,7 +4,7 @@
  */
 
 import {rowBefore} from './past.js';
-import {redaction} from './words.js';
+import {isRedacted, redaction, text} from './words.js';
 
 /** A response and a turn are looked for among so many frames before a version. */
 const FURTHEST = 3_000;
@@ -21,18 +21,18 @@ const TOKENS = new Set(['LLMTextFrame', 'VisionTextFrame']);
 export function openAnswer(frames, version) {
   const start = lastBefore(frames, version, (frame) => ANSWER_BEGINS.has(frame.type) || ends(frame));
   if (start === null || ends(start)) return null;
-  const text = new Text();
+  const answer = new Text();
   const thought = new Text();
   for (let at = start.version + 1; at <= version; at += 1) {
     const one = frames.at(at);
     if (one === undefined) return null;
     if (one.outcome !== 'applied') continue;
-    if (one.type === 'LLMAssistantPushAggregationFrame') text.clear();
+    if (one.type === 'LLMAssistantPushAggregationFrame') answer.clear();
     else if (one.type === 'LLMThoughtStartFrame' || one.type === 'LLMThoughtEndFrame') thought.clear();
     else if (one.type === 'LLMThoughtTextFrame') thought.add(one.frame, true);
-    else if (isText(one)) text.add(one.frame, TOKENS.has(one.type));
+    else if (isText(one)) answer.add(one.frame, TOKENS.has(one.type));
   }
-  return {text: text.joined, thought: thought.joined, since: start.version, run: start.run_id};
+  return {text: answer.joined, thought: thought.joined, since: start.version, run: start.run_id};
 }
 
 /**
@@ -58,7 +58,7 @@ function turned(turn, {type, frame, version}) {
     return turn?.speaking ? turn : {speaking: true, text: new Text(), interim: '', since: version};
   }
   if (turn === null) return null;
-  if (type === 'InterimTranscriptionFrame') turn.interim = said(frame.text);
+  if (type === 'InterimTranscriptionFrame') turn.interim = text(frame.text);
   if (type === 'TranscriptionFrame') {
     turn.text.add(frame, false);
     turn.interim = '';
@@ -117,10 +117,14 @@ function lastBefore(frames, version, wanted) {
 class Text {
   joined = '';
   #exact = true;
+  #hidden = 0;
 
-  add({text, includes_inter_frame_spaces: brings}, isToken) {
-    const piece = said(text);
-    if (piece === '') return;
+  add({text: piece, includes_inter_frame_spaces: brings}, isToken) {
+    if (isRedacted(piece)) {
+      this.#hidden += piece.bytes;
+      this.joined = redaction({bytes: this.#hidden});
+    }
+    if (typeof piece !== 'string' || piece === '') return;
     const exact = isToken || brings === true;
     const meets = this.joined === '' || (exact && this.#exact) || /\s$/.test(this.joined) || /^\s/.test(piece);
     this.joined += meets ? piece : ` ${piece}`;
@@ -129,10 +133,6 @@ class Text {
 
   clear() {
     this.joined = '';
+    this.#hidden = 0;
   }
-}
-
-function said(text) {
-  if (typeof text === 'string') return text;
-  return text === undefined || text === null ? '' : redaction(text);
 }

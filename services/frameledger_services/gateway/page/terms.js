@@ -3,9 +3,10 @@
 import {to} from './address.js';
 import {count} from './format.js';
 import {html} from './html.js';
-import {isRedacted, text} from './words.js';
+import {text} from './words.js';
 
-export function Terms({tools, toolsSince, choice, settings, others, at}) {
+export function Terms({tools, toolsSince, choice, settings, others, hidden, at}) {
+  if (hidden !== null) return html`<p class="terms">Tools and settings: ${text(hidden)}</p>`;
   const fresh = [toolsSince, choice?.since, ...settings.map(([, one]) => one.since), ...others.map(([, one]) => one.since)];
   return html`
     <details class=${fresh.includes(at) && at > 0 ? 'terms fresh' : 'terms'}>
@@ -25,7 +26,7 @@ export function Terms({tools, toolsSince, choice, settings, others, at}) {
             ${[...settings, ...others].map(([name, one]) => html`
               <tr key=${name}>
                 <th scope="row">${name}</th>
-                <td data-setting=${name}><code>${isRedacted(one.value) ? text(one.value) : JSON.stringify(one.value)}</code></td>
+                <td data-setting=${name}><code>${JSON.stringify(one.value)}</code></td>
                 <td><${Since} version=${one.since} /></td>
               </tr>
             `)}
