@@ -124,7 +124,7 @@ const STATES = {
   live: ['●', 'live'],
   reconnecting: ['◌', 'not live: asking again'],
   paused: ['◌', 'paused'],
-  over: ['■', 'live, and the conversation has ended'],
+  over: ['■', 'live: ended'],
 };
 
 function State({source, follows, follow}) {

@@ -96,7 +96,7 @@ function Typed({name, value, input, ...also}) {
     later.current = setTimeout(() => go({[name]: now}, {replace: true}), TYPING);
   };
   useEffect(() => () => clearTimeout(later.current), []);
-  return html`<input ref=${input} value=${value} onInput=${set} spellcheck=${false} ...${also} />`;
+  return html`<input ref=${input} name=${name} value=${value} onInput=${set} spellcheck=${false} ...${also} />`;
 }
 
 const Page = memo(({page, seen}) => {
@@ -111,13 +111,13 @@ const Row = memo(({row}) => html`
     <td><time datetime=${row.started_at} title=${whole(row.started_at)}>${moment(row.started_at)}</time></td>
     <td><time datetime=${row.last_at} title=${whole(row.last_at)}>${moment(row.last_at)}</time></td>
     <td><span class=${`status ${row.status}`}>${row.status}</span>${row.experiment && html` <small>experiment</small>`}</td>
-    <td class="number">${number(row.version)}</td>
+    <td class="number" data-unit="frames">${number(row.version)}</td>
     <td class="said">${isRedacted(row.last_words) ? text(row.last_words) : row.last_words}</td>
-    <td class="number">${number(row.input_tokens ?? 0)} / ${number(row.output_tokens ?? 0)}</td>
-    <td class="number" title=${`${count(row.call_count, 'call')}, ${row.open_call_count} open`}>
+    <td class="number" data-unit="tokens">${number(row.input_tokens ?? 0)} / ${number(row.output_tokens ?? 0)}</td>
+    <td class="number" data-unit="calls" title=${`${count(row.call_count, 'call')}, ${row.open_call_count} open`}>
       ${number(row.call_count)}${row.open_call_count > 0 && html` <b>(${number(row.open_call_count)} open)</b>`}
     </td>
-    <td class="number">${row.interruption_count > 0 && html`<span class="cut">${number(row.interruption_count)}</span>`}</td>
+    <td class=${row.interruption_count > 0 ? 'number cut' : 'number none'} data-unit="✂︎">${row.interruption_count > 0 ? number(row.interruption_count) : ''}</td>
   </tr>
 `);
 
