@@ -110,11 +110,15 @@ function Pause({from, to, pause, height}) {
 
 function Times({axis, frames, width, y}) {
   const labels = Math.min(Math.max(Math.floor(width / LABEL), 2), 7);
+  let before = '';
   return Array.from({length: labels}, (_, index) => {
     const part = index / (labels - 1);
     const frame = frames.at(axis.versionAt(part * axis.length)) ?? frames.at(axis.first + 1);
+    const time = frame === undefined ? before : clock(frame.logged_at);
+    if (time === before) return null;
+    before = time;
     const anchor = index === 0 ? 'start' : index === labels - 1 ? 'end' : 'middle';
-    return frame && html`<text class="time" key=${index} x=${part * width} y=${y} text-anchor=${anchor}>${clock(frame.logged_at)}</text>`;
+    return html`<text class="time" key=${index} x=${part * width} y=${y} text-anchor=${anchor}>${time}</text>`;
   });
 }
 

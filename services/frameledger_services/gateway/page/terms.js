@@ -15,7 +15,7 @@ export function Terms({tools, toolsSince, choice, settings, others, hidden, at})
         ${choice !== null && html` · tool choice ${text(choice.value)}`}
       </summary>
       ${tools.length > 0 && html`
-        <h3>Tools <${Since} version=${toolsSince} /></h3>
+        <h3>Tools, since <${Since} version=${toolsSince} /></h3>
         <ul class="tools">${tools.map((tool) => html`<${Tool} tool=${tool} />`)}</ul>
       `}
       ${settings.length + others.length > 0 && html`
