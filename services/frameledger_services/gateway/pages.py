@@ -22,6 +22,9 @@ from frameledger_services.gateway.problems import ProblemError
 FOLDER = Path(__file__).parent / "page"
 INDEX = "index.html"
 
+DOOR_SIGN = "README.md"
+"""For those who change the page."""
+
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -49,7 +52,7 @@ def files() -> dict[str, PageFile]:
     return {
         path.relative_to(FOLDER).as_posix(): _read(path)
         for path in sorted(FOLDER.rglob("*"))
-        if path.is_file() and path.suffix in MEDIA_TYPES
+        if path.is_file() and path.name != DOOR_SIGN
     }
 
 

@@ -20,8 +20,9 @@ const GLYPHS = {
   failed: '✕',
   cancelled: '⊘',
   ambiguous: '?',
+  resolved: '✓',
 };
-const MARKED = new Set(['interruption', 'error', 'history', 'end']);
+const MARKED = new Set(['interruption', 'ambiguous', 'error', 'history', 'end']);
 const NAMES = {user: 'user', voice: 'voice', runs: 'runs', calls: 'calls'};
 
 /**

@@ -2,7 +2,7 @@
  * What happened when, as stretches between versions: who spoke, runs, calls; and the marks between which one leaps.
  *
  * @typedef {{from: number, to: number|null, kind: string, name: string}} Span  `to` is null while it lasts
- * @typedef {{version: number, kind: 'interruption'|'turn'|'call'|'history'|'error'|'end', name: string}} Mark
+ * @typedef {{version: number, kind: 'interruption'|'turn'|'call'|'ambiguous'|'history'|'error'|'end', name: string}} Mark
  */
 
 import {typeName} from './format.js';
@@ -84,10 +84,11 @@ class Spans {
     const key = id ?? frame.tool_call_id;
     const span = this.#calls.get(key);
     if (span === undefined) return;
-    span.to = version;
+    // What resolves an ambiguous call comes after its end.
+    span.to ??= version;
     span.kind = type === 'FunctionCallCancelFrame' ? 'cancelled' : frame.settled_as ?? 'done';
-    if (span.kind !== 'ambiguous') this.#calls.delete(key);
-    if (span.kind === 'ambiguous') this.#mark(version, 'error', `call ${span.name}: nobody knows whether it happened`);
+    if (span.kind === 'ambiguous') this.#mark(version, 'ambiguous', `call ${span.name}: nobody knows whether it happened`);
+    else this.#calls.delete(key);
   }
 
   #interrupt(version) {
