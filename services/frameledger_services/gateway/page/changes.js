@@ -1,7 +1,7 @@
 /** What differs between two versions, put so that it can be shown. Pure functions over an answer of `/diff`. */
 
 import {diffWordsWithSpace} from './vendor/diff/diff/word.js';
-import {isRedacted, parts, roleOf, text} from './words.js';
+import {isRedacted, parts, speakerOf, text} from './words.js';
 
 /** Beyond so many characters a comparison word by word would hold the page up. */
 const MOST = 20_000;
@@ -38,9 +38,9 @@ export function told(message) {
   return [...parts(message).map((part) => part.text), ...calls].join('\n');
 }
 
-/** Returns the role of a message that came, went or changed. */
+/** Returns who speaks in a message that came, went or changed. */
 export function roleOfChange({before, after}) {
-  return roleOf(after ?? before);
+  return speakerOf(after ?? before).name;
 }
 
 /**

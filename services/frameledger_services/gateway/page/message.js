@@ -3,7 +3,7 @@
 import {to} from './address.js';
 import {html, memo} from './html.js';
 import {placeOf} from './past.js';
-import {parts, roleOf, text} from './words.js';
+import {parts, roleOf, speakerOf, text} from './words.js';
 
 /** Pictures that are in the message itself; an SVG may hold more than a picture. */
 const PICTURE = /^data:image\/(png|jpeg|gif|webp);base64,/;
@@ -14,11 +14,10 @@ const PICTURE = /^data:image\/(png|jpeg|gif|webp);base64,/;
  */
 export const Message = memo(({row, fresh, selected, unheard}) => {
   const {message} = row;
-  const role = roleOf(message);
   const calls = Array.isArray(message?.tool_calls) ? message.tool_calls : [];
   return html`
-    <li data-place=${placeOf(row)} data-role=${role} class=${`message${fresh ? ' fresh' : ''}${selected ? ' selected' : ''}`}>
-      <div class="role">${role}${message?.name && html` <small>${text(message.name)}</small>`}</div>
+    <li data-place=${placeOf(row)} data-role=${roleOf(message)} class=${`message${fresh ? ' fresh' : ''}${selected ? ' selected' : ''}`}>
+      <${Speaker} message=${message} />
       <div class="body">
         ${parts(message).map((one) => html`<${Part} part=${one} />`)}
         ${unheard && html`<p class="unheard"><span class="label">✂︎ said, not heard</span> <del>${unheard}</del></p>`}
@@ -37,11 +36,17 @@ export const Message = memo(({row, fresh, selected, unheard}) => {
 export function Removed({row}) {
   return html`
     <li class="message removed fresh" data-role=${roleOf(row.message)}>
-      <div class="role">${roleOf(row.message)}</div>
+      <${Speaker} message=${row.message} />
       <div class="body"><p class="words"><del>${parts(row.message).map((part) => part.text).join(' ')}</del></p></div>
       <div class="from">removed</div>
     </li>
   `;
+}
+
+function Speaker({message}) {
+  const {name, by} = speakerOf(message);
+  const also = by || (message?.name ? text(message.name) : '');
+  return html`<div class="role">${name}${also && html` <small>${also}</small>`}</div>`;
 }
 
 function Part({part}) {

@@ -6,23 +6,24 @@ import {href, useAddress} from './address.js';
 import {Missing, useAnswer} from './answer.js';
 import {Copied, Facts, Frame, Value, Version, Versions, quoted, seconds, took} from './facts.js';
 import {count} from './format.js';
-import {messagesAt, placeOf} from './past.js';
+import {eraAt, messagesAt, placeOf} from './past.js';
 import {usage} from './run.js';
 import {became} from './runs.js';
 import {Thrown} from './thrown.js';
-import {parts, roleOf, text} from './words.js';
+import {parts, speakerOf, text} from './words.js';
 
 /** The tab: `?message=era.position` at the version shown. */
 export function Why({id, at, newest, source}) {
   const {message} = useAddress();
   const isPlace = /^\d{1,9}\.\d{1,9}$/.test(message ?? '');
-  const path = isPlace ? contextPath(id, `/messages/${message}/why?version=${at}`) : null;
+  const isNowhere = isPlace && isMissing(source.past, message, at);
+  const path = isPlace && !isNowhere ? contextPath(id, `/messages/${message}/why?version=${at}`) : null;
   const {data, problem} = useAnswer(path, newest);
   return html`<section class="sheet why" aria-label="Why">
     ${!isPlace
       ? html`<${Pick} source=${source} at=${at} />`
       : data === null
-        ? problem?.status === 404
+        ? isNowhere || problem?.status === 404
           ? html`<p class="nothing" role="status">No message has the place ${message} in the history at version ${at}.</p>
               <${Pick} source=${source} at=${at} />`
           : html`<${Missing} problem=${problem} what="where it comes from" />`
@@ -30,12 +31,19 @@ export function Why({id, at, newest, source}) {
   </section>`;
 }
 
+/** Whether it is known, without asking, that the history at a version never had a message of this place. */
+function isMissing(past, place, at) {
+  const [era, position] = place.split('.').map(Number);
+  if (eraAt(past, at) !== era) return true;
+  return past.rows.get(era)?.some((row) => row.position === position) === false;
+}
+
 /** The messages of a version, each of which leads to its reason. */
 function Pick({source, at}) {
   const rows = messagesAt(source.past, at) ?? [];
   if (rows.length === 0) return html`<p class="nothing">The context has no messages at version ${at}.</p>`;
   return html`<h3>Of which message?</h3><ol class="pick">${rows.map((row) => html`<li>
-    <a href=${href({tab: 'why', message: placeOf(row), at})}><span class="role">${roleOf(row.message)}</span>${' '}${parts(row.message).map((part) => part.text).join(' ').slice(0, 120) || 'a call'}</a></li>`)}</ol>`;
+    <a href=${href({tab: 'why', message: placeOf(row), at})}><span class="role">${speakerOf(row.message).name}</span>${' '}${parts(row.message).map((part) => part.text).join(' ').slice(0, 120) || 'a call'}</a></li>`)}</ol>`;
 }
 
 function Explained({id, found, at}) {
@@ -47,7 +55,7 @@ function Explained({id, found, at}) {
       <p class="faint">Message ${found.position}${found.era > 1 && ` of history ${found.era}`} at version <${Version} at=${at} />${
         !found.there && ', where it is not in the context'}</p>
     </header>
-    <blockquote data-role=${found.role}><span class="role">${found.role ?? roleOf(now.message)}</span>
+    <blockquote data-role=${found.role}><span class="role">${speakerOf(now.message).name}</span>
       <p class="words">${now.text === null ? text(now.message) : text(now.text)}</p></blockquote>
     <ol class="chain">
       ${found.from === 'client' && html`<${FromClient} found=${found} />`}

@@ -50,7 +50,19 @@ function lastOf(history) {
   if (history.length === 0) return 'no messages';
   const last = history.at(-1);
   const more = history.length > 1 ? ` (and ${history.length - 1} before it)` : '';
-  return `${roleOf(last)}: ${parts(last).map((part) => part.text).join(' ')}${more}`;
+  return `${speakerOf(last).name}: ${parts(last).map((part) => part.text).join(' ')}${more}`;
+}
+
+const THOUGHTS = ['thought', 'thinking', 'reasoning'];
+
+/**
+ * Returns who speaks in a message, as people are told. Of one that a single provider reads: what it is, and `by` whom.
+ * @returns {{name: string, by: string}}
+ */
+export function speakerOf(message) {
+  if (message?.role !== undefined || message?.llm === undefined) return {name: roleOf(message), by: ''};
+  const isThought = THOUGHTS.includes(message.message?.type);
+  return {name: isThought ? 'thought' : "provider's own", by: text(message.llm)};
 }
 
 /** Returns the role of a message; for one that a single provider reads, that provider's name. */
