@@ -4,16 +4,20 @@ the conversation has."""
 import http.client
 import json
 import os
+import shutil
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+import openai
 import psycopg
 import pytest
 from openai import OpenAI
-from tests.bounds import ON_SERVERS, PROGRAM
+from tests.bounds import ON_SERVERS, PROGRAM, scaled
 from tests.support import databases
 from tests.support.gateway import running
 from tests.support.killable import projector
@@ -30,6 +34,11 @@ SCRIPT = {
         {"when": {"user": "hold"}, "say": [{"call": "hold_ferry", "arguments": {"leaves": "06:40"}}]},
         {"when": {"result_of": "hold_ferry"}, "say": [{"text": "He is being asked."}]},
         {"when": {"user": "break"}, "say": [{"fail": "refused_context", "message": "That is too much."}]},
+        {"when": {"user": "story"}, "say": [{"text": " ".join(f"word-{n}" for n in range(1, 100))}]},
+        {
+            "when": {"user": "half"},
+            "say": [{"text": "So far so"}, {"fail": "refused_context", "message": "No more."}],
+        },
         {"when": {"user": "short"}, "say": [{"text": "Once upon"}], "finish_reason": "length"},
         {
             "when": {"user": "night train"},
@@ -44,25 +53,44 @@ YES = {"role": "assistant", "content": "Yes, at 22:40."}
 THANKS = {"role": "user", "content": "Thanks."}
 
 
-def command(*words):
-    return [sys.executable, "-m", "frameledger_services", *words]
+QUICK = {
+    "FRAMELEDGER_WORK_LEASE_SECS": str(scaled(1.5)),
+    "FRAMELEDGER_WORK_HEARTBEAT_SECS": "0.1",
+}
+"""Nobody waits for the dead for long."""
+
+
+class Service:
+    """A service in a process of its own."""
+
+    def __init__(self, environment, *words):
+        self._command = [sys.executable, "-m", "frameledger_services", *words]
+        self._environment = environment
+        self.begin()
+
+    def begin(self):
+        self._process = subprocess.Popen(self._command, env=self._environment, stderr=subprocess.DEVNULL)
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait(PROGRAM)
 
 
 @contextmanager
 def service(environment, *words):
-    process = subprocess.Popen(command(*words), env=environment, stderr=subprocess.DEVNULL)
+    running_service = Service(environment, *words)
     try:
-        yield
+        yield running_service
     finally:
-        process.kill()
-        process.wait(PROGRAM)
+        running_service.kill()
 
 
 class Stage:
     """The servers of this module, and a client of each kind."""
 
-    def __init__(self, address, base_url):
+    def __init__(self, address, base_url, inference):
         self.address = address
+        self.inference = inference
         self.base_url = base_url
         self.client = OpenAI(base_url=f"{base_url}/v1", api_key="none", timeout=ON_SERVERS)
 
@@ -116,6 +144,7 @@ def stage(kafka, database_server, migrated_template, tmp_path_factory):
             "FRAMELEDGER_DATABASE_URL": address,
             "FRAMELEDGER_TOPIC_PREFIX": road.settings.topic_prefix,
             "FRAMELEDGER_DATA_DIR": str(folder),
+            **QUICK,
         }
         inference = ("run", "inference", "--provider", "scripted", "--script", str(script), "--models", "owl")
         functions = ("run", "functions", "--module", "frameledger_services.demo.tools")
@@ -125,11 +154,11 @@ def stage(kafka, database_server, migrated_template, tmp_path_factory):
             "gateway_openai_begin_secs": "2",
         }
         with (
-            service(environment, *inference),
+            service(environment, *inference) as answering,
             service(environment, *functions),
             running(road.settings, **also) as gateway,
         ):
-            made_stage = Stage(address, gateway.address)
+            made_stage = Stage(address, gateway.address, answering)
             made_stage.until("SELECT count(*) = 2 FROM live_workers()")
             yield made_stage
 
@@ -277,3 +306,163 @@ def test_the_same_request_again_is_answered_once_by_the_model(stage):
     assert keyed[0].headers["frameledger-context"] == keyed[1].headers["frameledger-context"]
     body = {"model": "owl", "messages": [THANKS]}
     assert post(**{"Idempotency-Key": "k-1"}).status_code == 422
+
+
+def test_what_cannot_be_done_is_an_error_of_openais_client(stage):
+    ask = stage.client.with_options(max_retries=0).chat.completions.create
+    with pytest.raises(openai.NotFoundError, match="answers for the model 'dodo'") as unknown:
+        ask(model="dodo", messages=[TRAIN])
+    assert unknown.value.code == "model_not_found"
+    with pytest.raises(openai.BadRequestError) as several:
+        ask(model="owl", messages=[TRAIN], n=2)
+    assert (several.value.param, several.value.code) == ("n", "unsupported_parameter")
+    broken = {"role": "user", "content": "Will you break?"}
+    for stream in (False, True):
+        with pytest.raises(openai.BadRequestError, match="That is too much") as refused:
+            ask(model="owl", messages=[broken], stream=stream)
+        assert refused.value.code == "context_refused"
+    # Words were sent: the error comes behind them.
+    half = {"role": "user", "content": "Only half of it."}
+    shown = ""
+    with (
+        pytest.raises(openai.APIError, match=r"No more\."),
+        ask(model="owl", messages=[half], stream=True) as chunks,
+    ):
+        for chunk in chunks:
+            shown += chunk.choices[0].delta.content or ""
+    assert shown == "So far so"
+    short = ask(model="owl", messages=[{"role": "user", "content": "A short one."}])
+    assert (short.choices[0].message.content, short.choices[0].finish_reason) == ("Once upon", "length")
+
+
+def test_a_conversation_that_is_being_answered_takes_no_second_question(stage):
+    ask = {"role": "user", "content": "Please count."}
+    with stage.create([ask], stream=True, extra_headers={"Frameledger-Context": "two"}) as chunks:
+        assert next(iter(chunks)).choices[0].delta.role == "assistant"
+        with pytest.raises(openai.ConflictError, match="It is being answered"):
+            stage.client.with_options(max_retries=0).chat.completions.create(
+                model="owl", messages=[ask, THANKS], extra_headers={"Frameledger-Context": "two"}
+            )
+    assert [one["role"] for one in stage.messages("two")][0] == "user"
+    assert stage.rows("SELECT count(*) FROM runs WHERE context_id = 'two'") == [(1,)]
+
+
+def test_an_answer_does_not_wait_for_what_goes_on_in_the_background(stage):
+    said = stage.create(
+        [{"role": "user", "content": "Let them hold the ferry."}], extra_body={"conversation": "bg"}
+    )
+    assert said.choices[0].message.content == "He is being asked."
+    assert stage.rows("SELECT status FROM tool_calls WHERE context_id = 'bg'") == [("running",)]
+
+
+def test_a_worker_that_dies_in_the_middle_is_no_word_twice(stage):
+    shown = ""
+    is_first = True
+    with stage.create(
+        [{"role": "user", "content": "A story!"}], stream=True, extra_body={"conversation": "died"}
+    ) as chunks:
+        for chunk in chunks:
+            shown += chunk.choices[0].delta.content or ""
+            if is_first and "word-5 " in shown:
+                is_first = False
+                stage.inference.kill()
+                stage.inference.begin()
+    assert shown == " ".join(f"word-{n}" for n in range(1, 100))
+    assert stage.messages("died")[-1] == {"role": "assistant", "content": shown}
+    assert stage.rows("SELECT attempt FROM runs WHERE context_id = 'died'") == [(2,)]
+
+
+def test_where_nobody_answers_it_is_503_and_the_clients_next_try_is_answered(stage):
+    stage.inference.kill()
+    answers = []
+    asking = threading.Thread(
+        target=lambda: answers.append(
+            stage.client.with_options(max_retries=5).chat.completions.create(
+                model="frameledger", messages=[TRAIN], extra_body={"conversation": "nobody"}
+            )
+        )
+    )
+    asking.start()
+    stage.until("SELECT count(*) > 0 FROM runs WHERE context_id = 'nobody' AND status = 'interrupted'")
+    stage.inference.begin()
+    asking.join(ON_SERVERS)
+    assert answers[0].choices[0].message.content == YES["content"]
+    assert stage.messages("nobody") == [TRAIN, YES]
+
+
+RECORDED = Path(__file__).parents[1] / "support" / "open_webui.json"
+
+
+def test_open_webui_has_its_chat_and_what_it_asks_beside_that(stage):
+    recorded = json.loads(RECORDED.read_text())
+    chat = recorded["headers"]["X-OpenWebUI-Chat-Id"]
+    for one in recorded["requests"]:
+        before = len(stage.frames(chat)) if one["conversation"] == "chat" else 0
+        answer = httpx.post(
+            f"{stage.base_url}/v1/chat/completions",
+            json=one["body"],
+            headers=recorded["headers"],
+            timeout=ON_SERVERS,
+        )
+        assert answer.status_code == 200, (one["what"], answer.text)
+        context_id = answer.headers["frameledger-context"]
+        if one["conversation"] == "chat":
+            assert context_id == chat, one["what"]
+            assert one["frame"] in stage.frames(chat)[before:][:2], one["what"]
+        else:
+            assert context_id.startswith(f"{chat}~"), one["what"]
+            assert stage.frames(context_id)[0] == "LLMContextFrame"
+            [(tools,)] = stage.rows("SELECT context_at(%s, 1) -> 'tools'", context_id)
+            assert tools == []
+    last = recorded["requests"][-1]["body"]["messages"]
+    assert stage.messages(chat)[: len(last)] == last
+    assert stage.rows("SELECT count(*) FROM eras WHERE context_id = %s", chat) == [(3,)]
+
+
+def test_the_models_are_those_that_are_served(stage):
+    assert [one.id for one in stage.client.models.list()] == ["frameledger", "owl"]
+    assert stage.client.models.retrieve("owl").owned_by == "inference-scripted"
+    with pytest.raises(openai.NotFoundError):
+        stage.client.models.retrieve("meta/dodo")
+
+
+NODE = """
+import OpenAI from "openai";
+const client = new OpenAI({ baseURL: process.argv[2], apiKey: "none" });
+const chunks = await client.chat.completions.create(
+  { model: "owl", messages: [{ role: "user", content: "Is there a night train?" }], stream: true },
+  { headers: { "Frameledger-Context": "node" } },
+);
+let text = "";
+for await (const chunk of chunks) text += chunk.choices[0]?.delta?.content ?? "";
+const again = await client.chat.completions.create({
+  model: "owl",
+  messages: [
+    { role: "user", content: "Is there a night train?" },
+    { role: "assistant", content: text },
+    { role: "user", content: "Thanks." },
+  ],
+  conversation: "node",
+});
+console.log(JSON.stringify([text, again.choices[0].message.content, again.conversation.id]));
+"""
+
+
+def test_the_client_for_node_talks_with_it_too(stage, tmp_path):
+    if shutil.which("npm") is None:
+        pytest.skip("There is no npm.")
+    (tmp_path / "package.json").write_text("{}")
+    install = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "openai"]
+    if subprocess.run(install, cwd=tmp_path, capture_output=True, timeout=PROGRAM).returncode:
+        pytest.skip("npm does not reach a registry with the package openai.")
+    (tmp_path / "chat.mjs").write_text(NODE)
+    done = subprocess.run(
+        ["node", "chat.mjs", f"{stage.base_url}/v1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [YES["content"], "You said: Thanks.", "node"]
+    assert [one["role"] for one in stage.messages("node")] == ["user", "assistant", "user", "assistant"]

@@ -200,28 +200,31 @@ class _Comparison:
     def _fits(self, words: Sequence[_Words], sent: str) -> bool:
         """Whether the text that was sent is what these messages say, but for cuts, which are noted."""
         changed: dict[int, JsonObject | None] = {}
+        if_all_is_of_one: dict[int, JsonObject | None] | None = None
         begins = [found.start() for found in _WORD.finditer(sent)]
-        last: tuple[_Words, str] | None = None
         taken = 0
         for number, one in enumerate(words):
             rest = sent[begins[taken] :] if taken < len(begins) else ""
             left = _squeezed(rest)
+            may_be_last = all(later.may_be_missing for later in words[number + 1 :])
             if left == one.text or left.startswith(f"{one.text} "):
                 taken += one.text.count(" ") + 1
-                last = one, rest
+                if one.is_cut and may_be_last:
+                    if_all_is_of_one = {**changed, one.place: self._cut(one, rest)}
             elif left and one.is_cut and (one.text.startswith(left) or left.startswith(one.text)):
                 taken = len(begins)
                 changed[one.place] = self._cut(one, rest)
             elif left and one.is_cut:
                 changed[one.place] = None
-            elif not all(later.may_be_missing for later in words[number:]):
-                return False
+            elif not (may_be_last and one.may_be_missing):
+                taken = -1
+                break
             else:
                 break
-        if taken < len(begins):
-            if last is None or not last[0].is_cut:
+        if taken != len(begins):
+            if if_all_is_of_one is None:
                 return False
-            changed[last[0].place] = self._cut(*last)
+            changed = if_all_is_of_one
         self.changed |= changed
         return True
 
