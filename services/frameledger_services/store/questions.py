@@ -56,7 +56,7 @@ async def readiness(connection: Connection, context_id: str) -> Readiness:
         except NoSuchContextError:
             return Readiness(None)
         runs = {one.removeprefix("run ") for one in stored.answers if one and one.startswith("run ")}
-        cursor = await connection.execute(_STANDING, {"id": context_id, "runs": list(runs)})
+        cursor = await connection.execute(_READINESS, {"id": context_id, "runs": list(runs)})
         [(recording, cut)] = await cursor.fetchall()
         goes_on, _ = await conversations.goes_on(connection, context_id)
     return Readiness(stored, frozenset(cut), recording, goes_on)
@@ -94,7 +94,22 @@ def _read(row: tuple[Any, ...] | None) -> Question | None:
     return Question(version, metadata if isinstance(metadata, dict) else {}, newest_run, is_newest)
 
 
-_STANDING = """
+async def has_running_calls(connection: Connection, context_id: str) -> bool:
+    """Returns whether a call runs, or is about to, also one in the background; one that waits for a person does not."""
+    cursor = await connection.execute(
+        """
+        SELECT EXISTS (
+            SELECT FROM tool_calls
+            WHERE context_id = %s AND status IN ('announced', 'dispatched', 'running')
+        )
+        """,
+        (context_id,),
+    )
+    [(does,)] = await cursor.fetchall()
+    return bool(does)
+
+
+_READINESS = """
     SELECT
         recording,
         ARRAY(

@@ -13,6 +13,10 @@ from frameledger_services.gateway.openai.request import ANY_MODEL, CompletionReq
 
 DONE = b"data: [DONE]\n\n"
 
+HEARTBEAT = b": heartbeat\n"
+"""A comment. No empty line behind it: OpenAI's client for Python takes that for an event without data once an event
+had an `id`."""
+
 FINISHED = ("stop", "length", "content_filter")
 """How an answer may end. One whose last run called functions that asked for no further one, or that was interrupted,
 has stopped."""

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from frameledger_services import logs
 from frameledger_services.client import BrokerError
-from frameledger_services.gateway import body, caller, event_stream, protocol, read_log, stream_events
+from frameledger_services.gateway import body, caller, event_stream, protocol, read_log
 from frameledger_services.gateway.openai import chunks, conversation, errors, models
 from frameledger_services.gateway.openai import request as requests
 from frameledger_services.gateway.openai.answer import Failure
@@ -154,7 +154,7 @@ class CompletionStream(Response):
             following = self._listening.following
             while not following.is_over and not following.is_closed:
                 has_more = await following.next(event_stream.HEARTBEAT_SECONDS)
-                await self._send(send, self._news() if has_more else stream_events.HEARTBEAT)
+                await self._send(send, self._news() if has_more else chunks.HEARTBEAT)
             await self._send(send, self._end())
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:

@@ -14,7 +14,7 @@ from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.asking import Asked
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.store import conversations
+from frameledger_services.store import conversations, questions
 
 FIRST_SECONDS = 5.0
 """Once a model has begun it has so long to say something before its answer begins without words: until then an error
@@ -83,7 +83,7 @@ class Following:
         chunk = await self._follower.next(within)
         if chunk is None:
             if self._is_all and self._status == "calling" and not self.is_over:
-                # A call began to wait for a person, or goes on in the background: no frame need tell that.
+                # A database that was away when it was looked at last.
                 self.is_over = await self._is_free()
             return False
         self._take(chunk)
@@ -132,6 +132,10 @@ class Following:
         return True
 
     async def _is_free(self) -> bool:
-        """Whether nothing goes on for which the conversation waits, of all that was read."""
-        goes_on, version = await self._parts.database.read(conversations.goes_on, self.asked.context_id)
-        return not goes_on and version == self.version
+        """Whether nothing goes on for which the conversation waits, of all that was read. A call in the background is
+        not waited for, unless nothing was said yet: then its report will be the answer."""
+        database, context_id = self._parts.database, self.asked.context_id
+        goes_on, version = await database.read(conversations.goes_on, context_id)
+        if goes_on or version != self.version:
+            return False
+        return bool(self.answer.text) or not await database.read(questions.has_running_calls, context_id)
