@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Timer
+from threading import Event, Timer
 
 from tests.bounds import PROGRAM
 
@@ -27,6 +27,10 @@ NEEDS = "needs "
 
 ASKS = ("frameledger sql", "frameledger calls list", "frameledger parked")
 """Commands that change nothing: they are repeated until they print what the page says, for services take their time."""
+
+LOOK_AGAIN = 0.5
+"""Seconds between them: to ask takes a processor as long as that, which what is asked about needs too."""
+_NOTHING_TELLS = Event()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,7 @@ class Reader:
             right = succeeded and fits(printed, promised)
             if right or not (succeeded and command.startswith(ASKS) and time.monotonic() < deadline):
                 break
+            _NOTHING_TELLS.wait(LOOK_AGAIN)
         assert right, f"$ {command}\n{printed}{errors}\n--- the page says:\n{promised}"
 
     def _run(self, command: str, promised: str) -> tuple[bool, str, str]:

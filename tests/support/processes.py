@@ -26,7 +26,7 @@ _preloaded: list[str] = []
 def preload(module: str) -> None:
     """Have a module imported before the first process is started. For modules whose functions run in processes."""
     _preloaded.append(module)
-    CONTEXT.set_forkserver_preload(_preloaded)
+    CONTEXT.set_forkserver_preload([*_preloaded, "tests.support.settled"])
 
 
 class Process:

@@ -68,6 +68,24 @@ def test_a_command_imports_what_it_works_with(command, needs):
     assert called(command, "--help") & LARGE == needs
 
 
+def test_what_a_command_imports_is_hardly_looked_through_for_garbage():
+    program = """
+import atexit, gc
+# The last to be called: who is registered first.
+@atexit.register
+def tell():
+    print(sum(one["collections"] for one in gc.get_stats()), gc.get_freeze_count(), len(gc.get_objects()))
+from frameledger_services.__main__ import main
+main()
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", program, "run", "--help"], capture_output=True, text=True, check=True
+    )
+    collections, frozen, left = map(int, told.stdout.splitlines()[-1].split())
+    assert collections < 20
+    assert frozen > 100 * left
+
+
 @pytest.mark.regression("journey 16")
 def test_the_client_and_the_core_stay_lean():
     assert modules_after("import frameledger.frames") & LARGE == {"pydantic"}

@@ -31,9 +31,6 @@ def broker_settings(data: Path, port: int, *, controller_port: int) -> dict[str,
         # With the defaults a broker that was killed may come back only after 12 s, its old session's time.
         "broker.session.timeout.ms": "1000",
         "broker.heartbeat.interval.ms": "200",
-        # By default the log of the cluster grows by two records a second that say nothing: a quarter of what a broker
-        # computes to which nobody speaks.
-        "metadata.max.idle.interval.ms": "0",
         # Topics are made by `frameledger topics`, with the settings that they need.
         "auto.create.topics.enable": "false",
         "num.partitions": "8",
