@@ -18,6 +18,7 @@ from tests.statements import (  # noqa: F401  # hooks
     pytest_terminal_summary,
     pytest_testnodedown,
 )
+from tests.support import java_archive
 from tests.support.servers import database_server, kafka, postgres  # noqa: F401  # fixtures, here once for all folders
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,6 +36,11 @@ settings.register_profile("default", derandomize=True, deadline=None, database=N
 settings.register_profile("chaos", derandomize=False, deadline=None, max_examples=1_000, print_blob=True)
 settings.register_profile("long", derandomize=False, deadline=None, max_examples=5_000, print_blob=True)
 settings.load_profile("default")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def brokers_start_quickly(pytestconfig: pytest.Config) -> None:
+    java_archive.use(pytestconfig)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
+from tests.support import java_archive
 
 from frameledger_services.embedded import kafka as embedded_kafka
 from frameledger_services.embedded import postgres as embedded_postgres
@@ -44,9 +45,12 @@ def database_server(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+def kafka(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[KafkaServer]:
     """The embedded Kafka. Its jars come from the user's cache; the first run ever fetches them."""
     # As rarely as by default it tells itself that it lives: nobody kills this one.
     rarely = {"broker.session.timeout.ms": "9000", "broker.heartbeat.interval.ms": "2000"}
-    with embedded_kafka.running(tmp_path_factory.mktemp("kafka"), settings=rarely) as server:
+    with (
+        java_archive.made(pytestconfig),
+        embedded_kafka.running(tmp_path_factory.mktemp("kafka"), settings=rarely) as server,
+    ):
         yield server

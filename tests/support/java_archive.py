@@ -1,0 +1,88 @@
+"""Brokers of tests start in half the time: Java keeps what it read of their classes in a file, made once in a checkout.
+
+Java, its options and the jars are those of the product; the file is Java's own AOT cache. Without it, or where it was
+made of something else, Java starts as it always does. It is made beside the first tests that need a broker, in twice
+the time of a start, and kept by pytest with what else it keeps (`.pytest_cache`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from tests.bounds import PROGRAM
+
+from frameledger_services.embedded import java, kafka, ports
+from frameledger_services.embedded.running import running
+
+OPTIONS = "JDK_JAVA_OPTIONS"
+"""What every Java is told that this process, or one of its children, starts."""
+
+KEPT = 2
+"""Files of other Javas and other jars that stay: for branches."""
+
+
+def use(config: pytest.Config) -> None:
+    """Let every broker of this run use the file, from the moment when it is there."""
+    # A Java that cannot use it would say so in three lines of the broker's log.
+    os.environ.setdefault(OPTIONS, f"-XX:AOTCache={_place(config)} -Xlog:disable")
+
+
+@contextmanager
+def made(config: pytest.Config) -> Iterator[None]:
+    """Make the file meanwhile, if it is not there; it is when the block has ended, or is being made by another."""
+    file = _place(config)
+    if file.exists():
+        yield
+        return
+    making = subprocess.Popen([sys.executable, "-m", __name__, str(file)], cwd=config.rootpath)
+    try:
+        yield
+    finally:
+        making.wait(PROGRAM)
+
+
+def _place(config: pytest.Config) -> Path:
+    """A file for this Java, these jars and these options."""
+    modules = java.find_java().parents[1] / "lib" / "modules"
+    made_of = f"{modules} {modules.stat().st_mtime_ns} {kafka.JVM_OPTIONS} {java.default_cache()}"
+    return config.cache.mkdir("java") / f"{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.aot"
+
+
+def _make(file: Path) -> None:
+    """Run a broker that writes the file when it ends."""
+    unfinished = file.with_suffix(".unfinished")
+    with TemporaryDirectory() as folder:
+        server = kafka.prepare(Path(folder), ports.choose(0), software=java.packaged())
+        os.environ[OPTIONS] = f"-XX:AOTCacheOutput={unfinished} -Xlog:disable"
+        # It writes once it has stopped.
+        with running(replace(server.program, stop_within=PROGRAM)):
+            pass
+    unfinished.rename(file)
+    for old in sorted(file.parent.glob("*.aot"), key=lambda one: one.stat().st_mtime)[: -KEPT - 1]:
+        old.unlink()
+
+
+def main(file: Path) -> None:
+    """Make the file, unless another process does."""
+    with file.with_suffix(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        if not file.exists():
+            os.environ.pop(OPTIONS, None)
+            _make(file)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
