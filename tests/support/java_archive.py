@@ -22,6 +22,7 @@ import pytest
 from tests.bounds import PROGRAM
 
 from frameledger_services.embedded import java, kafka, ports
+from frameledger_services.embedded.jars import read_lock
 from frameledger_services.embedded.running import running
 
 OPTIONS = "JDK_JAVA_OPTIONS"
@@ -33,28 +34,34 @@ KEPT = 2
 
 def use(config: pytest.Config) -> None:
     """Let every broker of this run use the file, from the moment when it is there."""
-    # A Java that cannot use it would say so in three lines of the broker's log.
-    os.environ.setdefault(OPTIONS, f"-XX:AOTCache={_place(config)} -Xlog:disable")
+    if file := _place(config):
+        # A Java that cannot use it would say so in three lines of the broker's log.
+        os.environ.setdefault(OPTIONS, f"-XX:AOTCache={file} -Xlog:disable")
 
 
 @contextmanager
 def made(config: pytest.Config) -> Iterator[None]:
     """Make the file meanwhile, if it is not there; it is when the block has ended, or is being made by another."""
     file = _place(config)
-    if file.exists():
+    if file is None or file.exists():
         yield
         return
     making = subprocess.Popen([sys.executable, "-m", __name__, str(file)], cwd=config.rootpath)
     try:
         yield
     finally:
-        making.wait(PROGRAM)
+        making.wait()
 
 
-def _place(config: pytest.Config) -> Path:
-    """A file for this Java, these jars and these options."""
-    modules = java.find_java().parents[1] / "lib" / "modules"
-    made_of = f"{modules} {modules.stat().st_mtime_ns} {kafka.JVM_OPTIONS} {java.default_cache()}"
+def _place(config: pytest.Config) -> Path | None:
+    """A file for the packaged Java, these jars and these options; None where there is no such Java, for an older one
+    does not know the option, or where pytest keeps nothing."""
+    packaged = java._packaged_java()
+    if packaged is None or not packaged.exists() or not hasattr(config, "cache"):
+        return None
+    modules = packaged.parents[1] / "lib" / "modules"
+    jars = java.default_cache() / f"kafka-{read_lock().kafka}"
+    made_of = f"{modules} {modules.stat().st_mtime_ns} {jars} {kafka.JVM_OPTIONS}"
     return config.cache.mkdir("java") / f"{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.aot"
 
 
