@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import httpx
 import pytest
@@ -147,6 +148,13 @@ def test_a_path_is_matched_as_it_was_sent() -> None:
 )
 def test_a_file_has_the_name_of_its_conversation_whatever_that_is(name: str, header: str) -> None:
     assert answers.as_file(name) == {"Content-Disposition": f"attachment; {header}"}
+
+
+def test_what_stands_in_a_path_of_the_document_is_a_parameter_of_it():
+    for path, operations in ask("/openapi.json").json()["paths"].items():
+        for operation in operations.values():
+            described = {one["name"] for one in operation.get("parameters", ()) if one["in"] == "path"}
+            assert described == set(re.findall(r"\{(.*?)\}", path)), path
 
 
 def test_every_type_of_frame_has_a_schema_which_the_document_leads_to():

@@ -8,8 +8,9 @@ import sys
 import psutil
 import pytest
 
-from frameledger_services.embedded import ports
+from frameledger_services.embedded import ports, stack
 from frameledger_services.embedded.program import EmbeddedError
+from frameledger_services.settings import Settings
 
 SETTING = "FRAMELEDGER_POSTGRES_PORT"
 
@@ -30,6 +31,20 @@ def refused(port, monkeypatch, tmp_path, first, last):
     with pytest.raises(EmbeddedError) as refusal:
         ports.choose(port, explicit=True, setting=SETTING)
     return refusal.value
+
+
+@pytest.mark.parametrize("name", ["gateway", "kafka", "postgres"])
+def test_what_has_another_port_than_the_usual_one_keeps_it_once_that_is_free(
+    name, tmp_path, held, monkeypatch
+):
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr(ports, "_reserved", {})
+    chosen = stack._Stack(Settings(), tmp_path, lambda _: None)._port(name, None, held)
+    assert chosen != held
+    with socket.socket() as usual:
+        usual.bind((ports.HOST, 0))
+        free = usual.getsockname()[1]
+    assert stack._Stack(Settings(), tmp_path, lambda _: None)._port(name, None, free) == chosen
 
 
 @pytest.mark.regression("journey 21")
@@ -58,7 +73,7 @@ def test_of_two_processes_that_choose_the_same_free_port_one_gets_it():
         probe.bind((ports.HOST, 0))
         free = probe.getsockname()[1]
     choosing = f"""
-from frameledger_services.embedded import ports
+from frameledger_services.embedded import ports, stack
 print(ports.choose({free}), flush=True)
 input()
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
@@ -22,6 +23,9 @@ DESCRIPTION = (
     "Conversations with language models, as they are and as they were. Frames are appended, contexts are read at any "
     "version. What is not done is a problem (RFC 9457), whose `type` leads to a page that explains it."
 )
+
+_CONVERTOR = re.compile(r":\w+\}")
+"""What Starlette has in a path beside the name of a parameter: `{model:path}`."""
 
 _TEXT = {"type": "string"}
 _INTEGER = {"type": "integer"}
@@ -227,7 +231,10 @@ def document(described: Iterable[BaseRoute]) -> dict[str, Any]:
             status: _answer(answer, schemas) for status, answer in route.operation["responses"].items()
         }
         for method in route.methods or ():
-            paths.setdefault(route.path, {})[method.lower()] = {**route.operation, "responses": responses}
+            paths.setdefault(_CONVERTOR.sub("}", route.path), {})[method.lower()] = {
+                **route.operation,
+                "responses": responses,
+            }
     return {
         "openapi": "3.1.0",
         "info": {"title": "Frameledger", "version": version("frameledger"), "description": DESCRIPTION},
