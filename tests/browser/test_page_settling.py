@@ -1,0 +1,126 @@
+"""A person's word about calls, given on the page in a real browser, on the whole road: what it becomes, what is not
+taken because somebody was quicker, and who may."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+from tests.support import gateway, webpage
+from tests.support.databases import made as database
+from tests.support.killable import projector
+from tests.support.road import Raw, made
+from tests.support.webpage import Webpage
+
+from frameledger.frames import FunctionCallInProgressFrame, encode_frame
+from frameledger_services.embedded import ports
+from frameledger_services.gateway import tokens
+
+NOW = datetime.now(UTC)
+CONVERSATIONS = ("answered", "raced", "read")
+ARGUMENTS = {"order": "A-17", "cents": 4200}
+
+
+def waiting_call() -> bytes:
+    return encode_frame(
+        FunctionCallInProgressFrame(
+            function_name="refund",
+            tool_call_id="c1",
+            arguments=ARGUMENTS,
+            cancel_on_interruption=False,
+            waiting={"for": "a manager"},
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def filled(kafka, database_server, migrated_template):
+    """Settings of a road with a projector, on which each conversation has a call that waits."""
+    with (
+        database(database_server, template=migrated_template) as (_, address),
+        made(kafka.bootstrap_servers, address, None) as road,
+        projector(road.settings) as projecting,
+    ):
+        road.publish([Raw(name.encode(), waiting_call()) for name in CONVERSATIONS])
+        road.until_idle(projecting)
+        yield road.settings
+        assert projecting.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """A file of tokens, and the tokens in it, by name."""
+    file = tmp_path_factory.mktemp("tokens") / "tokens.json"
+    rights = {"manager": ("read", "append"), "reader": ("read",)}
+    return file, {name: tokens.create(file, name, scopes, now=NOW)[1] for name, scopes in rights.items()}
+
+
+@pytest.fixture(scope="module")
+def origin(filled, given) -> Iterator[str]:
+    asks = filled.model_copy(update={"gateway_tokens_file": given[0]})
+    with gateway.running(asks, gateway_port=str(ports.choose(0))) as running:
+        yield running.address
+
+
+@pytest.fixture
+def http(origin, given):
+    headers = {"Authorization": f"Bearer {given[1]['manager']}"}
+    with httpx.Client(base_url=f"{origin}/v1", headers=headers) as client:
+        yield client
+
+
+@contextmanager
+def signed_in(browser, origin, token) -> Iterator[Webpage]:
+    with browser.new_context(reduced_motion="reduce") as context, webpage.opened(context, origin) as web:
+        web.page.goto(origin)
+        web.page.get_by_label("Token").fill(token)
+        web.page.keyboard.press("Enter")
+        expect(web.page.get_by_role("table", name="Conversations")).to_be_visible()
+        yield web
+
+
+def test_a_call_that_waits_is_answered_from_the_list_of_what_needs_a_person(browser, origin, given, http):
+    with signed_in(browser, origin, given[1]["manager"]) as web:
+        web.page.get_by_role("link", name=re.compile("needs a person")).click()
+        web.page.locator("summary", has_text="answered").press("Enter")
+        call = web.page.locator("article[data-call='c1']")
+        expect(call).to_contain_text('"order": "A-17"')
+        expect(call).to_contain_text("a manager")
+        call.get_by_role("button", name="Answer").click()
+        expect(call.get_by_role("alert")).to_contain_text("Say something")
+        result = call.get_by_role("textbox", name="Result")
+        result.fill('{"approved": tru')
+        result.press("Tab")
+        call.get_by_role("button", name="Answer").click()
+        expect(call.get_by_role("alert")).to_contain_text("no JSON")
+        expect(result).to_be_focused()
+        result.fill('{"approved": true}')
+        call.get_by_role("button", name="Answer").press("Enter")
+        expect(call.get_by_role("status").first).to_contain_text("The call is answered, at version 2")
+        expect(call).to_contain_text('"approved": true')
+    [stored] = http.get("/contexts/answered/calls").json()["calls"]
+    assert (stored["status"], stored["result"]) == ("done", {"approved": True})
+    assert http.get("/contexts/answered/frames/2").json()["source"].endswith("manager")
+
+
+def test_who_is_too_late_is_told_so_and_keeps_what_was_written(browser, origin, given, http):
+    with signed_in(browser, origin, given[1]["manager"]) as web:
+        calls = web.open("raced", tab="calls", call="c1")
+        calls.get_by_role("textbox", name="Result").fill("Not more than 20 euros.")
+        quicker = http.post("/contexts/raced/calls/c1/result", json={"result": "All of it."})
+        assert quicker.status_code == 201
+        late = calls.get_by_role("alert")
+        expect(late).to_contain_text("Somebody was quicker")
+        expect(late).to_contain_text("Not more than 20 euros.")
+        expect(calls.get_by_role("button", name="Answer")).to_have_count(0)
+    assert http.get("/contexts/raced/calls").json()["calls"][0]["result"] == "All of it."
+
+
+def test_who_may_only_read_is_shown_what_somebody_else_may_type(browser, origin, given):
+    with signed_in(browser, origin, given[1]["reader"]) as web:
+        calls = web.open("read", tab="calls")
+        expect(calls).to_contain_text("frameledger calls answer read c1 --result")
+        expect(calls.get_by_role("textbox", name="Result")).to_have_count(0)
