@@ -98,9 +98,10 @@ def test_a_reason_leads_from_who_asked_to_what_was_thrown_away(web, api):
     [cut] = [one for one in history if one["run_id"] and one["valid_from"] == version]
     place = f"{cut['era']}.{cut['position']}"
     known = api(BARGE_IN, f"/messages/{place}/why?version={version}")
-    main = web.open(BARGE_IN, at=version)
-    main.locator(f"li[data-place='{place}']").get_by_role("link", name="why").click()
-    why = main.get_by_role("region", name="Why", exact=True)
+    web.open(BARGE_IN, at=version).locator(f"li[data-place='{place}']").get_by_role(
+        "link", name="why"
+    ).click()
+    why = web.page.get_by_role("region", name="Why", exact=True)
     heard = known["readings"][-1]["text"]
     for part in (known["run"]["model"], known["run"]["request_sha256"], heard):
         expect(why).to_contain_text(part)

@@ -4,7 +4,7 @@ import {html} from './html.js';
 import {contextPath} from './api.js';
 import {go, href, useAddress} from './address.js';
 import {Missing, useAnswer} from './answer.js';
-import {Copied, Copy, Facts, Value, quoted} from './facts.js';
+import {Copied, Copy, Facts, Value, Version, quoted} from './facts.js';
 import {clock, count} from './format.js';
 import {othersOf, toolsOf, turnsOf} from './provider.js';
 import {isRedacted, text} from './words.js';
@@ -26,7 +26,7 @@ export function Request({id, at, newest}) {
         <a href=${href({json: '1'})} aria-current=${json ? 'true' : undefined}>JSON</a>
       </nav>
     </div>
-    <${Made} id=${id} run=${shown} isJson=${Boolean(json)} />
+    <${Made} id=${id} run=${shown} saw=${data.runs.find((one) => one.run_id === shown)?.opened_version} isJson=${Boolean(json)} />
   </section>`;
 }
 
@@ -37,8 +37,9 @@ function Choice({runs, shown}) {
   </select></label>`;
 }
 
-function Made({id, run, isJson}) {
+function Made({id, run, saw, isJson}) {
   const {data, problem} = useAnswer(contextPath(id, `/runs/${encodeURIComponent(run)}/request`));
+  if (problem?.type === '/problems/no-such-form') return html`<${Unmade} problem=${problem} saw=${saw} />`;
   if (data === null) return html`<${Missing} problem=${problem} what="the request" />`;
   return html`<${Sameness} made=${data} />
     ${isRedacted(data.request)
@@ -48,6 +49,12 @@ function Made({id, run, isJson}) {
         : html`<${Messages} request=${data.request} />`}
     <p class="faint">In a terminal:</p>
     <${Copied} label="the command that prints it">${`frameledger request ${quoted(data.context_id)} ${quoted(data.run_id)}`}<//>`;
+}
+
+/** Why a request cannot be made again; what the model was given is known all the same. */
+function Unmade({problem, saw}) {
+  return html`<p role="status"><strong>This request cannot be made again.</strong> ${problem.detail}</p>
+    ${saw > 0 && html`<p>The context that its model was given is that of version <${Version} at=${saw} />.</p>`}`;
 }
 
 /** Whether what is made again is byte for byte what was sent. */
