@@ -1,6 +1,6 @@
 /** What differs between two versions: messages word by word, tools, settings, and the frames that did it. */
 
-import {html} from './html.js';
+import {html, useEffect} from './html.js';
 import {contextPath} from './api.js';
 import {go, href, useAddress} from './address.js';
 import {Missing, useAnswer} from './answer.js';
@@ -19,6 +19,11 @@ export function Diff({id, at, newest, source}) {
   const within = (version) => Math.min(Math.max(version, first), newest);
   const to = within(wanted ?? at);
   const from = within(asked ?? (wanted === null && at > first ? at - 1 : first));
+  // Which frames did it is said by the rows of the histories at both ends.
+  useEffect(() => {
+    source.ensure(from);
+    source.ensure(to);
+  }, [source, from, to]);
   const {data, problem} = useAnswer(contextPath(id, `/diff?from=${from}&to=${to}`));
   return html`<section class="sheet difference" aria-label="Diff">
     <h2 class="hidden">What differs between two versions</h2>

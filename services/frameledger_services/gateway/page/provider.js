@@ -1,16 +1,16 @@
 /** A request as a provider got it, taken apart so that a person can read it. Pure functions; what is unknown stays JSON. */
 
-import {parts, roleOf, text} from './words.js';
+import {parts, roleOf, speakerOf, text} from './words.js';
 
 /**
  * Returns the turns of a request: its system instruction, then its messages.
- * @returns {{role: string, parts: {kind: 'words'|'thought'|'call'|'result'|'other', text: string, name?: string, id?: string}[]}[]}
+ * @returns {{role: string, name: string, parts: {kind: 'words'|'thought'|'call'|'result'|'other', text: string, name?: string, id?: string}[]}[]}
  */
 export function turnsOf(request) {
   const system = request.system ?? request.instructions;
-  const turns = system === undefined || system === null ? [] : [{role: 'system', parts: partsOf({content: system})}];
+  const turns = system === undefined || system === null ? [] : [{role: 'system', name: 'system', parts: partsOf({content: system})}];
   for (const message of request.messages ?? request.input ?? []) {
-    turns.push({role: roleOf(message), parts: [...partsOf(message), ...callsOf(message)]});
+    turns.push({role: roleOf(message), name: speakerOf(message).name, parts: [...partsOf(message), ...callsOf(message)]});
   }
   return turns;
 }

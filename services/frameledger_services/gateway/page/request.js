@@ -76,7 +76,7 @@ function Messages({request}) {
   return html`
     <h3>${count(turns.length, 'message')}</h3>
     <ol class="turns">${turns.map((turn) => html`<li data-role=${turn.role}>
-      <span class="role">${turn.role}</span>
+      <span class="role">${turn.name}</span>
       <div>${turn.parts.map((part) => html`<${Part} part=${part} />`)}</div></li>`)}
     </ol>
     <h3>${count(tools.length, 'tool')}</h3>
