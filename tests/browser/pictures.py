@@ -52,7 +52,9 @@ def take(web: Webpage, folder: Path) -> None:
         show(web)
         web.settle()
         expect(web.page.get_by_role("status").first).not_to_contain_text("connecting")
-        web.page.screenshot(path=folder / f"{name}.png")
+        expect(web.page.get_by_role("banner").get_by_text("What needs a person")).to_contain_text("2")
+        # What moves stands still, at its end: the same picture each time.
+        web.page.screenshot(path=folder / f"{name}.png", animations="disabled")
 
 
 def main(folder: Path) -> None:
