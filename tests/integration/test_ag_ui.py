@@ -288,9 +288,18 @@ def test_an_interrupt_that_nobody_answers_stays_and_one_that_is_abandoned_is_can
     first = events_of(stage.post(**body, resume=[given_up]))
     assert first[-1]["outcome"] == {"type": "success"}
     assert stage.rows("SELECT status FROM tool_calls WHERE context_id = 'no-seat'") == [("cancelled",)]
-    # The same request again is the same run.
+    # The same request again is the same run, and an answer that comes again asks for nothing.
     count = stage.rows("SELECT count(*) FROM frames WHERE context_id = 'no-seat'")
     assert events_of(stage.post(**body, resume=[given_up])) == first
+    consumer = Consumer()
+    consumer.take_all(first)
+    known = [one for one in consumer.messages.values() if one["role"] != "reasoning"]
+    again = stage.post(threadId="no-seat", runId="r4", messages=known, resume=[given_up])
+    assert [event["type"] for event in events_of(again)] == [
+        "RUN_STARTED",
+        "MESSAGES_SNAPSHOT",
+        "RUN_FINISHED",
+    ]
     assert stage.rows("SELECT count(*) FROM frames WHERE context_id = 'no-seat'") == count
 
 
@@ -374,6 +383,17 @@ def test_a_run_that_fails_says_why(front_end):
     assert (failed["type"], failed["code"]) == ("RUN_ERROR", "context_refused")
     assert "That is too much." in failed["message"]
     assert told["outcome"] is None
+
+
+def test_who_asks_while_another_is_answered_is_told_to_wait(stage):
+    body = {"threadId": "busy", "messages": [{"id": "u", "role": "user", "content": "Please count."}]}
+    with httpx.stream("POST", stage.url, json=body | {"runId": "r1"}, timeout=ON_SERVERS) as first:
+        lines = first.iter_lines()
+        while "TEXT_MESSAGE_CONTENT" not in next(lines):
+            pass
+        busy = stage.post(**body, runId="r2")
+        assert (busy.status_code, busy.json()["type"]) == (409, "/problems/conversation-busy")
+        assert any('"type":"success"' in line for line in lines)
 
 
 def test_what_cannot_be_honoured_is_refused_before_the_run(stage):

@@ -18,7 +18,7 @@ from frameledger.evolve.text import plus, trimmed
 from frameledger.frames import AnyFrame
 from frameledger_services.gateway.ag_ui.messages import shown
 from frameledger_services.gateway.ag_ui.streamed_text import StreamedText
-from frameledger_services.gateway.ag_ui.translation import Translation
+from frameledger_services.gateway.ag_ui.translation import QUIET, Translation
 from frameledger_services.store.shown_messages import ShownMessage
 
 
@@ -70,9 +70,10 @@ def follow(frames: Sequence[AnyFrame], begin: int, end: int) -> None:
             consumer.take_all(translation.started(stored))
         outcome = moment.step.outcome
         consumer.take_all(translation.take(moment.after.version, moment.frame, outcome, moment.step.reason))
-        if translation.is_stale:
+        following = found[number + 1][0].frame.type if number + 1 < len(found) else None
+        if translation.is_stale and following not in QUIET:
             consumer.take(translation.restated(messages))
-        if not consumer.reads_text:
+        if not consumer.reads_text and not translation.is_stale:
             stated = {one["id"]: one for one in shown(messages)[0]}
             assert held(consumer) == stated, f"{moment.after.version}: {held(consumer)} is not {stated}"
     if consumer.run is None:
@@ -89,7 +90,7 @@ def test_a_client_holds_what_is_stored_and_its_protocol_is_kept_wherever_it_come
 
 
 def test_so_it_is_in_conversations_of_workers_that_are_killed_and_frozen():
-    for seed in range(20):
+    for seed in range(8):
         follow([stored.frame for stored in play(seed).lives_kept.frames], 0, 10_000)
 
 

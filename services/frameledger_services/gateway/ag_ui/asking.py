@@ -72,6 +72,9 @@ class Question:
             if plan.kind == "replace" or plan.messages:
                 await self._say(thread, plan, "ask 0", expects=False)
             return answered
+        if self.wanted.resume and plan.kind == "append" and not plan.messages:
+            # These answers were given before, and there is nothing else to say.
+            return AskedRun(thread.version, self.wanted.run_id)
         for number in range(TRIES):
             asked = await self._say(thread, plan, f"ask {number}")
             if asked is not None:

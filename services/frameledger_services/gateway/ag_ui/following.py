@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from frameledger.record import decode
 from frameledger_services.gateway import answers
-from frameledger_services.gateway.ag_ui.translation import Event, Translation
+from frameledger_services.gateway.ag_ui.translation import QUIET, Event, Translation
 from frameledger_services.gateway.hub import Chunk, TooManyFollowersError
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
@@ -86,10 +87,10 @@ class FollowedRun:
         return told
 
     async def _frames(self, chunk: Chunk) -> AsyncIterator[Told]:
-        for frame in chunk.frames:
+        for frame, following in zip_longest(chunk.frames, chunk.frames[1:]):
             assert frame.payload is not None
             events = self._translation.take(frame.version, decode(frame.payload), frame.outcome, frame.reason)
-            if self._translation.is_stale:
+            if self._translation.is_stale and not (following and following.type in QUIET):
                 stored = await self._parts.database.read(shown_messages, self.thread_id, frame.version)
                 events.append(self._translation.restated(stored))
             if events:

@@ -39,6 +39,24 @@ PROTOCOL_VERSION = "1.0"
 Event = dict[str, Any]
 """An event as its JSON object."""
 
+QUIET = frozenset(
+    (
+        "LLMMessagesAppendFrame",
+        "LLMMessagesUpdateFrame",
+        "LLMContextFrame",
+        "LLMSetToolsFrame",
+        "LLMRunFrame",
+        "LLMUpdateSettingsFrame",
+        "UserStartedSpeakingFrame",
+        "UserStoppedSpeakingFrame",
+        "TranscriptionFrame",
+        "InterimTranscriptionFrame",
+        "BotStartedSpeakingFrame",
+        "BotStoppedSpeakingFrame",
+    )
+)
+"""Types of frames that have no event: before them the messages need not be stated."""
+
 
 class WaitingCall(Protocol):
     """A call that waits for a person."""
