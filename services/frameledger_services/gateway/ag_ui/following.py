@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Concatenate, ParamSpec, TypeVar
 
 from frameledger.record import decode
 from frameledger_services.gateway import answers
 from frameledger_services.gateway.ag_ui.translation import QUIET, Event, Translation
-from frameledger_services.gateway.hub import Chunk, TooManyFollowersError
+from frameledger_services.gateway.hub import BLIND_LOOK_SECONDS, Chunk, TooManyFollowersError
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import conversations, threads
-from frameledger_services.store.shown_messages import shown_messages
-from frameledger_services.store.threads import AskedRun
+from frameledger_services.store.connections import DatabaseUnavailableError
+from frameledger_services.store.shown_messages import ShownMessage, shown_messages
+from frameledger_services.store.threads import AskedRun, Connection
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,7 @@ class FollowedRun:
 
     async def begin(self) -> Told:
         """Returns the events that open the run."""
-        stored = await self._parts.database.read(shown_messages, self.thread_id, self._begin)
+        stored = await self._messages(self._begin)
         return Told(self._begin, self._translation.started(stored))
 
     async def next(self, within: float) -> list[Told]:
@@ -82,7 +88,7 @@ class FollowedRun:
             told.append(Told(chunk.version, self._translation.failed(parked, "parked")))
         elif chunk.is_all and not await self._goes_on(chunk.version):
             self.is_over = True
-            waiting = await self._parts.database.read(threads.waiting, self.thread_id)
+            waiting = await self._read(threads.waiting, self.thread_id)
             told.append(Told(chunk.version, self._translation.finished(waiting)))
         return told
 
@@ -91,12 +97,26 @@ class FollowedRun:
             assert frame.payload is not None
             events = self._translation.take(frame.version, decode(frame.payload), frame.outcome, frame.reason)
             if self._translation.is_stale and not (following and following.type in QUIET):
-                stored = await self._parts.database.read(shown_messages, self.thread_id, frame.version)
-                events.append(self._translation.restated(stored))
+                events.append(self._translation.restated(await self._messages(frame.version)))
             if events:
                 yield Told(frame.version, events)
 
     async def _goes_on(self, version: int) -> bool:
         """Whether something goes on for which the conversation waits, or it has more frames by now."""
-        goes_on, newest = await self._parts.database.read(conversations.goes_on, self.thread_id)
+        goes_on, newest = await self._read(conversations.goes_on, self.thread_id)
         return goes_on or newest != version
+
+    async def _messages(self, version: int) -> list[ShownMessage]:
+        return await self._read(shown_messages, self.thread_id, version)
+
+    async def _read(
+        self, read: Callable[Concatenate[Connection, _P], Awaitable[_T]], *given: _P.args, **also: _P.kwargs
+    ) -> _T:
+        """Read from the database. Outages are waited out, as the hub does: what was told so far would be lost."""
+        while True:
+            try:
+                return await self._parts.database.read(read, *given, **also)
+            except DatabaseUnavailableError:
+                if self.is_closed:
+                    raise
+                await asyncio.sleep(BLIND_LOOK_SECONDS)

@@ -54,14 +54,18 @@ class RunStream(Response):
             self._ended(has_left)
 
     async def _step(self, send: Send) -> None:
+        """Send what comes next; heartbeats meanwhile."""
         coming = asyncio.ensure_future(self._run.next(HEARTBEAT_SECONDS))
         gone = asyncio.ensure_future(self._is_gone.wait())
         try:
-            await asyncio.wait((coming, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not coming.done():
-                return
-            told = b"".join(one.written() for one in coming.result())
-            await self._send(send, told or HEARTBEAT)
+            while not coming.done() and not gone.done():
+                await asyncio.wait(
+                    (coming, gone), timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not coming.done() and not gone.done():
+                    await self._send(send, HEARTBEAT)
+            if coming.done():
+                await self._send(send, b"".join(one.written() for one in coming.result()) or HEARTBEAT)
         finally:
             gone.cancel()
             coming.cancel()
