@@ -1,6 +1,7 @@
 """The answer to a client of AG-UI: heartbeats, clients that leave, and what is said of their leaving."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ class Run:
     """A run that tells what a test gives it."""
 
     def __init__(self):
-        self.news = asyncio.Queue()
+        self.news: asyncio.Queue[str | None] = asyncio.Queue()
         self.is_over = self.is_closed = False
 
     def close(self):
@@ -30,8 +31,8 @@ class Client:
 
     def __init__(self, run):
         self.gone = asyncio.Event()
-        self.sent = asyncio.Queue()
-        self.left = []
+        self.sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.left: list[bool] = []
         self.stream = RunStream(run, b"begin\n\n", self.left.append)
 
     async def receive(self):
