@@ -169,11 +169,19 @@ def test_what_was_appended_is_asked_for_again_by_ids_and_places(road):
         frames = [one for answer in (first, second, other) for one in answer.json()["frames"]]
         asked = await http.post(f"{path}/outcomes", json={"frames": frames}, headers={"Prefer": "wait=1"})
         assert (asked.status_code, asked.json()["frames"]) == (202, frames)
+        at_once = await http.post(
+            f"{path}/outcomes", json={"frames": frames}, headers={"Prefer": "respond-async"}
+        )
+        assert (at_once.status_code, at_once.json()["frames"]) == (202, frames)
         return frames
 
     async def ask(http):
         outcomes = await http.post(f"{path}/outcomes", json={"frames": frames}, headers={"Prefer": "wait=60"})
         assert outcomes.status_code == 200, outcomes.text
+        at_once = await http.post(
+            f"{path}/outcomes", json={"frames": frames}, headers={"Prefer": "respond-async"}
+        )
+        assert (at_once.status_code, at_once.json()) == (200, outcomes.json())
         wrongs: list[dict] = [{}, {"frames": []}, {"frames": [{"id": "one", "place": "elsewhere:1:0:0"}]}]
         for wrong in wrongs:
             refused = await http.post(f"{path}/outcomes", json=wrong)

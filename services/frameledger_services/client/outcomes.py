@@ -106,6 +106,16 @@ async def outcomes(
     return tuple(_erased(one, receipts) if one.outcome is None else one for one in known)
 
 
+async def stored(
+    connection: Connection, context_id: str, published: Sequence[PublishedFrame]
+) -> tuple[PublishedFrame, ...] | None:
+    """Returns the frames, of one conversation, with their outcomes; None if a projector has not come so far."""
+    next_offset, found = await reached(connection, context_id, published)
+    if next_offset is None or next_offset <= max(one.offset for one in published):
+        return None
+    return await outcomes(connection, context_id, published, found)
+
+
 def _erased(published: PublishedFrame, receipts: Sequence[Receipt]) -> PublishedFrame:
     """Returns a frame of which nothing is stored: one that erased, or was erased."""
     for one in receipts:

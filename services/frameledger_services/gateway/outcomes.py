@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute
 
 from frameledger.headers import read_place
 from frameledger_services.client import NotVisibleError, PublishedFrame
+from frameledger_services.client import outcomes as client_outcomes
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.gateway import answers, body, parameters, preferences
 from frameledger_services.gateway.answers import JSON
@@ -36,6 +37,12 @@ def routes(parts: Parts) -> list[BaseRoute]:
         context_id = parameters.context_id(request)
         published = await _published(request, topic)
         seconds = preferences.wait_seconds(request, parts.settings.gateway_request_secs)
+        if not seconds:
+            # Whoever does not wait is told what there is, however long it takes to look.
+            found = await parts.database.read(client_outcomes.stored, context_id, published)
+            if found is None:
+                return accepted(request, context_id, published, "They are not stored yet.")
+            return answers.json_answer(appended(context_id, found))
         try:
             stored = await parts.client.until_stored(context_id, published, within=seconds)
         except NotVisibleError as error:

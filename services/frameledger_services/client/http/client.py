@@ -338,7 +338,9 @@ class HttpClient(Conversations):
         until: float,
     ) -> list[PublishedFrame]:
         done = list[PublishedFrame]()
-        why = "Published, but the gateway has not said in time what became of it."
+        why = (
+            "Published, but not in the tables in time. Is a projector running (`GET /v1/lag` at the gateway)?"
+        )
         while len(done) < len(published):
             some = published[len(done) : len(done) + MOST_FRAMES]
             listed = [{"id": one.frame_id, "place": str(one)} for one in some]
@@ -360,7 +362,8 @@ class HttpClient(Conversations):
             if response.status_code == 200:
                 done += answers.published_frames(response.content, some)
                 continue
-            why = response.json().get("detail") or why
+            if seconds:
+                why = response.json().get("detail") or why
             if _now() + LOOK_SECONDS >= until:
                 raise NotVisibleError(why, published, frames)
             await asyncio.sleep(0 if seconds else LOOK_SECONDS)
