@@ -33,7 +33,7 @@ chaos: $(READY) ## twenty thousand simulated conversations, a thousand examples 
 	@$(PY) -m pytest -q tests/laws --hypothesis-profile=chaos
 	@$(PY) -m pytest -q tests/unit -m hypothesis --hypothesis-profile=chaos
 	@$(PY) -m pytest -s tests/chaos/projectors.py tests/chaos/calls.py tests/chaos/kills.py \
-		tests/chaos/failover.py tests/chaos/topics.py tests/chaos/rebuilds.py tests/chaos/large.py
+		tests/chaos/failover.py tests/chaos/topics.py tests/chaos/gateway.py tests/chaos/rebuilds.py tests/chaos/large.py
 
 lint: $(READY) ## style and types only
 	@$(PY) -m ruff check --quiet --output-format concise .
@@ -42,7 +42,7 @@ lint: $(READY) ## style and types only
 
 bench: $(READY) ## how fast everything is, beside its yardsticks; half an hour
 	@$(PY) -m pytest -q tests/bench/answers.py tests/bench/road.py
-	@missed=0; for part in core road inference functions audit; do $(VENV)/bin/frameledger bench $$part || missed=$$?; done; \
+	@missed=0; for part in core road inference functions audit gateway; do $(VENV)/bin/frameledger bench $$part || missed=$$?; done; \
 	$(PY) -m tests.bench.page || missed=$$?; exit $$missed
 
 docs: $(READY) ## the pages as a site, in build/site; a dead link or a page in no menu is an error

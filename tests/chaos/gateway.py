@@ -1,0 +1,98 @@
+"""The gateway under faults, at length: run by `make chaos`, not by `make test`.
+
+Writers append, hang up and send again, and streams follow them, while what serves them is killed. What is killed when
+is drawn from a seed that is printed: CHAOS_SEED=... draws the same again; CHAOS_APPENDS=... and CHAOS_STREAMS=... set
+how much there is.
+"""
+
+import os
+import random
+from contextlib import ExitStack
+
+from tests.chaos.failover import SEED, reference  # noqa: F401  # a fixture
+from tests.integration.test_database_crash import crashing
+from tests.support.gateway import running
+from tests.support.gateway_crowd import Audience, Writers, check
+from tests.support.killable import Plan, projector
+from tests.support.road import made, road_of_its_own  # noqa: F401  # a fixture
+
+from frameledger_services.embedded import ports
+
+APPENDS = int(os.environ.get("CHAOS_APPENDS", "10000"))
+STREAMS = int(os.environ.get("CHAOS_STREAMS", "200"))
+WRITERS = 16
+KILLS = max(3, APPENDS // 500)
+FOLLOWED_APPENDS = APPENDS // 5
+
+
+class Stage:
+    """A gateway and a projector on a road; each can be killed, and is there again then."""
+
+    def __init__(self, road, stack):
+        self.port = ports.choose(0)
+        self._settings = road.settings
+        self._gateway, self._projector = (stack.enter_context(ExitStack()) for _ in range(2))
+        self._begin_gateway()
+        self._begin_projector()
+
+    def kill_gateway(self):
+        self._gateway.close()
+        self._begin_gateway()
+
+    def kill_projector(self):
+        self._projector.close()
+        self._begin_projector()
+
+    def _begin_gateway(self):
+        also = {"gateway_port": str(self.port), "gateway_requests_per_sec": "1000000"}
+        self._gateway.enter_context(running(self._settings, is_heard=False, **also))
+
+    def _begin_projector(self):
+        self.projector = self._projector.enter_context(projector(self._settings, Plan(member="it")))
+
+
+def kill_some(draw, writers, kills):
+    """Kill one of these after another until everything is written, each at a moment that is drawn."""
+    moments = sorted(draw.sample(range(1, writers.batches), KILLS))
+    for moment in moments:
+        writers.until_answered(moment)
+        kill = draw.choice(kills)
+        print(f"{moment} of {writers.batches}: {kill.__name__}", flush=True)
+        kill()
+    writers.until_answered(writers.batches)
+
+
+def test_every_append_counts_once_however_often_the_gateway_is_killed(road):
+    print(f"\nCHAOS_SEED={SEED} CHAOS_APPENDS={APPENDS}")
+    with ExitStack() as stack:
+        stage = Stage(road, stack)
+        writers = Writers("chaos", WRITERS, stage.port, APPENDS // WRITERS, SEED)
+        writers.start()
+        kill_some(random.Random(SEED), writers, [stage.kill_gateway])
+        road.until_idle(stage.projector)
+        check(road.address, writers)
+    print(f"{writers.lost} answers were lost")
+    assert writers.lost > KILLS
+    road.check(every=500)
+
+
+def test_every_stream_has_each_version_once_though_all_that_serves_it_is_killed(kafka, reference, tmp_path):  # noqa: F811
+    print(f"\nCHAOS_SEED={SEED} CHAOS_APPENDS={APPENDS} CHAOS_STREAMS={STREAMS}")
+    with (
+        crashing(tmp_path / "server") as server,
+        made(kafka.bootstrap_servers, server.address, reference) as road,
+        ExitStack() as stack,
+    ):
+        stage = Stage(road, stack)
+        writers = Writers("followed", WRITERS, stage.port, FOLLOWED_APPENDS // WRITERS, SEED)
+        audience = Audience(stage.port, writers.context_ids, STREAMS)
+        writers.start()
+        road.until("SELECT count(*) = %s FROM contexts", WRITERS)
+        audience.start()
+        kill_some(random.Random(SEED), writers, [stage.kill_gateway, stage.kill_projector, server.crash])
+        road.until_idle(stage.projector)
+        check(road.address, writers, audience)
+        resets = sum(event.name == "reset" for _, browser in audience.browsers for event in browser.events)
+        print(f"{writers.lost} answers were lost, {resets} streams began anew")
+        assert all(browser.connections > 1 for _, browser in audience.browsers)
+        road.check(every=500)

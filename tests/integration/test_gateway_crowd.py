@@ -1,0 +1,56 @@
+"""A gateway that is killed, with its projector and its database's sessions: each frame is stored once, and seen once.
+
+`make chaos` has the same with ten thousand appends, two hundred streams, and a PostgreSQL that is killed.
+"""
+
+from contextlib import ExitStack
+
+import psycopg
+from tests.support.gateway import running
+from tests.support.gateway_crowd import Audience, Writers, check
+from tests.support.killable import Plan, projector
+from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
+
+from frameledger_services.embedded import ports
+
+WRITERS = 4
+BATCHES = 25
+STREAMS = 20
+
+FORGET_EVERYBODY = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+def test_each_frame_counts_once_and_is_seen_once_whatever_is_killed(road):
+    port = ports.choose(0)
+    also = {"gateway_port": str(port), "gateway_requests_per_sec": "1000000"}
+    writers = Writers("kills", WRITERS, port, BATCHES, seed=1)
+    audience = Audience(port, writers.context_ids, STREAMS)
+    with ExitStack() as projecting, ExitStack() as stack:
+        first = projecting.enter_context(projector(road.settings, Plan(member="it")))
+        stack.enter_context(running(road.settings, is_heard=False, **also))
+        writers.start()
+        road.until("SELECT count(*) = %s FROM contexts", WRITERS)
+        audience.start()
+        writers.until_answered(writers.batches // 5)
+        # Leaving the context kills it, in the middle of whatever it does.
+        stack.close()
+        stack.enter_context(running(road.settings, is_heard=False, **also))
+        writers.until_answered(2 * writers.batches // 5)
+        first.kill()
+        last = projecting.enter_context(projector(road.settings, Plan(member="it")))
+        writers.until_answered(3 * writers.batches // 5)
+        with psycopg.connect(road.address, autocommit=True) as connection:
+            connection.execute(FORGET_EVERYBODY)
+        writers.until_answered(4 * writers.batches // 5)
+        stack.close()
+        stack.enter_context(running(road.settings, is_heard=False, **also))
+        writers.until_answered(writers.batches)
+        road.until_idle(last)
+        check(road.address, writers, audience)
+        assert last.stop() == 0
+    assert writers.lost > 0
+    assert all(browser.connections >= 3 for _, browser in audience.browsers)
+    road.check(every=50)

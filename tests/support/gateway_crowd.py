@@ -1,0 +1,211 @@
+"""Many who use one gateway at once, whatever befalls it.
+
+Writers say all again until it is answered, and an audience of streams comes back with the versions that it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import httpx
+import psycopg
+from tests.bounds import ON_SERVERS
+from tests.support.streaming import HOST, LOOK_AGAIN, Browser, look_again
+
+_NOTHING_TELLS = threading.Event()
+"""Never set: nobody says when a gateway is there again."""
+
+
+class Writers:
+    """So many of them, and how far they are."""
+
+    def __init__(self, prefix: str, count: int, port: int, batches: int, seed: int) -> None:
+        self._progress = threading.Condition()
+        self.all = [Writer(f"{prefix}-{number}", port, batches, seed, self._note) for number in range(count)]
+        self.context_ids = [one.context_id for one in self.all]
+        self.batches = count * batches
+
+    def start(self) -> None:
+        for one in self.all:
+            one.start()
+
+    def until_answered(self, batches: int) -> None:
+        """Wait until so many batches of theirs are answered. Raises what went wrong with one of them."""
+        with self._progress:
+            seen = self._answered
+            while self._answered < batches:
+                assert self._progress.wait(ON_SERVERS), f"nothing is answered after {seen} of {batches}"
+                for one in self.all:
+                    if one.failure is not None:
+                        raise one.failure
+                seen = self._answered
+
+    @property
+    def lost(self) -> int:
+        """Answers that they did not get."""
+        return sum(one.lost for one in self.all)
+
+    @property
+    def _answered(self) -> int:
+        return sum(one.answered for one in self.all)
+
+    def _note(self) -> None:
+        with self._progress:
+            self._progress.notify_all()
+
+
+class Writer(threading.Thread):
+    """Appends to a conversation of its own until all is answered; says the same again whatever went wrong.
+
+    Half of what it says has ids of its own, half a key. Of some requests it hangs up at a random byte, or before it is
+    answered, and some it sends again although they were answered.
+    """
+
+    def __init__(
+        self, context_id: str, port: int, batches: int, seed: int, on_progress: Callable[[], None]
+    ) -> None:
+        super().__init__(daemon=True)
+        self.context_id = context_id
+        self.sent = 0
+        """Frames."""
+
+        self.answered = 0
+        """Batches of them."""
+
+        self.lost = 0
+        """Answers that it did not get."""
+
+        self.failure: BaseException | None = None
+        self._port = port
+        self._batches = batches
+        self._random = random.Random(f"{seed} {context_id}")
+        self._on_progress = on_progress
+
+    def run(self) -> None:
+        try:
+            with httpx.Client(base_url=f"http://{HOST}:{self._port}", timeout=ON_SERVERS) as http:
+                for batch in range(self._batches):
+                    self._append(http, batch)
+                    self.answered += 1
+                    self._on_progress()
+        except BaseException as error:
+            self.failure = error
+            self._on_progress()
+
+    def _append(self, http: httpx.Client, batch: int) -> None:
+        frames = [self._frame() for _ in range(self._random.randint(1, 5))]
+        if batch % 2:
+            for number, one in enumerate(frames):
+                one["id"] = f"{batch}-{number}"
+        headers = {} if batch % 2 else {"Idempotency-Key": f"batch {batch}"}
+        path = f"/v1/contexts/{self.context_id}/frames"
+        request = http.build_request("POST", path, json=frames, headers=headers)
+        while self._random.random() < 0.2:
+            self._hang_up_on(request)
+        first = self._answered(http, request)
+        assert [one["outcome"] for one in first["frames"]] == ["applied"] * len(frames)
+        if self._random.random() < 0.1:
+            again = self._answered(http, request)
+            assert [one["version"] for one in again["frames"]] == [one["version"] for one in first["frames"]]
+
+    def _frame(self) -> dict[str, object]:
+        self.sent += 1
+        words = f"{self.context_id} {self.sent}"
+        return {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": words}]}
+
+    def _hang_up_on(self, request: httpx.Request) -> None:
+        """Send some of a request, or all of it, and wait for no answer."""
+        head = b"".join(b"%s: %s\r\n" % pair for pair in request.headers.raw)
+        whole = b"POST %s HTTP/1.1\r\n%s\r\n%s" % (request.url.raw_path, head, request.read())
+        self.lost += 1
+        try:
+            with socket.create_connection((HOST, self._port), ON_SERVERS) as connection:
+                connection.sendall(
+                    whole[: self._random.choice((len(whole), self._random.randrange(len(whole))))]
+                )
+        except OSError:
+            # It is being killed.
+            return
+
+    def _answered(self, http: httpx.Client, request: httpx.Request) -> Any:
+        until = time.monotonic() + ON_SERVERS
+        while time.monotonic() < until:
+            try:
+                answer = http.send(request)
+            except httpx.TransportError:
+                self.lost += 1
+                _NOTHING_TELLS.wait(LOOK_AGAIN)
+                continue
+            assert answer.status_code in (201, 202, 503), answer.text
+            if answer.status_code == 201:
+                return answer.json()
+            self.lost += 1
+        raise AssertionError("nobody answers")
+
+
+class Audience(threading.Thread):
+    """Streams that follow conversations, in an event loop of their own."""
+
+    def __init__(self, port: int, context_ids: Sequence[str], streams: int) -> None:
+        super().__init__(daemon=True)
+        names = [context_ids[number % len(context_ids)] for number in range(streams)]
+        self.browsers = [(name, Browser(port, name)) for name in names]
+        self.failure: BaseException | None = None
+        self._newest: Mapping[str, int] | None = None
+
+    def run(self) -> None:
+        try:
+            asyncio.run(self._follow())
+        except BaseException as error:
+            self.failure = error
+
+    def leave(self, newest: Mapping[str, int]) -> None:
+        """Wait until all have seen these versions, and are gone. Raises what went wrong with one of them."""
+        self._newest = newest
+        self.join(ON_SERVERS)
+        if self.failure is not None:
+            raise self.failure
+        assert not self.is_alive(), "some have not seen everything"
+
+    async def _follow(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            following = [tasks.create_task(browser.run()) for _, browser in self.browsers]
+            while not self._has_all():
+                await look_again()
+            for one in following:
+                one.cancel()
+
+    def _has_all(self) -> bool:
+        newest = self._newest
+        return newest is not None and all(
+            browser.events[-1:] and browser.events[-1].data.get("version") == newest[name]
+            for name, browser in self.browsers
+        )
+
+
+def kept(browser: Browser) -> list[int]:
+    """The versions that a client has in the end: it forgets what it had when it is told to."""
+    names = [event.name for event in browser.events]
+    begin = len(names) - names[::-1].index("reset") if "reset" in names else 0
+    return [event.data["version"] for event in browser.events[begin:] if event.name == "frame"]
+
+
+def check(address: str, writers: Writers, audience: Audience | None = None) -> None:
+    """What each writer said is stored once and in its order, and everybody in the audience saw each version so."""
+    with psycopg.connect(address) as connection:
+        for writer in writers.all:
+            said = connection.execute(
+                "SELECT text FROM messages WHERE context_id = %s ORDER BY position", (writer.context_id,)
+            ).fetchall()
+            assert said == [(f"{writer.context_id} {number}",) for number in range(1, writer.sent + 1)]
+        newest = dict(connection.execute("SELECT context_id, version FROM contexts").fetchall())
+    if audience is not None:
+        audience.leave(newest)
+        for name, browser in audience.browsers:
+            assert kept(browser) == list(range(1, newest[name] + 1)), name
