@@ -27,13 +27,13 @@ def filled(path, context_id):
 def ask(tmp_path):
     """What the gateway answers to a token of these scopes and this prefix; to no token if there is no scope."""
     file = tmp_path / "tokens.json"
-    settings = Settings(**AWAY, gateway_tokens_file=file)
+    settings = Settings(**AWAY, gateway_tokens_file=file, gateway_openai=True)
     tokens.create(file, "somebody", ("read",), now=datetime.now(UTC))
 
-    def ask(method, path, scopes=(), prefix=""):
+    def ask(method, path, scopes=(), prefix="", **more):
         async def asked():
             async with app_of(settings, text) as http:
-                return await http.request(method, path)
+                return await http.request(method, path, **more)
 
         text = None
         if scopes:
@@ -116,3 +116,33 @@ def test_one_within_the_prefix_is_looked_for(ask, method, path, route):
 )
 def test_what_is_of_all_conversations_is_not_there_for_a_token_with_a_prefix(ask, method, path):
     assert ask(method, path, SCOPES, "acme/").status_code == 404
+
+
+SAID = [{"id": "m", "role": "user", "content": "Hello?"}]
+NAMING = {
+    policy.COMPLETIONS: lambda name: {"model": "m", "messages": SAID, "conversation": name},
+    policy.AG_UI: lambda name: {
+        "threadId": name,
+        "runId": "r",
+        "messages": SAID,
+        "tools": [],
+        "context": [],
+        "state": {},
+        "forwardedProps": {},
+    },
+}
+"""What a request says to each route whose conversation is not named by its path."""
+
+
+def test_what_names_a_conversation_within_is_tried_too():
+    assert NAMING.keys() == policy.NAMED_WITHIN
+
+
+@pytest.mark.parametrize("path", sorted(NAMING))
+def test_a_conversation_beyond_the_prefix_is_nowhere_wherever_it_is_named(ask, path):
+    assert ask("POST", path, SCOPES, "acme/", json=NAMING[path]("other/1")).status_code == 404
+
+
+@pytest.mark.parametrize("path", sorted(NAMING))
+def test_one_within_the_prefix_is_looked_for_wherever_it_is_named(ask, path):
+    assert ask("POST", path, SCOPES, "acme/", json=NAMING[path]("acme/1")).status_code == 503
