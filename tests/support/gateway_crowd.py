@@ -204,7 +204,9 @@ def check(address: str, writers: Writers, audience: Audience | None = None) -> N
                 "SELECT text FROM messages WHERE context_id = %s ORDER BY position", (writer.context_id,)
             ).fetchall()
             assert said == [(f"{writer.context_id} {number}",) for number in range(1, writer.sent + 1)]
-        newest = dict(connection.execute("SELECT context_id, version FROM contexts").fetchall())
+        newest: dict[str, int] = dict(
+            connection.execute("SELECT context_id, version FROM contexts").fetchall()
+        )
     if audience is not None:
         audience.leave(newest)
         for name, browser in audience.browsers:
