@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -17,8 +18,9 @@ import openai
 import psycopg
 import pytest
 from openai import OpenAI
-from tests.bounds import ON_SERVERS, PROGRAM, scaled
+from tests.bounds import ON_SERVERS, PROGRAM
 from tests.support import databases
+from tests.support.answerers import QUICK, Plan, answerer
 from tests.support.gateway import running
 from tests.support.killable import projector
 from tests.support.road import made
@@ -28,13 +30,13 @@ from frameledger_services.embedded import ports
 SCRIPT = {
     "pace": 60,
     "replies": [
-        {"when": {"user": "count"}, "say": [{"text": " ".join(f"number-{n}" for n in range(1, 400))}]},
+        {"when": {"user": "count"}, "say": [{"text": " ".join(f"number-{n}" for n in range(1, 4000))}]},
         {"when": {"user": "late"}, "say": [{"text": "I look. "}, {"call": "train_position"}]},
         {"when": {"result_of": "train_position"}, "say": [{"text": "By twenty-five minutes."}]},
         {"when": {"user": "hold"}, "say": [{"call": "hold_ferry", "arguments": {"leaves": "06:40"}}]},
         {"when": {"result_of": "hold_ferry"}, "say": [{"text": "He is being asked."}]},
         {"when": {"user": "break"}, "say": [{"fail": "refused_context", "message": "That is too much."}]},
-        {"when": {"user": "story"}, "say": [{"text": " ".join(f"word-{n}" for n in range(1, 100))}]},
+        {"when": {"user": "story"}, "say": [{"text": " ".join(f"word-{n}" for n in range(1, 40))}]},
         {
             "when": {"user": "half"},
             "say": [{"text": "So far so"}, {"fail": "refused_context", "message": "No more."}],
@@ -51,13 +53,6 @@ SCRIPT = {
 TRAIN = {"role": "user", "content": "Is there a night train?"}
 YES = {"role": "assistant", "content": "Yes, at 22:40."}
 THANKS = {"role": "user", "content": "Thanks."}
-
-
-QUICK = {
-    "FRAMELEDGER_WORK_LEASE_SECS": str(scaled(1.5)),
-    "FRAMELEDGER_WORK_HEARTBEAT_SECS": "0.1",
-}
-"""Nobody waits for the dead for long."""
 
 
 class Service:
@@ -88,8 +83,9 @@ def service(environment, *words):
 class Stage:
     """The servers of this module, and a client of each kind."""
 
-    def __init__(self, address, base_url, inference):
-        self.address = address
+    def __init__(self, settings, base_url, inference):
+        self.settings = settings
+        self.address = settings.database_url.get_secret_value()
         self.inference = inference
         self.base_url = base_url
         self.client = OpenAI(base_url=f"{base_url}/v1", api_key="none", timeout=ON_SERVERS)
@@ -107,7 +103,7 @@ class Stage:
         [(context,)] = self.rows(query, context_id, context_id)
         return [one for one in context["messages"] if "role" in one]
 
-    def settings(self, context_id):
+    def stored_settings(self, context_id):
         query = "SELECT context_at(%s, version) FROM contexts WHERE context_id = %s"
         return self.rows(query, context_id, context_id)[0][0]["settings"]
 
@@ -141,8 +137,11 @@ def stage(kafka, database_server, migrated_template, tmp_path_factory):
             "FRAMELEDGER_DATABASE_URL": address,
             "FRAMELEDGER_TOPIC_PREFIX": road.settings.topic_prefix,
             "FRAMELEDGER_DATA_DIR": str(folder),
-            **QUICK,
+            **{f"FRAMELEDGER_{name.upper()}": str(value) for name, value in QUICK.items()},
         }
+        settings = road.settings.model_copy(
+            update={**QUICK, "inference_provider": "scripted", "inference_script": script}
+        )
         inference = ("run", "inference", "--provider", "scripted", "--script", str(script), "--models", "owl")
         functions = ("run", "functions", "--module", "frameledger_services.demo.tools")
         also = {
@@ -155,7 +154,7 @@ def stage(kafka, database_server, migrated_template, tmp_path_factory):
             service(environment, *functions),
             running(road.settings, **also) as gateway,
         ):
-            made_stage = Stage(address, gateway.address, answering)
+            made_stage = Stage(settings, gateway.address, answering)
             made_stage.until("SELECT count(*) = 2 FROM live_workers()")
             yield made_stage
 
@@ -167,7 +166,7 @@ def test_a_chat_goes_on_in_one_conversation_as_its_client_resends_it(stage):
     assert said.model_extra["conversation"] == {"id": "talk/1"}
     assert (said.usage.prompt_tokens, said.usage.completion_tokens, said.usage.total_tokens) == (9, 4, 13)
     assert said.usage.prompt_tokens_details.cached_tokens == 2
-    assert stage.settings("talk/1") == {"temperature": 0.5}
+    assert stage.stored_settings("talk/1") == {"temperature": 0.5}
     [(run_id,)] = stage.rows("SELECT run_id FROM runs WHERE context_id = 'talk/1'")
     assert said.id == f"chatcmpl-{run_id}"
     before = stage.frames("talk/1")
@@ -202,7 +201,7 @@ def test_an_answer_streams_and_is_what_the_context_has(stage):
     assert events[-2]["choices"][0]["finish_reason"] == "stop"
     assert events[-1]["choices"] == []
     assert events[-1]["usage"]["total_tokens"] == 13
-    assert stage.settings(context_id) == {"model": "owl"}
+    assert stage.stored_settings(context_id) == {"model": "owl"}
 
 
 def streamed(chunks):
@@ -267,7 +266,7 @@ def test_the_stop_button_cuts_the_answer_and_the_chat_goes_on_from_what_was_show
     ]
     messages = stage.messages("stop")
     assert messages[1]["content"].startswith(shown.strip())
-    assert "number-399" not in messages[1]["content"]
+    assert "number-3999" not in messages[1]["content"]
     assert [one["role"] for one in messages] == ["user", "assistant", "user", "assistant"]
 
 
@@ -351,19 +350,18 @@ def test_an_answer_does_not_wait_for_what_goes_on_in_the_background(stage):
 
 
 def test_a_worker_that_dies_in_the_middle_is_no_word_twice(stage):
-    shown = ""
-    is_first = True
-    with stage.create(
-        [{"role": "user", "content": "A story!"}], stream=True, extra_body={"conversation": "died"}
-    ) as chunks:
-        for chunk in chunks:
-            shown += chunk.choices[0].delta.content or ""
-            if is_first and "word-5 " in shown:
-                is_first = False
-                stage.inference.kill()
-                stage.inference.begin()
-    assert shown == " ".join(f"word-{n}" for n in range(1, 100))
-    assert stage.messages("died")[-1] == {"role": "assistant", "content": shown}
+    stage.inference.kill()
+    with answerer(stage.settings, Plan("published LLMTextFrame"), service="dying", models=("owl",)) as dying:
+        stage.until("SELECT count(*) = 1 FROM live_workers() WHERE service = 'dying'")
+        with stage.create(
+            [{"role": "user", "content": "A story!"}], stream=True, extra_body={"conversation": "died"}
+        ) as chunks:
+            shown = [next(chunks).choices[0].delta.content]
+            assert dying.ended() == -signal.SIGKILL
+            stage.inference.begin()
+            shown += [one.choices[0].delta.content or "" for one in chunks]
+    assert "".join(shown) == " ".join(f"word-{n}" for n in range(1, 40))
+    assert stage.messages("died")[-1] == {"role": "assistant", "content": "".join(shown)}
     assert stage.rows("SELECT attempt FROM runs WHERE context_id = 'died'") == [(2,)]
 
 
