@@ -119,8 +119,10 @@ def measured(web: webpage.Webpage, newest: int) -> list[Figure]:
     page.add_init_script(f"({SAW.replace('MESSAGES', str(2 * TURNS))})()")
     first = first_sight(page, f"{path}?at={newest}")
     said = page.locator("li[data-place] .words").all_inner_texts()
-    # Everything is here before it is moved through.
-    expect(page.locator("[data-version]").last).to_be_attached()
+    # All frames are here before it is moved through: a row that is not is no link yet.
+    expect(page.get_by_role("region", name="Frames", exact=True).locator("[data-version] a")).to_have_count(
+        newest
+    )
     steps = page.evaluate(MOVE, [newest // 2 + step for step in range(STEPS)])
     # Far apart, and each time somewhere else.
     jumps = page.evaluate(MOVE, [(1 + step * 3_701) % newest for step in range(STEPS)])
