@@ -17,7 +17,7 @@ from tests.support.webpage import Webpage
 
 from frameledger.frames import FunctionCallInProgressFrame, encode_frame
 from frameledger_services.embedded import ports
-from frameledger_services.gateway import tokens
+from frameledger_services.gateway.access import tokens
 
 NOW = datetime.now(UTC)
 CONVERSATIONS = ("answered", "raced", "read")

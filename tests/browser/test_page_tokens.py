@@ -14,7 +14,7 @@ from tests.support.page_conversations import HOSTILE, MARKUP
 from tests.support.webpage import Webpage, words_of
 
 from frameledger_services.embedded import ports
-from frameledger_services.gateway import tokens
+from frameledger_services.gateway.access import tokens
 
 NOW = datetime.now(UTC)
 

@@ -26,7 +26,7 @@ from frameledger.context import LLMContext
 from frameledger.frames import ErrorFrame
 from frameledger_services.client import SyncClient
 from frameledger_services.embedded import ports
-from frameledger_services.gateway import tokens
+from frameledger_services.gateway.access import tokens
 from frameledger_services.providers.pairing import paired
 from frameledger_services.settings_sources import load
 

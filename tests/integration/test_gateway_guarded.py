@@ -11,8 +11,8 @@ from tests.bounds import ON_SERVERS, PROGRAM
 from tests.support.gateway import running
 
 from frameledger_services.embedded import ports
-from frameledger_services.gateway import tokens
-from frameledger_services.gateway.response_headers import HEADERS
+from frameledger_services.gateway.access import tokens
+from frameledger_services.gateway.access.response_headers import HEADERS
 from frameledger_services.settings import Settings
 
 AWAY = Settings(

@@ -17,7 +17,7 @@ from tests.support.databases import made
 from tests.support.gateway import with_app
 
 from frameledger.record import decode
-from frameledger_services.gateway import tokens
+from frameledger_services.gateway.access import tokens
 from frameledger_services.settings import Settings
 
 NAMES = [path.stem for path in HISTORIES]

@@ -10,7 +10,8 @@ from tests.bounds import ON_SERVERS
 from tests.support.batches import value_of
 from tests.support.streaming import HOST, NO_KAFKA, Browser, Talks, gateway, look_again, streaming, versions
 
-from frameledger_services.gateway import event_stream, hub, streams, tokens
+from frameledger_services.gateway.access import tokens
+from frameledger_services.gateway.live import event_stream, hub, streams
 from frameledger_services.settings import Settings
 from frameledger_services.store import following
 

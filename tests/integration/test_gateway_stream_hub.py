@@ -15,7 +15,7 @@ from tests.support.turns import turns
 
 from frameledger.partition import partition_for
 from frameledger_services.embedded import ports
-from frameledger_services.gateway import event_stream, hub, stream_events
+from frameledger_services.gateway.live import event_stream, hub, stream_events
 from frameledger_services.settings import Settings
 from frameledger_services.store import following
 

@@ -13,8 +13,8 @@ from tests.support.databases import made
 from tests.support.gateway import all_routes, with_app
 
 from frameledger import derived
-from frameledger_services.gateway import policy, tokens
-from frameledger_services.gateway.caller import SCOPES
+from frameledger_services.gateway.access import policy, tokens
+from frameledger_services.gateway.access.caller import SCOPES
 from frameledger_services.inference.preparation import service_config
 from frameledger_services.providers import plugins
 from frameledger_services.settings import Settings

@@ -20,12 +20,12 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 from tests.bounds import ON_SERVERS
 
-from frameledger_services.gateway import security
+from frameledger_services.gateway.access import security
+from frameledger_services.gateway.access.sessions import Sessions
+from frameledger_services.gateway.access.sessions import routes as session_routes
 from frameledger_services.gateway.app import create_app
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.service import connected
-from frameledger_services.gateway.sessions import Sessions
-from frameledger_services.gateway.sessions import routes as session_routes
 from frameledger_services.settings import PREFIX, Settings
 
 _T = TypeVar("_T")

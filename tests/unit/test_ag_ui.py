@@ -10,7 +10,7 @@ from tests.support.ag_ui import Consumer
 from tests.support.gateway import AWAY, app_of
 
 from frameledger.frames import FunctionCallInProgressFrame, LLMFullResponseEndFrame, Usage
-from frameledger_services.gateway import tokens
+from frameledger_services.gateway.access import tokens
 from frameledger_services.gateway.ag_ui import run_input
 from frameledger_services.gateway.ag_ui.translation import Translation, call_of_interrupt, interrupt_id
 from frameledger_services.gateway.problems import ProblemError

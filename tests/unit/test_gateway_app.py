@@ -21,7 +21,7 @@ from frameledger_services.client import (
     SchemaError,
 )
 from frameledger_services.gateway import answers
-from frameledger_services.gateway.hub import Hub
+from frameledger_services.gateway.live.hub import Hub
 from frameledger_services.gateway.outages import EVERY_SECONDS, Outages
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import KINDS, ProblemError

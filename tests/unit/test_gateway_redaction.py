@@ -13,10 +13,10 @@ from starlette.routing import Route
 from tests.unit.frame_examples import EXAMPLES
 
 from frameledger.frames import encode_frame
-from frameledger_services.gateway.caller import Caller, set_caller
+from frameledger_services.gateway.access.caller import Caller, set_caller
+from frameledger_services.gateway.access.redacted_answers import RedactedAnswers
+from frameledger_services.gateway.access.shapes import ANSWER, FRAME, redacted
 from frameledger_services.gateway.problems import ProblemError, response
-from frameledger_services.gateway.redacted_answers import RedactedAnswers
-from frameledger_services.gateway.shapes import ANSWER, FRAME, redacted
 
 AUDITOR = Caller("auditor", frozenset(("read",)), redact=True)
 WORDS = "the PIN is 4711"

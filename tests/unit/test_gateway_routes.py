@@ -8,8 +8,8 @@ import pytest
 from starlette.routing import Route
 from tests.support.gateway import AWAY, all_routes, app_of
 
-from frameledger_services.gateway import policy, tokens
-from frameledger_services.gateway.caller import SCOPES
+from frameledger_services.gateway.access import policy, tokens
+from frameledger_services.gateway.access.caller import SCOPES
 from frameledger_services.gateway.routes import DescribedRoute
 from frameledger_services.settings import Settings
 

@@ -11,14 +11,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from frameledger_services.gateway import caller, problems, tokens
-from frameledger_services.gateway import sessions as page_sessions
-from frameledger_services.gateway.live_tokens import LiveTokens
-from frameledger_services.gateway.rate_limit import Buckets
-from frameledger_services.gateway.response_headers import HEADERS
-from frameledger_services.gateway.security import TokensNeededError, live_tokens, secured
-from frameledger_services.gateway.sessions import SECONDS, Sessions
-from frameledger_services.gateway.tokens import TokensFileError
+from frameledger_services.gateway import problems
+from frameledger_services.gateway.access import caller, tokens
+from frameledger_services.gateway.access import sessions as page_sessions
+from frameledger_services.gateway.access.live_tokens import LiveTokens
+from frameledger_services.gateway.access.rate_limit import Buckets
+from frameledger_services.gateway.access.response_headers import HEADERS
+from frameledger_services.gateway.access.security import TokensNeededError, live_tokens, secured
+from frameledger_services.gateway.access.sessions import SECONDS, Sessions
+from frameledger_services.gateway.access.tokens import TokensFileError
 from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.settings_sources import load
 

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from frameledger_services.gateway import stream_events
-from frameledger_services.gateway.hub import assemble
+from frameledger_services.gateway.live import stream_events
+from frameledger_services.gateway.live.hub import assemble
 from frameledger_services.store.following import Reading, StreamCursor, StreamHead
 from frameledger_services.store.wanted_frames import PagedFrame
 

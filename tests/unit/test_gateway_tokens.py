@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from frameledger_services.cli import application
-from frameledger_services.gateway.live_tokens import LiveTokens
-from frameledger_services.gateway.tokens import (
+from frameledger_services.gateway.access.live_tokens import LiveTokens
+from frameledger_services.gateway.access.tokens import (
     TokenRefusedError,
     TokensFileError,
     create,

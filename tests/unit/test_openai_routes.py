@@ -8,8 +8,8 @@ from starlette.requests import Request
 from tests.support.gateway import AWAY, app_of
 
 from frameledger_services.client import NoSuchContextError
-from frameledger_services.gateway import caller, tokens
-from frameledger_services.gateway.caller import Caller
+from frameledger_services.gateway.access import caller, tokens
+from frameledger_services.gateway.access.caller import Caller
 from frameledger_services.gateway.openai import conversation
 from frameledger_services.gateway.openai.conversation import Named
 from frameledger_services.gateway.problems import ProblemError

@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 
 from frameledger_services.cli.terminal import backend, options, output, render_context
-from frameledger_services.gateway import tokens
-from frameledger_services.gateway.caller import SCOPES, Scope
-from frameledger_services.gateway.tokens import Token
+from frameledger_services.gateway.access import tokens
+from frameledger_services.gateway.access.caller import SCOPES, Scope
+from frameledger_services.gateway.access.tokens import Token
 from frameledger_services.settings import Settings
 
 commands = typer.Typer(

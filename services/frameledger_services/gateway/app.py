@@ -28,9 +28,9 @@ from frameledger_services.gateway import (
     problems,
     schemas,
     settling,
-    streams,
 )
 from frameledger_services.gateway.ag_ui import routes as ag_ui
+from frameledger_services.gateway.live import streams
 from frameledger_services.gateway.openai import routes as openai
 from frameledger_services.gateway.outages import Outages
 from frameledger_services.gateway.parts import Parts

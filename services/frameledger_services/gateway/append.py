@@ -27,7 +27,8 @@ from frameledger_services.client import (
 )
 from frameledger_services.event_log.frame_defaults import with_defaults
 from frameledger_services.event_log.producer import TooLargeError
-from frameledger_services.gateway import answers, body, caller, outcomes, parameters, preferences
+from frameledger_services.gateway import answers, body, outcomes, parameters, preferences
+from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.contexts import PATH
 from frameledger_services.gateway.parts import Parts

@@ -12,8 +12,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.gateway import answers, caller, parameters
-from frameledger_services.gateway.caller import Scope
+from frameledger_services.gateway import answers, parameters
+from frameledger_services.gateway.access import caller
+from frameledger_services.gateway.access.caller import Scope
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute, Endpoint

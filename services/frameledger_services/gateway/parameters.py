@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from frameledger.record import MAX_KEY_BYTES
 from frameledger_services.client import NoSuchContextError
-from frameledger_services.gateway import caller
+from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.problems import ProblemError
 
 _T = TypeVar("_T")

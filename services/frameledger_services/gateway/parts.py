@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from frameledger_services.client import Client
-from frameledger_services.gateway.hub import Hub
+from frameledger_services.gateway.live.hub import Hub
 from frameledger_services.settings import Settings
 from frameledger_services.store import context_json
 from frameledger_services.store.connections import Connections

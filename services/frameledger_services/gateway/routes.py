@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from frameledger_services.gateway import caller
-from frameledger_services.gateway.caller import Scope
+from frameledger_services.gateway.access import caller
+from frameledger_services.gateway.access.caller import Scope
 from frameledger_services.gateway.parameters import Parameter
 from frameledger_services.gateway.problems import KINDS, MEDIA_TYPE, ProblemError
 

@@ -14,14 +14,14 @@ from starlette.types import ASGIApp
 from frameledger.errors import ConfigurationError
 from frameledger_services import access, logs
 from frameledger_services.client import Client, MisspelledWarning
-from frameledger_services.gateway import security
+from frameledger_services.gateway.access import security
+from frameledger_services.gateway.access.sessions import Sessions
+from frameledger_services.gateway.access.sessions import routes as session_routes
 from frameledger_services.gateway.app import create_app
 from frameledger_services.gateway.append import SOURCE
-from frameledger_services.gateway.hub import Hub
+from frameledger_services.gateway.live.hub import Hub
+from frameledger_services.gateway.live.protocol import AbortableProtocol
 from frameledger_services.gateway.parts import Parts
-from frameledger_services.gateway.protocol import AbortableProtocol
-from frameledger_services.gateway.sessions import Sessions
-from frameledger_services.gateway.sessions import routes as session_routes
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections
 

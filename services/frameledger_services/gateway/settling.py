@@ -11,7 +11,8 @@ from starlette.routing import BaseRoute
 
 from frameledger.frames import FunctionCallResultFrame
 from frameledger_services.client import NotVisibleError
-from frameledger_services.gateway import answers, body, caller, contexts, parameters, preferences
+from frameledger_services.gateway import answers, body, contexts, parameters, preferences
+from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.append import publishing, source_of
 from frameledger_services.gateway.contexts import PATH

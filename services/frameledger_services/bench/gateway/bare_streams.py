@@ -24,7 +24,7 @@ from frameledger_services import process
 from frameledger_services.bench.gateway.bare_server import serving
 from frameledger_services.bench.road.pace import at_pace
 from frameledger_services.bench.road.stream import context_ids, interleaved
-from frameledger_services.gateway import stream_events
+from frameledger_services.gateway.live import stream_events
 from frameledger_services.store.following import StreamHead
 from frameledger_services.store.wanted_frames import PagedFrame
 

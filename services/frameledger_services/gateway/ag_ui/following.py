@@ -11,7 +11,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from frameledger.record import decode
 from frameledger_services.gateway import answers
 from frameledger_services.gateway.ag_ui.translation import QUIET, Event, Translation
-from frameledger_services.gateway.hub import BLIND_LOOK_SECONDS, Chunk, TooManyFollowersError
+from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS, Chunk, TooManyFollowersError
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import conversations, threads

@@ -13,7 +13,8 @@ from starlette.routing import BaseRoute
 
 from frameledger.record import MAX_KEY_BYTES
 from frameledger_services.client import NoSuchContextError
-from frameledger_services.gateway import body, caller, contexts, parameters, policy, read_log
+from frameledger_services.gateway import body, contexts, parameters
+from frameledger_services.gateway.access import caller, policy, read_log
 from frameledger_services.gateway.ag_ui import run_input
 from frameledger_services.gateway.ag_ui.asking import Question
 from frameledger_services.gateway.ag_ui.following import FollowedRun
@@ -21,10 +22,10 @@ from frameledger_services.gateway.ag_ui.presence import Presence
 from frameledger_services.gateway.ag_ui.run_stream import RunStream
 from frameledger_services.gateway.answers import JSON
 from frameledger_services.gateway.append import source_of
+from frameledger_services.gateway.live.streams import LAST
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute
-from frameledger_services.gateway.streams import LAST
 from frameledger_services.settings import PREFIX
 from frameledger_services.store import conversations, threads
 from frameledger_services.store.threads import AskedRun

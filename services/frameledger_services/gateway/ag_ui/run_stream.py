@@ -12,10 +12,10 @@ from collections.abc import Callable
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from frameledger_services.gateway import protocol
 from frameledger_services.gateway.ag_ui.following import FollowedRun
-from frameledger_services.gateway.event_stream import HEADERS, HEARTBEAT_SECONDS, SEND_SECONDS
-from frameledger_services.gateway.stream_events import HEARTBEAT
+from frameledger_services.gateway.live import protocol
+from frameledger_services.gateway.live.event_stream import HEADERS, HEARTBEAT_SECONDS, SEND_SECONDS
+from frameledger_services.gateway.live.stream_events import HEARTBEAT
 
 
 class RunStream(Response):

@@ -32,7 +32,7 @@ from frameledger.frames import (
 from frameledger_services.client import ContextChangedError, NotVisibleError, PublishedFrame
 from frameledger_services.gateway import preferences
 from frameledger_services.gateway.append import KEYS, publishing, source_of
-from frameledger_services.gateway.hub import TooManyFollowersError
+from frameledger_services.gateway.live.hub import TooManyFollowersError
 from frameledger_services.gateway.openai import conversation, history
 from frameledger_services.gateway.openai.conversation import Named
 from frameledger_services.gateway.openai.history import Held, Plan

@@ -12,7 +12,9 @@ from starlette.types import Receive, Scope, Send
 
 from frameledger_services import logs
 from frameledger_services.client import BrokerError
-from frameledger_services.gateway import body, caller, event_stream, protocol, read_log
+from frameledger_services.gateway import body
+from frameledger_services.gateway.access import caller, read_log
+from frameledger_services.gateway.live import event_stream, protocol
 from frameledger_services.gateway.openai import chunks, conversation, errors, models
 from frameledger_services.gateway.openai import request as requests
 from frameledger_services.gateway.openai.answer import Failure

@@ -24,7 +24,8 @@ from starlette.requests import Request
 from frameledger.record import MAX_KEY_BYTES
 from frameledger.surrogates import has_half
 from frameledger_services.client import NoSuchContextError
-from frameledger_services.gateway import caller, preferences
+from frameledger_services.gateway import preferences
+from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.append import KEYS
 from frameledger_services.gateway.openai import history
 from frameledger_services.gateway.problems import ProblemError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from frameledger_services.gateway import policy
+from frameledger_services.gateway.access import policy
 
 TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 """By status; `invalid_request_error` for others below 500, `server_error` from there on."""

@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from frameledger_services.gateway import parameters, policy
+from frameledger_services.gateway import parameters
+from frameledger_services.gateway.access import policy
+from frameledger_services.gateway.access.caller import Scope
 from frameledger_services.gateway.answers import JSON
-from frameledger_services.gateway.caller import Scope
 from frameledger_services.gateway.openai import conversation, models
 from frameledger_services.gateway.openai.completions import Completions
 from frameledger_services.gateway.parts import Parts

@@ -21,7 +21,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError, field_serializer
 
 from frameledger.errors import ConfigurationError, RefusedError
-from frameledger_services.gateway.caller import SCOPES, Caller, Scope
+from frameledger_services.gateway.access.caller import SCOPES, Caller, Scope
 from frameledger_services.settings import Settings
 
 FILE = "gateway-tokens.json"

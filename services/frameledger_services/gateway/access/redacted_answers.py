@@ -11,10 +11,11 @@ from typing import Any
 from starlette.datastructures import URL, MutableHeaders, QueryParams
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from frameledger_services.gateway import caller, policy, problems
+from frameledger_services.gateway import problems
+from frameledger_services.gateway.access import caller, policy
+from frameledger_services.gateway.access.shapes import ANSWER, FRAME, Shape, redacted
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
-from frameledger_services.gateway.shapes import ANSWER, FRAME, Shape, redacted
 
 SEARCH = "q"
 """The parameter that finds words: whoever may not read them may not find out by it which there are."""

@@ -12,8 +12,8 @@ import random
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from frameledger_services.gateway import protocol, stream_events
-from frameledger_services.gateway.hub import Chunk, Follower
+from frameledger_services.gateway.live import protocol, stream_events
+from frameledger_services.gateway.live.hub import Chunk, Follower
 
 HEARTBEAT_SECONDS = 15.0
 SEND_SECONDS = 20.0

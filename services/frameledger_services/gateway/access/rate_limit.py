@@ -14,7 +14,8 @@ from collections.abc import Callable
 from starlette.datastructures import URL, Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from frameledger_services.gateway import caller, policy, problems
+from frameledger_services.gateway import problems
+from frameledger_services.gateway.access import caller, policy
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
 from frameledger_services.settings import Settings

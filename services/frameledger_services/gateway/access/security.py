@@ -6,14 +6,14 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from frameledger.errors import ConfigurationError
-from frameledger_services.gateway import tokens
-from frameledger_services.gateway.guard import Guard, is_this_machine
-from frameledger_services.gateway.live_tokens import LiveTokens
-from frameledger_services.gateway.rate_limit import RateLimit
-from frameledger_services.gateway.read_log import ReadLog
-from frameledger_services.gateway.redacted_answers import RedactedAnswers
-from frameledger_services.gateway.response_headers import ResponseHeaders
-from frameledger_services.gateway.sessions import Sessions
+from frameledger_services.gateway.access import tokens
+from frameledger_services.gateway.access.guard import Guard, is_this_machine
+from frameledger_services.gateway.access.live_tokens import LiveTokens
+from frameledger_services.gateway.access.rate_limit import RateLimit
+from frameledger_services.gateway.access.read_log import ReadLog
+from frameledger_services.gateway.access.redacted_answers import RedactedAnswers
+from frameledger_services.gateway.access.response_headers import ResponseHeaders
+from frameledger_services.gateway.access.sessions import Sessions
 from frameledger_services.settings import Settings, origins_in
 
 EXPOSED = ("ETag", "Frameledger-Context", "Link", "Location", "Retry-After")

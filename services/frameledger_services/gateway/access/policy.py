@@ -10,7 +10,7 @@ from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 from frameledger.values import value
-from frameledger_services.gateway.caller import Caller, Scope
+from frameledger_services.gateway.access.caller import Caller, Scope
 
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 """Methods that change nothing."""

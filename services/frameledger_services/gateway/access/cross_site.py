@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from starlette.datastructures import Headers
 
-from frameledger_services.gateway.policy import SAFE
+from frameledger_services.gateway.access.policy import SAFE
 
 
 def is_forged(method: str, headers: Headers) -> bool:

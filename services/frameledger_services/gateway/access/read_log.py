@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from frameledger import headers as record_headers
 from frameledger_services import logs
-from frameledger_services.gateway import caller, policy
+from frameledger_services.gateway.access import caller, policy
 from frameledger_services.gateway.raw_paths import path_of
 
 VERSIONS = ("version", "at", "from", "to", "after", "before", "era", "limit", "prefix")

@@ -12,13 +12,14 @@ import re
 from starlette.datastructures import URL, Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from frameledger_services.gateway import caller, policy, problems
-from frameledger_services.gateway.caller import LOOPBACK, NOBODY
-from frameledger_services.gateway.cross_site import is_forged
+from frameledger_services.gateway import problems
+from frameledger_services.gateway.access import caller, policy
+from frameledger_services.gateway.access.caller import LOOPBACK, NOBODY
+from frameledger_services.gateway.access.cross_site import is_forged
+from frameledger_services.gateway.access.sessions import Sessions
+from frameledger_services.gateway.access.tokens import Token
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
-from frameledger_services.gateway.sessions import Sessions
-from frameledger_services.gateway.tokens import Token
 
 _HOST = re.compile(r"(?:(?P<name>[^:@/\[\]]+)|\[(?P<address>[^\[\]]+)\])(?::\d+)?", re.ASCII)
 

@@ -21,7 +21,7 @@ import psycopg
 from frameledger.errors import FrameledgerError, TransientError
 from frameledger_services import logs, transient
 from frameledger_services.event_log.topics import TopicNames, home_partition
-from frameledger_services.gateway import stream_events
+from frameledger_services.gateway.live import stream_events
 from frameledger_services.settings import Settings
 from frameledger_services.store import connections, following, projections
 from frameledger_services.store.connections import Connections

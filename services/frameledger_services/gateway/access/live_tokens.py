@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from frameledger_services import logs
-from frameledger_services.gateway import tokens
-from frameledger_services.gateway.tokens import Token, TokensFileError
+from frameledger_services.gateway.access import tokens
+from frameledger_services.gateway.access.tokens import Token, TokensFileError
 
 _log = logs.get_logger("gateway")
 

@@ -16,11 +16,11 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from frameledger_services.gateway import caller
-from frameledger_services.gateway.caller import LOOPBACK, Caller
-from frameledger_services.gateway.live_tokens import LiveTokens
+from frameledger_services.gateway.access import caller
+from frameledger_services.gateway.access.caller import LOOPBACK, Caller
+from frameledger_services.gateway.access.live_tokens import LiveTokens
+from frameledger_services.gateway.access.tokens import Token
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.gateway.tokens import Token
 from frameledger_services.settings import Settings
 
 SECONDS = 12 * 3600

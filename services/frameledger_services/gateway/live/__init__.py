@@ -1,0 +1,1 @@
+"""Live streams: a conversation's frames as server-sent events, for thousands of clients from one statement."""
