@@ -1,19 +1,10 @@
 """What a person does over HTTP: answer a waiting call, resolve an ambiguous one, erase a conversation."""
 
-from collections.abc import Iterator
-
-import httpx
-import pytest
-from playwright.sync_api import Browser, expect
 from psycopg.conninfo import make_conninfo
 from pydantic import SecretStr
-from tests.bounds import ON_SERVERS
-from tests.support import browsers, webpage
-from tests.support.gateway import running, with_app
+from tests.support.gateway import with_app
 from tests.support.killable import projector
 from tests.support.road import histories, road_of_its_own  # noqa: F401  # a fixture
-
-from frameledger_services.embedded import ports
 
 START = {
     "type": "FunctionCallInProgressFrame",
@@ -56,35 +47,6 @@ def test_a_waiting_call_is_answered_once(road):
         with_app(reading(road), settle)
         road.until_idle(running)
         assert running.stop() == 0
-
-
-@pytest.fixture(name="browser")
-def browser_on_the_road(road, tmp_path_factory, worker_id) -> Iterator[Browser]:
-    """Once it is there, `asyncio.run` does not work in this thread: it is gone before the road is."""
-    with browsers.running_or_skipped(tmp_path_factory, worker_id) as found:
-        yield found
-
-
-def test_a_waiting_call_is_answered_on_the_page(road, browser):
-    port = str(ports.choose(0))
-    with (
-        projector(road.settings) as projecting,
-        running(road.settings, is_heard=False, gateway_port=port) as gateway,
-        browser.new_context() as context,
-        webpage.opened(context, gateway.address) as web,
-    ):
-        path = f"{gateway.address}/v1/contexts/shop"
-        said = httpx.post(f"{path}/frames", json=START, timeout=ON_SERVERS)
-        assert [one["outcome"] for one in said.json()["frames"]] == ["applied"], said.text
-        call = web.open("shop", tab="calls").locator("[data-call='c1']")
-        call.get_by_role("textbox", name="Result").fill('{"approved": true}')
-        call.get_by_role("button", name="Answer").click()
-        # It is followed: the answer is seen without asking again.
-        expect(call.get_by_role("button", name="Answer")).to_have_count(0)
-        expect(call).to_contain_text("done")
-        [known] = httpx.get(f"{path}/calls", timeout=ON_SERVERS).json()["calls"]
-        assert (known["status"], known["result"]) == ("done", {"approved": True})
-        assert projecting.stop() == 0
 
 
 def test_an_ambiguous_call_is_resolved(road):
