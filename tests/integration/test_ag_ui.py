@@ -1,22 +1,16 @@
 """Front ends by AG-UI: its official client, a scripted model and real functions; what is told, and what is stored."""
 
 import json
-import os
 import shutil
 import subprocess
-import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-import psycopg
 import pytest
 from tests.bounds import ON_SERVERS, PROGRAM
-from tests.support import databases
+from tests.support import answered_road
 from tests.support.ag_ui import Consumer
 from tests.support.gateway import running
-from tests.support.killable import projector
-from tests.support.road import made
 
 from frameledger_services.embedded import ports
 
@@ -39,18 +33,6 @@ SCRIPT = {
         },
     ],
 }
-
-
-@contextmanager
-def service(environment, *words):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "frameledger_services", *words], env=environment, stderr=subprocess.DEVNULL
-    )
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait(PROGRAM)
 
 
 @pytest.fixture(scope="module")
@@ -110,24 +92,17 @@ class FrontEnd:
 
 
 class Stage:
-    """The servers of this module."""
+    """The road, and a gateway."""
 
-    def __init__(self, address, base_url):
-        self.address = address
+    def __init__(self, road, base_url):
+        self.address = road.address
+        self.rows = road.rows
+        self.until = road.until
+        self.context = road.context
         self.url = f"{base_url}/v1/ag-ui"
 
-    def rows(self, query, *parameters):
-        with psycopg.connect(self.address) as connection:
-            return connection.execute(query, parameters).fetchall()
-
-    def until(self, query, *parameters):
-        with psycopg.connect(self.address, autocommit=True) as connection:
-            while not connection.execute(query, parameters).fetchone()[0]:
-                pass
-
     def stored(self, context_id):
-        query = "SELECT context_at(%s, version) FROM contexts WHERE context_id = %s"
-        return self.rows(query, context_id, context_id)[0][0]["messages"]
+        return self.context(context_id)["messages"]
 
     def runs(self, context_id):
         query = "SELECT status FROM runs WHERE context_id = %s ORDER BY requested_version"
@@ -143,35 +118,17 @@ class Stage:
 @pytest.fixture(scope="module")
 def stage(kafka, database_server, migrated_template, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ag-ui")
-    script = folder / "script.json"
-    script.write_text(json.dumps(SCRIPT))
+    servers = (kafka.bootstrap_servers, database_server, migrated_template)
+    also = {
+        "gateway_port": str(ports.choose(0)),
+        "gateway_ag_ui": "true",
+        "gateway_ag_ui_reconnect_secs": "4",
+    }
     with (
-        databases.made(database_server, template=migrated_template) as (_, address),
-        made(kafka.bootstrap_servers, address, None) as road,
-        projector(road.settings),
+        answered_road.made(*servers, folder, SCRIPT) as road,
+        running(road.settings, **also) as gateway,
     ):
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FRAMELEDGER_")}
-        environment = inherited | {
-            "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-            "FRAMELEDGER_DATABASE_URL": address,
-            "FRAMELEDGER_TOPIC_PREFIX": road.settings.topic_prefix,
-            "FRAMELEDGER_DATA_DIR": str(folder),
-        }
-        inference = ("run", "inference", "--provider", "scripted", "--script", str(script))
-        functions = ("run", "functions", "--module", "frameledger_services.demo.tools")
-        also = {
-            "gateway_port": str(ports.choose(0)),
-            "gateway_ag_ui": "true",
-            "gateway_ag_ui_reconnect_secs": "4",
-        }
-        with (
-            service(environment, *inference),
-            service(environment, *functions),
-            running(road.settings, **also) as gateway,
-        ):
-            made_stage = Stage(address, gateway.address)
-            made_stage.until("SELECT count(*) = 2 FROM live_workers()")
-            yield made_stage
+        yield Stage(road, gateway.address)
 
 
 @pytest.fixture(scope="module")

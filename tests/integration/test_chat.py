@@ -11,16 +11,13 @@ import subprocess
 import sys
 import termios
 import time
-from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import psycopg
 import pytest
 from tests.bounds import PROGRAM
-from tests.support import databases
+from tests.support import answered_road
 from tests.support.gateway import running
-from tests.support.killable import projector
-from tests.support.road import made
 
 from frameledger.context import LLMContext
 from frameledger.frames import ErrorFrame
@@ -47,46 +44,10 @@ SCRIPT = {
 
 @pytest.fixture(scope="module")
 def stage(kafka, database_server, migrated_template, tmp_path_factory):
-    """The environment of commands, with a projector, and a model and functions in processes of their own."""
-    folder = tmp_path_factory.mktemp("chat")
-    script = folder / "script.json"
-    script.write_text(json.dumps(SCRIPT))
-    with (
-        databases.made(database_server, template=migrated_template) as (_, address),
-        made(kafka.bootstrap_servers, address, None) as road,
-        projector(road.settings),
-    ):
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FRAMELEDGER_")}
-        environment = inherited | {
-            "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-            "FRAMELEDGER_DATABASE_URL": address,
-            "FRAMELEDGER_TOPIC_PREFIX": road.settings.topic_prefix,
-            "FRAMELEDGER_DATA_DIR": str(folder),
-            "TERM": "xterm",
-        }
-        inference = ("run", "inference", "--provider", "scripted", "--script", str(script), "--models", "owl")
-        functions = ("run", "functions", "--module", "frameledger_services.demo.tools")
-        with service(environment, *inference), service(environment, *functions):
-            until_alive(address, 2)
-            yield environment
-
-
-@contextmanager
-def service(environment, *words):
-    running = subprocess.Popen(command(*words), env=environment, stderr=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        # A captain is still being asked, and nobody wants to know what he says.
-        running.kill()
-        running.wait(PROGRAM)
-
-
-def until_alive(address, count):
-    until = time.monotonic() + PROGRAM
-    with psycopg.connect(address, autocommit=True) as connection:
-        while connection.execute("SELECT count(*) FROM live_workers()").fetchone()[0] < count:
-            assert time.monotonic() < until, "the services do not begin"
+    """The environment of commands, on a road with a model and functions."""
+    servers = (kafka.bootstrap_servers, database_server, migrated_template)
+    with answered_road.made(*servers, tmp_path_factory.mktemp("chat"), SCRIPT, "--models", "owl") as road:
+        yield road.environment | {"TERM": "xterm"}
 
 
 def command(*words):

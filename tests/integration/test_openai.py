@@ -3,27 +3,21 @@ the conversation has."""
 
 import http.client
 import json
-import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import openai
-import psycopg
 import pytest
 from openai import OpenAI
 from tests.bounds import ON_SERVERS, PROGRAM
-from tests.support import databases
+from tests.support import answered_road
 from tests.support.answerers import QUICK, Plan, answerer
 from tests.support.gateway import running
-from tests.support.killable import projector
-from tests.support.road import made
 
 from frameledger_services.embedded import ports
 
@@ -55,108 +49,50 @@ YES = {"role": "assistant", "content": "Yes, at 22:40."}
 THANKS = {"role": "user", "content": "Thanks."}
 
 
-class Service:
-    """A service in a process of its own."""
-
-    def __init__(self, environment, *words):
-        self._command = [sys.executable, "-m", "frameledger_services", *words]
-        self._environment = environment
-        self.begin()
-
-    def begin(self):
-        self._process = subprocess.Popen(self._command, env=self._environment, stderr=subprocess.DEVNULL)
-
-    def kill(self):
-        self._process.kill()
-        self._process.wait(PROGRAM)
-
-
-@contextmanager
-def service(environment, *words):
-    running_service = Service(environment, *words)
-    try:
-        yield running_service
-    finally:
-        running_service.kill()
-
-
 class Stage:
-    """The servers of this module, and a client of each kind."""
+    """The road, a gateway, and the official client."""
 
-    def __init__(self, settings, base_url, inference):
-        self.settings = settings
-        self.address = settings.database_url.get_secret_value()
-        self.inference = inference
+    def __init__(self, road, base_url):
+        self.settings = road.settings.model_copy(
+            update={"inference_provider": "scripted", "inference_script": road.script}
+        )
+        self.address = road.address
+        self.inference = road.inference
+        self.rows = road.rows
+        self.until = road.until
+        self.context = road.context
         self.base_url = base_url
         self.client = OpenAI(base_url=f"{base_url}/v1", api_key="none", timeout=ON_SERVERS)
 
     def create(self, messages, **more):
         return self.client.chat.completions.create(model="frameledger", messages=messages, **more)
 
-    def rows(self, query, *parameters):
-        with psycopg.connect(self.address) as connection:
-            return connection.execute(query, parameters).fetchall()
-
     def messages(self, context_id):
         """Its messages, without thoughts."""
-        query = "SELECT context_at(%s, version) FROM contexts WHERE context_id = %s"
-        [(context,)] = self.rows(query, context_id, context_id)
-        return [one for one in context["messages"] if "role" in one]
+        return [one for one in self.context(context_id)["messages"] if "role" in one]
 
     def stored_settings(self, context_id):
-        query = "SELECT context_at(%s, version) FROM contexts WHERE context_id = %s"
-        return self.rows(query, context_id, context_id)[0][0]["settings"]
+        return self.context(context_id)["settings"]
 
     def frames(self, context_id):
-        return [
-            kind
-            for (kind,) in self.rows(
-                "SELECT type FROM frames WHERE context_id = %s ORDER BY version", context_id
-            )
-        ]
-
-    def until(self, query, *parameters):
-        with psycopg.connect(self.address, autocommit=True) as connection:
-            while not connection.execute(query, parameters).fetchone()[0]:
-                pass
+        query = "SELECT type FROM frames WHERE context_id = %s ORDER BY version"
+        return [kind for (kind,) in self.rows(query, context_id)]
 
 
 @pytest.fixture(scope="module")
 def stage(kafka, database_server, migrated_template, tmp_path_factory):
     folder = tmp_path_factory.mktemp("openai")
-    script = folder / "script.json"
-    script.write_text(json.dumps(SCRIPT))
+    servers = (kafka.bootstrap_servers, database_server, migrated_template)
+    also = {
+        "gateway_port": str(ports.choose(0)),
+        "gateway_openai": "true",
+        "gateway_openai_begin_secs": "2",
+    }
     with (
-        databases.made(database_server, template=migrated_template) as (_, address),
-        made(kafka.bootstrap_servers, address, None) as road,
-        projector(road.settings),
+        answered_road.made(*servers, folder, SCRIPT, "--models", "owl", **QUICK) as road,
+        running(road.settings, **also) as gateway,
     ):
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FRAMELEDGER_")}
-        environment = inherited | {
-            "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-            "FRAMELEDGER_DATABASE_URL": address,
-            "FRAMELEDGER_TOPIC_PREFIX": road.settings.topic_prefix,
-            "FRAMELEDGER_DATA_DIR": str(folder),
-            **{f"FRAMELEDGER_{name.upper()}": str(value) for name, value in QUICK.items()},
-        }
-        settings = road.settings.model_copy(
-            update={**QUICK, "inference_provider": "scripted", "inference_script": script}
-        )
-        inference = ("run", "inference", "--provider", "scripted", "--script", str(script), "--models", "owl")
-        functions = ("run", "functions", "--module", "frameledger_services.demo.tools")
-        also = {
-            "gateway_port": str(ports.choose(0)),
-            "gateway_openai": "true",
-            "gateway_openai_begin_secs": "2",
-        }
-        with (
-            service(environment, *inference) as answering,
-            service(environment, *functions),
-            running(road.settings, **also) as gateway,
-        ):
-            made_stage = Stage(settings, gateway.address, answering)
-            made_stage.until("SELECT count(*) = 2 FROM live_workers()")
-            yield made_stage
+        yield Stage(road, gateway.address)
 
 
 def test_a_chat_goes_on_in_one_conversation_as_its_client_resends_it(stage):

@@ -1,0 +1,126 @@
+"""A road with a projector on which a scripted model answers and the demo's functions run, each in a process of its own.
+
+For what talks with a conversation from outside: a terminal, a front end, a client of somebody else's API.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from tests.bounds import PROGRAM
+from tests.support import databases
+from tests.support.killable import projector
+from tests.support.road import made as road_made
+
+from frameledger_services.settings import PREFIX, Settings
+
+
+class Service:
+    """A service in a process of its own. To be killed, since calls of the demo take longer than a test."""
+
+    def __init__(self, environment: Mapping[str, str], *words: str) -> None:
+        self._command = [sys.executable, "-m", "frameledger_services", *words]
+        self._environment = environment
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin, also again after a kill."""
+        self._process = subprocess.Popen(self._command, env=self._environment, stderr=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+        self._process.wait(PROGRAM)
+
+
+@dataclass(frozen=True)
+class AnsweredRoad:
+    """What a test needs of it."""
+
+    settings: Settings
+    environment: dict[str, str]
+    """That of commands."""
+
+    script: Path
+    inference: Service
+
+    @property
+    def address(self) -> str:
+        """The database's."""
+        assert self.settings.database_url is not None
+        return self.settings.database_url.get_secret_value()
+
+    def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Returns what the database answers."""
+        with psycopg.connect(self.address) as connection:
+            return connection.execute(query.encode(), parameters).fetchall()
+
+    def until(self, query: str, *parameters: Any) -> None:
+        """Returns once the one value of this query is true."""
+        end = time.monotonic() + PROGRAM
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            while not connection.execute(query.encode(), parameters).fetchall()[0][0]:
+                assert time.monotonic() < end, f"not within {PROGRAM:g} s: {query}"
+
+    def context(self, context_id: str) -> dict[str, Any]:
+        """Returns the stored context."""
+        query = "SELECT context_at(context_id, version) FROM contexts WHERE context_id = %s"
+        [(found,)] = self.rows(query, context_id)
+        return dict(found)
+
+
+@contextmanager
+def made(
+    bootstrap_servers: str,
+    database_server: str,
+    template: str,
+    folder: Path,
+    script: Mapping[str, Any],
+    *options: str,
+    **also: Any,
+) -> Iterator[AnsweredRoad]:
+    """Yields such a road once both services are alive. `options` are those of the inference service, `also` are
+    settings of both."""
+    path = folder / "script.json"
+    path.write_text(json.dumps(script))
+    with (
+        databases.made(database_server, template=template) as (_, address),
+        road_made(bootstrap_servers, address, None) as road,
+        projector(road.settings),
+    ):
+        set_here = {
+            "kafka_bootstrap_servers": bootstrap_servers,
+            "database_url": address,
+            "topic_prefix": road.settings.topic_prefix,
+            "data_dir": folder,
+            **also,
+        }
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+        environment = inherited | {f"{PREFIX}{name.upper()}": str(value) for name, value in set_here.items()}
+        words = ("run", "inference", "--provider", "scripted", "--script", str(path), *options)
+        with (
+            _running(environment, *words) as inference,
+            _running(environment, "run", "functions", "--module", "frameledger_services.demo.tools"),
+        ):
+            answered = AnsweredRoad(road.settings.model_copy(update=also), environment, path, inference)
+            answered.until("SELECT count(*) = 2 FROM live_workers()")
+            yield answered
+
+
+@contextmanager
+def _running(environment: Mapping[str, str], *words: str) -> Iterator[Service]:
+    service = Service(environment, *words)
+    try:
+        yield service
+    finally:
+        service.kill()
