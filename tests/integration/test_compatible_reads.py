@@ -1,0 +1,123 @@
+"""What the compatible APIs ask the tables before they say something: how a conversation stands, and who asked last.
+
+Their own tests run the gateway in a process of its own. Here the statements meet every recorded history, and what they
+answer is what its frames fold to.
+"""
+
+import asyncio
+import json
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from tests.support.batches import HISTORIES, Log, folded, project
+from tests.support.databases import made
+
+from frameledger.context import LLMContext
+from frameledger_services.store import questions, shown_messages, threads
+from frameledger_services.store.shown_messages import CLIENT
+
+SAID = {
+    "type": "LLMMessagesAppendFrame",
+    "id": "said",
+    "messages": [{"role": "user", "content": "One."}, {"role": "user", "content": "Two."}],
+    "metadata": {CLIENT: {"run_id": "run-of-theirs", "message_ids": ["m1", "m2"]}},
+}
+
+
+@pytest.fixture(scope="module")
+def address(database_server, migrated_template):
+    log = Log()
+    for path in HISTORIES:
+        for line in path.read_bytes().splitlines():
+            log.add(path.stem, line)
+    log.add("theirs", json.dumps(SAID).encode())
+    with made(database_server, template=migrated_template) as (_, found):
+        project(found, log.records, sizes=(500,))
+        yield found
+
+
+def ask(address, read, *arguments):
+    """What the gateway is answered."""
+
+    async def asked():
+        async with await psycopg.AsyncConnection.connect(address, autocommit=True) as connection:
+            return await read(connection, *arguments)
+
+    return asyncio.run(asked())
+
+
+def rows(address, query, *parameters):
+    with psycopg.connect(address) as connection:
+        return connection.execute(query, parameters).fetchall()
+
+
+def applied(address, context_id, types):
+    """The versions of applied frames of these types."""
+    query = "SELECT version FROM frames WHERE context_id = %s AND outcome = 'applied' AND type = ANY (%s) ORDER BY version"
+    return [version for (version,) in rows(address, query, context_id, list(types))]
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+def test_how_a_conversation_stands_is_what_its_frames_fold_to(address, path):
+    contexts, _ = folded(path)
+    found = ask(address, questions.readiness, path.stem)
+    assert found.version == len(contexts) - 1
+    assert found.stored.context == LLMContext.from_wire(contexts[-1])
+    statuses = dict(rows(address, "SELECT run_id, status FROM runs WHERE context_id = %s", path.stem))
+    assert all(statuses[run] in ("interrupted", "failed", "context_ended") for run in found.cut_runs)
+    [(open_run,)] = rows(address, "SELECT open_run_id FROM contexts WHERE context_id = %s", path.stem)
+    calls = [
+        status
+        for (status,) in rows(address, "SELECT status FROM tool_calls WHERE context_id = %s", path.stem)
+    ]
+    runs = any(one in ("announced", "dispatched", "running") for one in calls)
+    assert ask(address, questions.has_running_calls, path.stem) == runs
+    assert found.goes_on or open_run is None
+
+    thread = ask(address, threads.thread, path.stem)
+    assert thread.version == found.version
+    assert list(thread.tools) == [one["function"]["name"] for one in contexts[-1]["tools"]]
+    assert [one.message for one in thread.messages] == contexts[-1]["messages"]
+    assert len(ask(address, threads.waiting, path.stem)) == calls.count("waiting")
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+def test_messages_are_those_of_their_version(address, path):
+    contexts, _ = folded(path)
+    for version in {*range(1, len(contexts), 23), len(contexts) - 1}:
+        shown = ask(address, shown_messages.shown_messages, path.stem, version)
+        assert [one.message for one in shown] == contexts[version]["messages"]
+
+
+def test_a_message_has_the_id_that_its_client_gave_it(address):
+    shown = ask(address, shown_messages.shown_messages, "theirs", 1)
+    assert [(one.client_id, one.message["content"]) for one in shown] == [("m1", "One."), ("m2", "Two.")]
+
+
+@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+def test_who_asked_last_is_the_newest_frame_that_asks_and_counts(address, path):
+    asking = applied(address, path.stem, questions.ASKING)
+    found = ask(address, questions.last_asked, path.stem)
+    assert (found.version if found else None) == (asking[-1] if asking else None)
+    assert found is None or found.is_newest
+    for version in asking:
+        [(frame_id,)] = rows(
+            address, "SELECT frame_id FROM frames WHERE context_id = %s AND version = %s", path.stem, version
+        )
+        count, question = ask(address, questions.asked_by, path.stem, [frame_id, uuid4()])
+        assert (count, question.version, question.is_newest) == (1, version, version == asking[-1])
+        assert ask(address, threads.version_of, path.stem, frame_id) == version
+    assert ask(address, questions.asked_by, path.stem, [uuid4()]) == (0, None)
+    assert ask(address, threads.version_of, path.stem, uuid4()) is None
+
+
+def test_a_run_has_the_name_that_its_client_gave_it(address):
+    [(frame_id,)] = rows(address, "SELECT frame_id FROM frames WHERE context_id = 'theirs'")
+    found = ask(address, threads.last_asked, "theirs")
+    assert (found.version, found.run_id, found.is_answer) == (1, "run-of-theirs", False)
+    _, question = ask(address, questions.asked_by, "theirs", [UUID(str(frame_id))])
+    assert question.metadata == SAID["metadata"]
+    assert ask(address, threads.last_asked, "nowhere") is None
+    assert ask(address, questions.readiness, "nowhere").stored is None
+    assert ask(address, threads.thread, "nowhere").version == 0
