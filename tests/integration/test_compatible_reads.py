@@ -54,8 +54,8 @@ def rows(address, query, *parameters):
 
 def applied(address, context_id, types):
     """The versions of applied frames of these types."""
-    query = "SELECT version FROM frames WHERE context_id = %s AND outcome = 'applied' AND type = ANY (%s) ORDER BY version"
-    return [version for (version,) in rows(address, query, context_id, list(types))]
+    query = "SELECT version FROM frames WHERE context_id = %s AND outcome = 'applied' AND type = ANY (%s)"
+    return sorted(version for (version,) in rows(address, query, context_id, list(types)))
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
