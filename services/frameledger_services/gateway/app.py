@@ -31,6 +31,7 @@ from frameledger_services.gateway import (
 )
 from frameledger_services.gateway.ag_ui import routes as ag_ui
 from frameledger_services.gateway.live import streams
+from frameledger_services.gateway.live.hub import TooManyFollowersError
 from frameledger_services.gateway.openai import routes as openai
 from frameledger_services.gateway.outages import Outages
 from frameledger_services.gateway.parts import Parts
@@ -103,6 +104,12 @@ async def _database_away(request: Request, error: Exception) -> Response:
     return problems.answer(request, ProblemError("database-away", "The database does not answer."))
 
 
+async def _too_many_followers(request: Request, error: Exception) -> Response:
+    return problems.answer(
+        request, ProblemError("too-many", "This process has as many streams as it may have.")
+    )
+
+
 async def _wrong_schema(request: Request, error: Exception) -> Response:
     return problems.answer(request, ProblemError("wrong-schema", str(error)))
 
@@ -132,6 +139,7 @@ _HANDLERS = {
     ProblemError: _problem,
     NoSuchContextError: _no_such_context,
     NoSuchVersionError: _no_such_version,
+    TooManyFollowersError: _too_many_followers,
     DatabaseError: _database_away,
     SchemaError: _wrong_schema,
     BrokerError: _log_away,

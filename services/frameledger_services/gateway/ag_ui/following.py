@@ -11,9 +11,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 from frameledger.record import decode
 from frameledger_services.gateway import answers
 from frameledger_services.gateway.ag_ui.translation import QUIET, Event, Translation
-from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS, Chunk, TooManyFollowersError
+from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS, Chunk
 from frameledger_services.gateway.parts import Parts
-from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import conversations, threads
 from frameledger_services.store.connections import DatabaseUnavailableError
 from frameledger_services.store.shown_messages import ShownMessage, shown_messages
@@ -43,7 +42,7 @@ class FollowedRun:
     def __init__(
         self, parts: Parts, thread_id: str, asked: AskedRun, parent_run_id: str | None = None
     ) -> None:
-        """Raises `too-many` if this process has as many followers as it may have."""
+        """Raises `TooManyFollowersError`."""
         self.thread_id = thread_id
         self.run_id = asked.run_id
         self.is_over = False
@@ -53,10 +52,7 @@ class FollowedRun:
         # An answer to a call is an event of this run, what was said is one of its messages.
         self._begin = asked.version - asked.is_answer
         self._translation = Translation(thread_id, asked.run_id, parent_run_id)
-        try:
-            self._follower = parts.hub.follow(thread_id, self._begin)
-        except TooManyFollowersError:
-            raise ProblemError("too-many", "This process has as many streams as it may have.") from None
+        self._follower = parts.hub.follow(thread_id, self._begin)
 
     def close(self) -> None:
         """Follow no longer; who waits for more goes on."""

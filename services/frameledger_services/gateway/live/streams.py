@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute
 from frameledger_services.client import NoSuchContextError
 from frameledger_services.gateway import parameters
 from frameledger_services.gateway.live.event_stream import EventStream
-from frameledger_services.gateway.live.hub import Chunk, Follower, TooManyFollowersError
+from frameledger_services.gateway.live.hub import Chunk, Follower
 from frameledger_services.gateway.parameters import INT64_MAX, Parameter
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
@@ -60,10 +60,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
         else:
             after = AFTER.of(request) if AFTER.name in request.query_params else 0
         wanted = None if types is None else types.split(TYPES_SEPARATOR)
-        try:
-            follower = parts.hub.follow(context_id, after, wanted)
-        except TooManyFollowersError:
-            raise ProblemError("too-many", "This process has as many streams as it may have.") from None
+        follower = parts.hub.follow(context_id, after, wanted)
         try:
             answer = await _answer(
                 follower, after, is_resumed=last is not None, is_patient=WAIT.of(request) is not None

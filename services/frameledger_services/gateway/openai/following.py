@@ -8,7 +8,7 @@ from datetime import datetime
 from frameledger.frames import InterruptionFrame
 from frameledger.record import decode
 from frameledger_services.gateway.append import SOURCE
-from frameledger_services.gateway.live.hub import Chunk, TooManyFollowersError
+from frameledger_services.gateway.live.hub import Chunk
 from frameledger_services.gateway.openai import answer
 from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.asking import Asked
@@ -28,7 +28,7 @@ class Following:
     """Follows one answer. To be closed."""
 
     def __init__(self, parts: Parts, asked: Asked) -> None:
-        """Raises `too-many` if this process has as many followers as it may have."""
+        """Raises `TooManyFollowersError`."""
         self.asked = asked
         self.answer = Answer(asked.version)
         self.version = asked.version
@@ -41,10 +41,7 @@ class Following:
         self._parts = parts
         self._is_all = False
         self._status: str | None = None
-        try:
-            self._follower = parts.hub.follow(asked.context_id, asked.version, answer.TYPES)
-        except TooManyFollowersError:
-            raise ProblemError("too-many", "This process has as many streams as it may have.") from None
+        self._follower = parts.hub.follow(asked.context_id, asked.version, answer.TYPES)
 
     def close(self) -> None:
         """Follow no longer; who waits for more goes on."""
