@@ -3,10 +3,23 @@
 `frameledger migrate` is the caller. A connection is in the transaction that the caller will end.
 """
 
+from typing import Any
+
 from alembic import context
+from sqlalchemy import Text, column, table
 
 # Not Alembic's default, so that the database may be shared with another program that uses Alembic.
 VERSION_TABLE = "frameledger_schema"
+
+
+_SCHEMA = table(VERSION_TABLE, column("compatible_from", Text))
+
+
+def _say_who_works_with_it(*, ctx: Any, step: Any, **_: Any) -> None:
+    """After each migration: the oldest release that works with the tables too. Before 0006 there was none."""
+    compatible_from = getattr(step.up_revision.module, "compatible_from", None)
+    if compatible_from is not None:
+        ctx.execute(_SCHEMA.update().values(compatible_from=compatible_from))
 
 
 def run() -> None:
@@ -19,6 +32,7 @@ def run() -> None:
             dialect_opts={"paramstyle": "named"},
             literal_binds=True,
             output_buffer=attributes["output"],
+            on_version_apply=_say_who_works_with_it,
         )
         with context.begin_transaction():
             context.run_migrations()
@@ -30,6 +44,7 @@ def run() -> None:
         version_table=VERSION_TABLE,
         target_metadata=attributes.get("target_metadata"),
         transactional_ddl=True,
+        on_version_apply=_say_who_works_with_it,
     )
     context.run_migrations()
 

@@ -98,6 +98,19 @@ def test_this_release_works_with_the_newest_migration():
     assert sorted(revisions, reverse=True) == revisions
 
 
+def test_each_migration_says_which_releases_work_with_its_tables_too(connection):
+    scripts = ScriptDirectory(str(carried.folder("migrations")))
+    said = {
+        script.revision: getattr(script.module, "compatible_from", None)
+        for script in scripts.walk_revisions()
+        if script.revision >= "0006"
+    }
+    assert None not in said.values()
+    assert all("0006" <= compatible_from <= revision for revision, compatible_from in said.items())
+    found = connection.execute(f"SELECT compatible_from FROM {VERSION_TABLE}").fetchall()
+    assert found == [(said[schema.REVISION],)]
+
+
 def test_migrating_again_changes_nothing(empty_database):
     first, second = migration.migrate(empty_database), migration.migrate(empty_database)
     assert (first.before, first.after) == (None, schema.REVISION)
@@ -199,8 +212,13 @@ def test_a_database_without_tables_is_too_old_and_the_remedy_is_named(empty_data
         ("9999", schema.TooNewError, r"has revision 9999, made by a newer release; .* Upgrade"),
     ],
 )
-def test_another_revision_is_refused_and_the_remedy_named(database, connection, found, error, words):
-    connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = %s", (found,))
+@pytest.mark.parametrize("compatible_from", [None, "9998"])
+def test_another_revision_is_refused_and_the_remedy_named(
+    database, connection, found, error, words, compatible_from
+):
+    connection.execute(
+        f"UPDATE {VERSION_TABLE} SET version_num = %s, compatible_from = %s", (found, compatible_from)
+    )
     with pytest.raises(error, match=words) as refused:
         check(database)
     assert refused.value.found == found
@@ -211,9 +229,18 @@ def test_the_right_revision_is_not_refused(database):
 
 
 def test_a_newer_database_is_not_migrated(database, connection):
-    connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999', compatible_from = '9999'")
     with pytest.raises(schema.TooNewError):
         migration.migrate(database)
+
+
+def test_a_newer_database_that_works_with_this_release_is_left_as_it_is(database, connection):
+    connection.execute(
+        f"UPDATE {VERSION_TABLE} SET version_num = '9999', compatible_from = %s", (schema.REVISION,)
+    )
+    assert check(database) == "9999"
+    done = migration.migrate(database)
+    assert (done.before, done.after) == ("9999", "9999")
 
 
 def test_a_database_of_another_encoding_is_refused_with_the_way_out(make_database):
@@ -451,13 +478,14 @@ class TestRoles:
         assert self.act(transaction, role, statement) is not None
 
 
-def check(address: str) -> None:
+def check(address: str) -> str:
     """The check that a service makes, without the rest of a service."""
 
-    async def connected():
+    async def connected() -> str:
         async with await psycopg.AsyncConnection.connect(address) as connection:
-            await schema.check(connection)
+            found = await schema.check(connection)
             # The check leaves the transaction usable.
             await connection.execute("SELECT 1")
+            return found
 
-    asyncio.run(connected())
+    return asyncio.run(connected())

@@ -26,8 +26,9 @@ def migrate(
     """Bring the database to the shape that this release needs; again changes nothing.
 
     The first time its user has to be allowed to create roles, or somebody else creates them: the message says which.
-    While it runs, services wait. A table that somebody else holds, a report for one, is waited for 5 seconds at a
-    time, so that nobody waits long behind it.
+    While it runs, services wait; where it only adds to the tables they go on then, of the release before as well. A
+    table that somebody else holds, a report for one, is waited for 5 seconds at a time, so that nobody waits long
+    behind it.
 
     Example: `FRAMELEDGER_DATABASE_URL=postgresql://me@host/mine frameledger migrate`
     """

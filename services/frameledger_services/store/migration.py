@@ -36,7 +36,7 @@ class Migrated:
     """What `migrate` did: the revision that it found, None for no tables of ours, and the one that is there now."""
 
     before: str | None
-    after: str = schema.REVISION
+    after: str
 
 
 def migrate(address: str, say: Callable[[str], None] = lambda _: None) -> Migrated:
@@ -62,12 +62,11 @@ def _migrate(address: str) -> Migrated:
     with _opened(address) as connection:
         connection.exec_driver_sql(_ONE_AT_A_TIME)
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'")
-        before = _found(connection)
+        before, compatible_from = _found(connection)
         if before is None or int(before) < int(schema.REVISION):
             command.upgrade(_alembic(connection=connection), schema.REVISION)
-        else:
-            schema.compare(before)
-        return Migrated(before)
+            return Migrated(before, schema.REVISION)
+        return Migrated(before, schema.compare(before, compatible_from))
 
 
 def _in_the_way(address: str) -> str:
@@ -90,11 +89,12 @@ def script() -> str:
     return written.getvalue()
 
 
-def _found(connection: Connection) -> str | None:
+def _found(connection: Connection) -> tuple[str | None, str | None]:
+    """The revision of the tables, and the oldest whose release works with them; None for what there is not."""
     if connection.exec_driver_sql("SELECT to_regclass('frameledger_schema')").scalar() is None:
-        return None
-    found = connection.exec_driver_sql(schema.FOUND).scalar()
-    return None if found is None else str(found)
+        return None, None
+    row = connection.exec_driver_sql(schema.FOUND).one_or_none()
+    return (None, None) if row is None else (row[0], row[1])
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """The shape of the database, checked before a service works with it.
 
 Revisions are numbers in order, four digits each, so that a database can be told to be too old or too new without
-knowing the revisions of other releases. `migration` brings a database up to what this release needs.
+knowing the revisions of other releases. A newer one names the oldest release that works with it too: where it only
+added to the tables, the processes of an older release go on and are replaced one after the other. `migration` brings a
+database up to what this release needs.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from psycopg import errors
 
 from frameledger.errors import ConfigurationError
 
-REVISION = "0005"
+REVISION = "0006"
 """The revision that this release works with: the newest one in `migrations`."""
 
-FOUND = "SELECT version_num FROM frameledger_schema"
+# The second column came with 0006.
+FOUND = "SELECT version_num, to_jsonb(found) ->> 'compatible_from' FROM frameledger_schema AS found"
 
 
 class SchemaError(ConfigurationError):
@@ -38,30 +41,31 @@ class TooOldError(SchemaError):
 
 
 class TooNewError(SchemaError):
-    """The database has the tables of a newer release.
+    """The database has the tables of a newer release, which this one does not work with.
 
     Remedy: Upgrade this installation.
     """
 
 
-async def check(connection: psycopg.AsyncConnection[Any]) -> None:
-    """Raise `TooOldError` or `TooNewError` unless the database has exactly the shape that this release works with.
+async def check(connection: psycopg.AsyncConnection[Any]) -> str:
+    """Returns the revision of the database; raises `TooOldError` or `TooNewError` unless this release works with it.
 
     One statement, in a transaction of its own or a savepoint of the caller's, which a missing table leaves usable.
     """
-    found: str | None = None
+    row: tuple[Any, ...] | None = None
     try:
         async with connection.transaction():
             row = await (await connection.execute(FOUND)).fetchone()
     except errors.UndefinedTable:
         pass
-    else:
-        found = None if row is None else str(row[0])
-    compare(found)
+    return compare(*(row or (None, None)))
 
 
-def compare(found: str | None) -> None:
-    """Raise `TooOldError` or `TooNewError` unless the revision found is ours."""
+def compare(found: str | None, compatible_from: str | None) -> str:
+    """Returns the revision found if it is ours or a newer one that works with ours; else raises one of the two errors.
+
+    `compatible_from` is the oldest revision whose release works with the tables that were found; None: only theirs.
+    """
     if found is None:
         raise TooOldError(found, "The database has no tables of Frameledger yet; run `frameledger migrate`.")
     if int(found) < int(REVISION):
@@ -69,8 +73,9 @@ def compare(found: str | None) -> None:
             found,
             f"The database has revision {found} and this release needs {REVISION}; run `frameledger migrate`.",
         )
-    if int(found) > int(REVISION):
+    if int(found) > int(REVISION) and int(compatible_from or found) > int(REVISION):
         raise TooNewError(
             found,
             f"The database has revision {found}, made by a newer release; this one knows {REVISION}. Upgrade it.",
         )
+    return found

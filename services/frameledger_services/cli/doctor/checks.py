@@ -124,14 +124,14 @@ async def _of_database(
     for finding in await servers.findings(connection):
         yield finding
     try:
-        await schema.check(connection)
+        revision = await schema.check(connection)
     except schema.TooOldError as error:
         yield Finding("schema", "fail", str(error), "Run `frameledger migrate`.")
         return
     except schema.SchemaError as error:
         yield Finding("schema", "fail", str(error), "Upgrade this release.")
         return
-    yield Finding("schema", "ok", f"Its tables have revision {schema.REVISION}, which this release needs.")
+    yield Finding("schema", "ok", f"Its tables have revision {revision}, which this release works with.")
     if await queries.commits_asynchronously(connection):
         yield Finding(
             "commits",
