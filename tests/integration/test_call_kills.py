@@ -91,8 +91,7 @@ def one_road_for_many(kafka, database_server, migrated_template):
     with a_road(kafka, database_server, migrated_template) as road:
         with projector(road.settings) as running:
             yield road
-            road.until_idle(running)
-        road.check()
+            road.check(running)
         with psycopg.connect(road.address) as connection:
             assert without_origin(connection) == []
 
@@ -464,8 +463,7 @@ def test_while_postgres_is_away_calls_end_as_they_can_and_none_is_run_twice(
         assert {call: (status(road, call), len(effects.of(call))) for call in calls} == calls
         check(road, effects, [quick, lost, *asked_meanwhile], safe=False)
         check(road, effects, [safe], safe=True)
-        road.until_idle(running)
-        road.check()
+        road.check(running)
 
 
 def test_whatever_step_the_projector_is_killed_at_a_call_runs_once(
@@ -503,9 +501,8 @@ def test_whatever_step_the_projector_is_killed_at_a_call_runs_once(
             assert worker.stop() == 0
     assert [(status(road, call), len(effects.of(call))) for call in calls] == [("done", 1)] * len(calls)
     check(road, effects, calls, safe=False)
-    with doomed_projector(road, None):
-        pass
-    road.check()
+    with doomed_projector(road, None) as last:
+        road.check(last)
 
 
 @contextmanager

@@ -34,14 +34,15 @@ def scripted(*say, **script):
 
 def test_who_asks_is_answered_once(road):
     settings = road.settings.model_copy(update=QUICK)
-    with projector(road.settings), answering(settings, lambda _: scripted({"text": "Good day to you."})):
-        ask(road, "a")
-        until_closed(road, "a")
+    with projector(road.settings) as projecting:
+        with answering(settings, lambda _: scripted({"text": "Good day to you."})):
+            ask(road, "a")
+            until_closed(road, "a")
+        road.check(projecting)
     assert spoken(road, "a") == [("user", "Hello?"), ("assistant", "Good day to you.")]
     [(status, attempt, provider, worker)] = rows(road, "SELECT status, attempt, provider, worker FROM runs")
     assert (status, attempt, provider) == ("ended", 1, "scripted")
     assert rows(road, "SELECT attempt, worker_id FROM claims WHERE finished_at IS NOT NULL") == [(1, worker)]
-    road.check()
 
 
 def test_an_answer_says_whether_it_is_to_be_spoken(road):
@@ -265,10 +266,10 @@ def test_a_program_of_ones_own_starts_answers_and_stops(road):
             await service.cancel(CancelFrame())
             await service.cleanup()
 
-    with projector(road.settings):
+    with projector(road.settings) as projecting:
         asyncio.run(life())
+        road.check(projecting)
     assert spoken(road, "a") == spoken(road, "b") == [("user", "Hello?"), ("assistant", "Good day to you.")]
-    road.check()
 
 
 @pytest.mark.regression("repair 11")

@@ -76,7 +76,7 @@ def naming(model):
 def test_whatever_point_a_worker_is_killed_at_its_run_is_answered_once(road, settings):
     """Each worker serves one context, by its model; when all of them are dead another one takes their work over."""
     with ExitStack() as stack:
-        stack.enter_context(projector(road.settings))
+        projecting = stack.enter_context(projector(road.settings))
         doomed = {
             point: stack.enter_context(
                 answerer(settings, Plan(point), models=[point], service=f"doomed-{number}")
@@ -87,7 +87,7 @@ def test_whatever_point_a_worker_is_killed_at_its_run_is_answered_once(road, set
             ask(road, point, "Please look." if point == BETWEEN else "Hello?", naming(point))
         for point, one in doomed.items():
             assert one.ended() == -signal.SIGKILL, point
-        stack.enter_context(answerer(settings, service="heir"))
+        heir = stack.enter_context(answerer(settings, service="heir"))
         until_closed(road, *doomed)
 
         for point in POINTS:
@@ -117,12 +117,13 @@ def test_whatever_point_a_worker_is_killed_at_its_run_is_answered_once(road, set
         for point in POINTS:
             road.until("SELECT count(*) = 2 FROM runs WHERE context_id = %s AND status = 'ended'", point)
             assert spoken(road, point)[-1] == ("assistant", "Good day to you.")
-    road.check()
+        assert heir.stop() == 0
+        road.check(projecting)
 
 
 def test_a_worker_that_was_frozen_beyond_its_lease_is_not_heard_any_more(road, settings):
     with (
-        projector(road.settings),
+        projector(road.settings) as projecting,
         answerer(settings, Plan("published LLMTextFrame", signal.SIGSTOP)) as frozen,
     ):
         ask(road, "a")
@@ -136,6 +137,7 @@ def test_a_worker_that_was_frozen_beyond_its_lease_is_not_heard_any_more(road, s
         ask(road, "b")
         until_closed(road, "b")
         assert frozen.stop() == 0
+        road.check(projecting)
     assert spoken(road, "a") == [("user", "Hello?"), ("assistant", "Good day to you.")]
     assert attempts(road, "a") == [1, 2]
     assert answers(road, "a") == 1
@@ -144,12 +146,14 @@ def test_a_worker_that_was_frozen_beyond_its_lease_is_not_heard_any_more(road, s
         ("run_over",),
         ("attempt_superseded",),
     }
-    road.check()
 
 
 def test_a_worker_that_is_frozen_in_the_middle_of_publishing_speaks_into_a_run_that_is_over(road, settings):
     """What it had been given to publish before its lease was over goes out when it wakes: it is on the log, ignored."""
-    with projector(road.settings), answerer(settings, Plan(BETWEEN, signal.SIGSTOP)) as frozen:
+    with (
+        projector(road.settings) as projecting,
+        answerer(settings, Plan(BETWEEN, signal.SIGSTOP)) as frozen,
+    ):
         ask(road, "a", "Please look.")
         frozen.frozen()
         with answerer(settings, service="heir") as heir:
@@ -160,48 +164,53 @@ def test_a_worker_that_is_frozen_in_the_middle_of_publishing_speaks_into_a_run_t
             "SELECT EXISTS (SELECT FROM frames WHERE type = 'LLMFullResponseEndFrame' AND reason = 'run_over')"
         )
         assert frozen.stop() == 0
+        road.check(projecting)
     assert answers(road, "a") == 1
     assert rows(road, "SELECT status FROM tool_calls ORDER BY requested_version") == [
         ("forgotten",),
         ("dispatched",),
     ]
-    road.check()
 
 
 def test_three_workers_that_die_of_a_run_are_enough(road, settings):
-    with projector(road.settings):
+    with projector(road.settings) as projecting:
         for number in range(3):
             with answerer(settings, Plan("published LLMTextFrame"), service=f"doomed-{number}") as doomed:
                 if not number:
                     ask(road, "a")
                 assert doomed.ended() == -signal.SIGKILL
-        with answerer(settings, service="heir"):
+        with answerer(settings, service="heir") as heir:
             until_closed(road, "a")
             [(status, code)] = rows(road, "SELECT status, error_code FROM runs")
             assert (status, code) == ("failed", "attempts_exhausted")
             ask(road, "a", "And now?")
             road.until("SELECT count(*) = 1 FROM runs WHERE status = 'ended'")
+            assert heir.stop() == 0
+        road.check(projecting)
     assert spoken(road, "a")[-2:] == [("user", "And now?"), ("assistant", "Good day to you.")]
-    road.check()
 
 
 def test_two_workers_share_what_is_asked_and_answer_each_run_once(road, settings):
     contexts = [f"context-{number}" for number in range(24)]
-    with projector(road.settings), answerer(settings) as first, answerer(settings) as second:
+    with (
+        projector(road.settings) as projecting,
+        answerer(settings) as first,
+        answerer(settings) as second,
+    ):
         for context_id in contexts:
             ask(road, context_id)
         until_closed(road, *contexts)
         assert [first.stop(), second.stop()] == [0, 0]
+        road.check(projecting)
     for context_id in contexts:
         assert spoken(road, context_id) == [("user", "Hello?"), ("assistant", "Good day to you.")]
     assert rows(road, "SELECT DISTINCT attempt FROM claims") == [(1,)]
-    road.check()
 
 
 def test_what_is_asked_while_nobody_serves_is_answered_by_whoever_comes_and_what_is_over_by_nobody(
     road, settings
 ):
-    with projector(road.settings):
+    with projector(road.settings) as projecting:
         ask(road, "a")
         ask(road, "b", "Hello?")
         road.publish([Raw(b"b", frame("InterruptionFrame"))])
@@ -210,29 +219,32 @@ def test_what_is_asked_while_nobody_serves_is_answered_by_whoever_comes_and_what
         with answerer(settings) as late:
             until_closed(road, "a")
             assert late.stop() == 0
+        road.check(projecting)
     assert spoken(road, "a")[-1] == ("assistant", "Good day to you.")
     assert rows(road, "SELECT context_id, attempt FROM claims") == [("a", 1)]
     assert rows(road, "SELECT type FROM frames WHERE context_id = 'b' AND run_id IS NOT NULL") == []
 
 
 def test_a_worker_that_is_told_to_go_finishes_what_it_says(road, settings):
-    with projector(road.settings), answerer(settings) as leaving:
+    with projector(road.settings) as projecting, answerer(settings) as leaving:
         ask(road, "a", "Be slow.")
         road.until("SELECT EXISTS (SELECT FROM frames WHERE type = 'LLMTextFrame')")
         assert leaving.stop() == 0
         until_closed(road, "a")
+        road.check(projecting)
     assert spoken(road, "a")[-1] == ("assistant", "Well, good day.")
     assert attempts(road, "a") == [1]
 
 
 def test_a_worker_that_may_not_wait_so_long_hands_over(road, settings):
     hasty = settings.model_copy(update={"work_drain_secs": 0.0})
-    with projector(road.settings), answerer(hasty) as leaving:
+    with projector(road.settings) as projecting, answerer(hasty) as leaving:
         ask(road, "a", "Be slow.")
         road.until("SELECT EXISTS (SELECT FROM frames WHERE type = 'LLMTextFrame')")
-        with answerer(settings, service="heir"):
+        with answerer(settings, service="heir") as heir:
             assert leaving.stop() == 0
             until_closed(road, "a")
+            assert heir.stop() == 0
+        road.check(projecting)
     assert context(road, "a")["messages"][-1]["content"] == "Well, good day."
     assert attempts(road, "a") == [1, 2]
-    road.check()

@@ -111,8 +111,7 @@ def test_two_timekeepers_bring_everything_to_rest_and_each_thing_is_settled_once
         with judging(road, settings) as first, judging(road, settings) as second:
             road.until(AT_REST)
             assert [first.stop(), second.stop()] == [0, 0]
-        road.until_idle(projecting)
-    road.check()
+        road.check(projecting)
     assert ask_for(road, "SELECT count(*) FROM rejected_frames") == 0
     assert ask_for(road, "SELECT count(*) FROM workers WHERE stopped_at IS NULL") == 0
     # The words of each turn were answered by one run, which failed; and so did what the results asked for.
@@ -145,8 +144,7 @@ def test_whoever_is_killed_leaves_what_the_next_one_finishes(road, settings, poi
         with judging(road, settings) as last:
             road.until(AT_REST)
             assert last.stop() == 0
-        road.until_idle(projecting)
-    road.check()
+        road.check(projecting)
     assert ask_for(road, "SELECT count(*) FROM rejected_frames") == 0
     results = "SELECT count(*) FROM frames WHERE type = 'FunctionCallResultFrame' AND outcome = 'applied'"
     assert ask_for(road, results) == 2

@@ -229,13 +229,29 @@ class Road:
         """All that a topic has by now and that was committed, partition by partition."""
         return asyncio.run(_all_records(self.settings, topic or self.names.frames))
 
-    def check(self, *, every: int = 7) -> Told:
-        """Tables, effects and outbox are what the topic says. Contexts are compared at one version of `every`, and
-        at their last."""
+    def check(self, *projectors: Any, every: int = 7) -> Told:
+        """Tables, effects and outbox are what the topic says, once these processes have projected all of it. Contexts
+        are compared at one version of `every`, and at their last.
+
+        Whoever speaks on the topic has to be gone. Where a worker may have said something since the test last knew
+        that all was projected, a projector has to live until here, and is named.
+        """
+        if projectors:
+            self.until_idle(*projectors)
+        ends = self.ends()
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            assert self._is_idle(connection), (
+                "nobody is named who projects the rest",
+                self.progress(connection),
+            )
+        told = self._checked(every)
+        assert self.ends() == ends, "somebody spoke meanwhile"
+        return told
+
+    def _checked(self, every: int) -> Told:
         records = self.records()
         told = tell(records, every=every)
         with psycopg.connect(self.address) as connection:
-            assert value_of(connection, "SELECT count(*) FROM outbox") == 0
             frames = connection.execute(
                 "SELECT context_id, version, frame_id, outcome, reason, payload::text FROM frames"
             ).fetchall()
