@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import openai
 import psycopg
 import pytest
 from tests.bounds import PROGRAM
@@ -66,8 +67,10 @@ def test_stopped_by_a_signal_it_leaves_nothing_and_begun_again_at_once_it_shows_
     assert [line for line in pictured if line not in joined] == []
 
 
-def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_alone(tmp_path):
-    folder = Folder(tmp_path, FRAMELEDGER_INFERENCE_PROVIDER="scripted")
+def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_alone_to_go_on_with_it(
+    tmp_path,
+):
+    folder = Folder(tmp_path, FRAMELEDGER_INFERENCE_PROVIDER="scripted", FRAMELEDGER_GATEWAY_OPENAI="true")
     try:
         assert folder.run("up", "--detach").returncode == 0
         before = folder.processes()
@@ -119,6 +122,7 @@ def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_
         ]
         assert voices == [("LLMFullResponseStartFrame",), ("VisionFullResponseStartFrame",)]
         assert alive == [("inference-scripted",)]
+        chat_goes_on(folder, context_id)
     finally:
         folder.run("down")
     assert folder.living() == []
@@ -247,6 +251,32 @@ def stopped_in_the_middle(folder, number):
     assert re.search(r"Where the time went: servers .* s, conversation .* s", rest)
     assert "Traceback" not in rest
     assert folder.living() == []
+
+
+def chat_goes_on(folder, context_id):
+    """The official client of OpenAI's goes on with the call that the passenger ended, whole and streamed."""
+    messages = "SELECT context_at(context_id, version) -> 'messages' FROM contexts WHERE context_id = %s"
+    with folder.database() as connection:
+        [(of_the_demo,)] = connection.execute(messages, (context_id,)).fetchall()
+    address = folder.processes()["gateway"]["address"]
+    said = {"model": "frameledger", "extra_body": {"conversation": {"id": context_id, "append": True}}}
+    with openai.OpenAI(base_url=f"{address}/v1", api_key="none", timeout=PROGRAM) as client:
+        first = [{"role": "user", "content": "One more thing."}]
+        whole = client.chat.completions.create(messages=first, **said)
+        assert whole.choices[0].message.content == "You said: One more thing."
+        then = [{"role": "user", "content": "Is it on time?"}]
+        chunks = client.chat.completions.create(messages=then, stream=True, **said)
+        streamed = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
+    assert "".join(streamed) == "You said: Is it on time?"
+    with folder.database() as connection:
+        [(now,)] = connection.execute(messages, (context_id,)).fetchall()
+    assert now == [
+        *of_the_demo,
+        *first,
+        {"role": "assistant", "content": "You said: One more thing."},
+        *then,
+        {"role": "assistant", "content": "You said: Is it on time?"},
+    ]
 
 
 @contextmanager
