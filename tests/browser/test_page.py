@@ -5,7 +5,6 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 from tests.support.batches import value_of
 from tests.support.page_conversations import ERASED, HOSTILE, MARKUP
@@ -166,30 +165,13 @@ def test_markup_in_a_message_stays_text(web, connection):
 def test_axe_finds_nothing(web, screen, theme):
     web.page.emulate_media(color_scheme=theme)
     THREE[screen](web)
-    web.settle()
-    found = Axe().run(web.page)
-    assert found.violations_count == 0, found.generate_report()
+    web.check_accessible(theme)
 
 
 @pytest.mark.parametrize("screen", THREE)
 def test_on_a_narrow_screen_nothing_has_to_be_moved_sideways(web, screen):
-    web.page.set_viewport_size({"width": 400, "height": 800})
     THREE[screen](web)
-    web.settle()
-    wide = web.page.evaluate(
-        """() => [...document.querySelectorAll('body, body *')].filter(one => {
-            const box = one.getBoundingClientRect();
-            return box.width > 0 && box.right > document.documentElement.clientWidth + 1 && !scrolls(one);
-            function scrolls(one) {
-                for (let up = one.parentElement; up; up = up.parentElement) {
-                    if (['auto', 'scroll', 'hidden', 'clip'].includes(getComputedStyle(up).overflowX)) return true;
-                }
-                return false;
-            }
-        }).map(one => one.outerHTML.slice(0, 100))"""
-    )
-    assert wide == []
-    assert web.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    web.check_narrow()
 
 
 def test_it_is_printed_without_what_only_a_screen_can_use(web):

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 from tests.support import gateway, webpage
+from tests.support.answerers import answerer, ask, until_closed
 from tests.support.databases import made as database
 from tests.support.killable import projector
 from tests.support.road import Raw, made
@@ -21,6 +22,9 @@ from frameledger_services.gateway.access import tokens
 
 NOW = datetime.now(UTC)
 CONVERSATIONS = ("answered", "raced", "read")
+ASKED = "asked"
+"""A conversation in which a model answered."""
+
 ARGUMENTS = {"order": "A-17", "cents": 4200}
 
 
@@ -38,13 +42,17 @@ def waiting_call() -> bytes:
 
 @pytest.fixture(scope="module")
 def filled(kafka, database_server, migrated_template):
-    """Settings of a road with a projector, on which each conversation has a call that waits."""
+    """Settings of a road with a projector and a model, on which each conversation has a call that waits, and one an
+    answer."""
     with (
         database(database_server, template=migrated_template) as (_, address),
         made(kafka.bootstrap_servers, address, None) as road,
         projector(road.settings) as projecting,
+        answerer(road.settings),
     ):
         road.publish([Raw(name.encode(), waiting_call()) for name in CONVERSATIONS])
+        ask(road, ASKED, "Is the desk open?")
+        until_closed(road, ASKED)
         road.until_idle(projecting)
         yield road.settings
         assert projecting.stop() == 0
@@ -104,6 +112,27 @@ def test_a_call_that_waits_is_answered_from_the_list_of_what_needs_a_person(brow
     [stored] = http.get("/contexts/answered/calls").json()["calls"]
     assert (stored["status"], stored["result"]) == ("done", {"approved": True})
     assert http.get("/contexts/answered/frames/2").json()["source"].endswith("manager")
+
+
+def test_the_list_of_what_needs_a_person_and_who_works_is_for_everybody(browser, origin, given):
+    with signed_in(browser, origin, given[1]["manager"]) as web:
+        web.page.goto(f"{origin}/work")
+        web.page.locator("summary", has_text="read").press("Enter")
+        expect(web.page.locator("article[data-call='c1']")).to_be_visible()
+        expect(web.page.get_by_role("region", name="Live workers")).to_contain_text("inference-scripted")
+        expect(web.page.get_by_role("region", name="Partitions")).to_contain_text("up to date")
+        web.check_accessible("light", "dark")
+        web.check_narrow()
+
+
+def test_a_request_that_has_the_hash_of_what_was_sent_is_said_to_be_that(browser, origin, given, http):
+    with signed_in(browser, origin, given[1]["reader"]) as web:
+        main = web.open(ASKED, tab="request")
+        expect(main.locator("[data-matches='true']")).to_contain_text("Byte for byte what was sent.")
+        expect(main.locator(".turns > li[data-role='user']")).to_contain_text("Is the desk open?")
+        frames = http.get(f"/contexts/{ASKED}/frames", params={"type": "LLMFullResponseStartFrame"}).json()
+        expect(main).to_contain_text(frames["frames"][0]["frame"]["request_sha256"])
+        web.check_accessible("light", "dark")
 
 
 def test_who_is_too_late_is_told_so_and_keeps_what_was_written(browser, origin, given, http):

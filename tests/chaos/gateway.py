@@ -9,10 +9,11 @@ import os
 import random
 from contextlib import ExitStack
 
+from tests.bounds import ON_SERVERS
 from tests.chaos.failover import SEED, reference  # noqa: F401  # a fixture
 from tests.integration.test_database_crash import crashing
 from tests.support.gateway import running
-from tests.support.gateway_crowd import Audience, Writers, check
+from tests.support.gateway_crowd import Audience, Talker, Writers, check
 from tests.support.killable import Plan, projector
 from tests.support.road import made, road_of_its_own  # noqa: F401  # a fixture
 
@@ -20,7 +21,7 @@ from frameledger_services.embedded import ports
 
 APPENDS = int(os.environ.get("CHAOS_APPENDS", "10000"))
 STREAMS = int(os.environ.get("CHAOS_STREAMS", "200"))
-WRITERS = 16
+WRITERS, TALKERS = 16, 2
 KILLS = max(3, APPENDS // 500)
 FOLLOWED_APPENDS = APPENDS // 5
 
@@ -67,10 +68,17 @@ def test_every_append_counts_once_however_often_the_gateway_is_killed(road):
     with ExitStack() as stack:
         stage = Stage(road, stack)
         writers = Writers("chaos", WRITERS, stage.port, APPENDS // WRITERS, SEED)
+        talkers = [
+            Talker(f"talks-{number}", stage.port, APPENDS // WRITERS, writers) for number in range(TALKERS)
+        ]
         writers.start()
+        for one in talkers:
+            one.start()
         kill_some(random.Random(SEED), writers, [stage.kill_gateway])
+        for one in talkers:
+            one.join(ON_SERVERS)
         road.until_idle(stage.projector)
-        check(road.address, writers)
+        check(road.address, writers, talkers=talkers)
     print(f"{writers.lost} answers were lost")
     assert writers.lost > KILLS
     road.check(every=500)

@@ -10,6 +10,7 @@ import sys
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import openai
 import psycopg
@@ -259,12 +260,12 @@ def chat_goes_on(folder, context_id):
     with folder.database() as connection:
         [(of_the_demo,)] = connection.execute(messages, (context_id,)).fetchall()
     address = folder.processes()["gateway"]["address"]
-    said = {"model": "frameledger", "extra_body": {"conversation": {"id": context_id, "append": True}}}
+    said: Any = {"model": "frameledger", "extra_body": {"conversation": {"id": context_id, "append": True}}}
     with openai.OpenAI(base_url=f"{address}/v1", api_key="none", timeout=PROGRAM) as client:
-        first = [{"role": "user", "content": "One more thing."}]
+        first: Any = [{"role": "user", "content": "One more thing."}]
         whole = client.chat.completions.create(messages=first, **said)
         assert whole.choices[0].message.content == "You said: One more thing."
-        then = [{"role": "user", "content": "Is it on time?"}]
+        then: Any = [{"role": "user", "content": "Is it on time?"}]
         chunks = client.chat.completions.create(messages=then, stream=True, **said)
         streamed = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
     assert "".join(streamed) == "You said: Is it on time?"

@@ -1,4 +1,5 @@
-"""A gateway that is killed, with its projector and its database's sessions: each frame is stored once, and seen once.
+"""A gateway that is killed, with its projector and its database's sessions: whoever sends again until it is answered
+has each frame stored once, and whoever follows sees it once and in order. A client of ours does both by itself.
 
 `make chaos` has the same with ten thousand appends, two hundred streams, and a PostgreSQL that is killed.
 """
@@ -6,8 +7,9 @@
 from contextlib import ExitStack
 
 import psycopg
+from tests.bounds import ON_SERVERS
 from tests.support.gateway import running
-from tests.support.gateway_crowd import Audience, Writers, check
+from tests.support.gateway_crowd import Audience, Talker, Writers, check
 from tests.support.killable import Plan, projector
 from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 
@@ -16,6 +18,7 @@ from frameledger_services.embedded import ports
 WRITERS = 4
 BATCHES = 25
 STREAMS = 20
+TALKERS = 2
 
 FORGET_EVERYBODY = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -28,11 +31,14 @@ def test_each_frame_counts_once_and_is_seen_once_whatever_is_killed(road):
     also = {"gateway_port": str(port), "gateway_requests_per_sec": "1000000"}
     writers = Writers("kills", WRITERS, port, BATCHES, seed=1)
     audience = Audience(port, writers.context_ids, STREAMS)
+    talkers = [Talker(f"talks-{number}", port, BATCHES, writers) for number in range(TALKERS)]
     with ExitStack() as projecting, ExitStack() as stack:
         first = projecting.enter_context(projector(road.settings, Plan(member="it")))
         stack.enter_context(running(road.settings, is_heard=False, **also))
         writers.start()
-        road.until("SELECT count(*) = %s FROM contexts", WRITERS)
+        for one in talkers:
+            one.start()
+        road.until("SELECT count(*) >= %s FROM contexts", WRITERS + TALKERS)
         audience.start()
         writers.until_answered(writers.batches // 5)
         # Leaving the context kills it, in the middle of whatever it does.
@@ -48,8 +54,10 @@ def test_each_frame_counts_once_and_is_seen_once_whatever_is_killed(road):
         stack.close()
         stack.enter_context(running(road.settings, is_heard=False, **also))
         writers.until_answered(writers.batches)
+        for one in talkers:
+            one.join(ON_SERVERS)
         road.until_idle(last)
-        check(road.address, writers, audience)
+        check(road.address, writers, audience, talkers)
         assert last.stop() == 0
     assert writers.lost > 0
     assert all(browser.connections >= 3 for _, browser in audience.browsers)

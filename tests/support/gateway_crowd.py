@@ -1,6 +1,7 @@
 """Many who use one gateway at once, whatever befalls it.
 
-Writers say all again until it is answered, and an audience of streams comes back with the versions that it has.
+Writers say all again until it is answered, talkers leave that to our client, and an audience of streams comes back with
+the versions that it has.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ import httpx
 import psycopg
 from tests.bounds import ON_SERVERS
 from tests.support.streaming import HOST, LOOK_AGAIN, Browser, look_again
+
+from frameledger.frames import LLMMessagesAppendFrame
+from frameledger_services.client import HttpClient
 
 _NOTHING_TELLS = threading.Event()
 """Never set: nobody says when a gateway is there again."""
@@ -149,6 +153,60 @@ class Writer(threading.Thread):
         raise AssertionError("nobody answers")
 
 
+class Talker(threading.Thread):
+    """Publishes to a conversation of its own by our client, which says it again by itself, and follows it meanwhile. It
+    talks for as long as these writers write: what befalls them befalls it too."""
+
+    def __init__(self, context_id: str, port: int, batches: int, writers: Writers) -> None:
+        super().__init__(daemon=True)
+        self.context_id = context_id
+        self.sent = 0
+        """Frames."""
+
+        self.seen: list[tuple[int, str]] = []
+        """The version of each, and its words, as it was followed."""
+
+        self.failure: BaseException | None = None
+        self._port = port
+        self._batches = batches
+        self._writers = writers
+        self._random = random.Random(context_id)
+
+    def run(self) -> None:
+        try:
+            asyncio.run(self._talk())
+        except BaseException as error:
+            self.failure = error
+
+    async def _talk(self) -> None:
+        async with HttpClient(f"http://{HOST}:{self._port}", "") as client, asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(self._follow(client))
+            for batch in range(self._batches):
+                await asyncio.to_thread(
+                    self._writers.until_answered, batch * self._writers.batches // self._batches
+                )
+                frames = [self._frame() for _ in range(self._random.randint(1, 5))]
+                published = await client.publish(self.context_id, *frames, wait=True, within=ON_SERVERS)
+                assert [one.version for one in published] == [
+                    *range(self.sent - len(frames) + 1, self.sent + 1)
+                ]
+            async with asyncio.timeout(ON_SERVERS):
+                while len(self.seen) < self.sent:
+                    await look_again()
+            following.cancel()
+
+    async def _follow(self, client: HttpClient) -> None:
+        async for stored in client.follow(self.context_id):
+            assert isinstance(stored.frame, LLMMessagesAppendFrame)
+            self.seen.append((stored.version, str(stored.frame.messages[0]["content"])))
+
+    def _frame(self) -> LLMMessagesAppendFrame:
+        self.sent += 1
+        return LLMMessagesAppendFrame(
+            messages=[{"role": "user", "content": f"{self.context_id} {self.sent}"}]
+        )
+
+
 class Audience(threading.Thread):
     """Streams that follow conversations, in an event loop of their own."""
 
@@ -196,14 +254,24 @@ def kept(browser: Browser) -> list[int]:
     return [event.data["version"] for event in browser.events[begin:] if event.name == "frame"]
 
 
-def check(address: str, writers: Writers, audience: Audience | None = None) -> None:
-    """What each writer said is stored once and in its order, and everybody in the audience saw each version so."""
+def check(
+    address: str, writers: Writers, audience: Audience | None = None, talkers: Sequence[Talker] = ()
+) -> None:
+    """What each of them said is stored once and in its order, and who followed saw each version so."""
+    for talker in talkers:
+        talker.join(ON_SERVERS)
+        if talker.failure is not None:
+            raise talker.failure
+        assert talker.seen == [
+            (number, f"{talker.context_id} {number}") for number in range(1, talker.sent + 1)
+        ]
+    speakers: list[Writer | Talker] = [*writers.all, *talkers]
     with psycopg.connect(address) as connection:
-        for writer in writers.all:
+        for one in speakers:
             said = connection.execute(
-                "SELECT text FROM messages WHERE context_id = %s ORDER BY position", (writer.context_id,)
+                "SELECT text FROM messages WHERE context_id = %s ORDER BY position", (one.context_id,)
             ).fetchall()
-            assert said == [(f"{writer.context_id} {number}",) for number in range(1, writer.sent + 1)]
+            assert said == [(f"{one.context_id} {number}",) for number in range(1, one.sent + 1)]
         newest: dict[str, int] = dict(
             connection.execute("SELECT context_id, version FROM contexts").fetchall()
         )

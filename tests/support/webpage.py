@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, Request, expect
 from tests.bounds import ON_SERVERS
 
@@ -31,6 +32,18 @@ READ_CONTEXT = """section => {
             [...section.querySelectorAll('[data-setting]')].map(one => [one.dataset.setting, one.textContent])),
     };
 }"""
+
+BEYOND_THE_EDGE = """() => [...document.querySelectorAll('body, body *')].filter(one => {
+    const box = one.getBoundingClientRect();
+    return box.width > 0 && box.right > document.documentElement.clientWidth + 1 && !scrolls(one);
+    function scrolls(one) {
+        for (let up = one.parentElement; up; up = up.parentElement) {
+            if (['auto', 'scroll', 'hidden', 'clip'].includes(getComputedStyle(up).overflowX)) return true;
+        }
+        return false;
+    }
+}).map(one => one.outerHTML.slice(0, 100))"""
+"""What reaches beyond the edge of the screen, and is in nothing that can be scrolled."""
 
 FAILED = "Failed to load resource"
 """What a browser says of itself when an answer is a problem, which some tests want to see."""
@@ -96,6 +109,22 @@ class Webpage:
         and what it loads first has come once its frames have."""
         expect(self.page.locator("main.waiting, [aria-busy=true]")).to_have_count(0)
         self.page.evaluate("document.fonts.ready")
+
+    def check_accessible(self, *themes: Literal["light", "dark"]) -> None:
+        """axe finds nothing wrong with what is shown, in each of these themes."""
+        for theme in themes:
+            self.page.emulate_media(color_scheme=theme)
+            self.settle()
+            found = Axe().run(self.page)
+            assert found.violations_count == 0, found.generate_report()
+
+    def check_narrow(self) -> None:
+        """On a screen of 400 pixels nothing has to be moved sideways."""
+        self.page.set_viewport_size({"width": 400, "height": 800})
+        self.settle()
+        beyond = self.page.evaluate(BEYOND_THE_EDGE)
+        width = self.page.evaluate("document.documentElement.scrollWidth")
+        assert (beyond, width) == ([], 400), (beyond, width)
 
     @property
     def scrubber(self) -> Locator:
