@@ -199,6 +199,28 @@ def test_a_question_about_one_conversation_reads_nothing_of_the_others(filled, q
     assert fetched <= most_rows
 
 
+def test_every_view_that_names_conversations_reads_one_of_them_if_one_is_asked_for(filled):
+    """All views that there are, so that none is forgotten."""
+    views = filled.execute(
+        "SELECT viewname::text FROM pg_views INNER JOIN information_schema.columns ON table_name = viewname "
+        "WHERE schemaname = 'public' AND column_name = 'context_id' ORDER BY viewname"
+    ).fetchall()
+    assert len(views) >= 19
+    too_much = {}
+    for (view,) in views:
+        with filled.transaction(force_rollback=True):
+            filled.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+            before = counted(filled)
+            filled.execute(f"SELECT * FROM {view} WHERE context_id = '{ONE}'")
+            after = counted(filled)
+        scanned = {table for table, (scans, _) in after.items() if scans > before.get(table, (0, 0))[0]}
+        fetched = sum(rows for _, rows in after.values()) - sum(rows for _, rows in before.values())
+        # A list of what is rare may read all that is rare. Prices are a few.
+        if scanned - {"prices"} or fetched > 6 * FRAMES:
+            too_much[view] = scanned, fetched
+    assert too_much == {}
+
+
 @pytest.mark.parametrize("version", [None, FRAMES])
 def test_a_context_is_read_once_whatever_the_planner_expects_of_a_conversation(filled, version):
     """A prepared statement is planned for any conversation, which is a short one, and serves the long ones, too."""

@@ -22,6 +22,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Numeric,
     PrimaryKeyConstraint,
     Table,
     Text,
@@ -130,6 +131,13 @@ Index(
     postgresql_using="brin",
     postgresql_with={"autosummarize": "on"},
 )
+# So does one for their times.
+Index(
+    "frames_by_time",
+    frames.c.logged_at,
+    postgresql_using="brin",
+    postgresql_with={"autosummarize": "on"},
+)
 
 messages = Table(
     "messages",
@@ -157,6 +165,8 @@ messages = Table(
     comment="Every message, one row for each time that it read differently. "
     "The context at version v is its era's rows with valid_from <= v < valid_to.",
 )
+# What a frame wrote.
+Index("messages_by_version", messages.c.context_id, messages.c.valid_from)
 
 eras = Table(
     "eras",
@@ -358,6 +368,7 @@ runs = Table(
 )
 # The oldest first, so that whoever looks for what is overdue reads nothing else.
 Index("runs_open", runs.c.opened_at, postgresql_where=text("status = 'open'"))
+Index("runs_requested_at", runs.c.requested_at)
 Index(
     "runs_refused",
     runs.c.closed_at,
@@ -446,6 +457,7 @@ Index(
     tool_calls.c.requested_at,
     postgresql_where=text("status IN ('announced', 'dispatched', 'running')"),
 )
+Index("tool_calls_requested_at", tool_calls.c.requested_at)
 Index("tool_calls_waiting", tool_calls.c.waiting_deadline, postgresql_where=text("status = 'waiting'"))
 Index(
     "tool_calls_ambiguous",
@@ -732,6 +744,32 @@ rebuilds = Table(
     CheckConstraint("source IN ('frames', 'kafka')", name="rebuilds_source_check"),
     comment="Every `frameledger rebuild` of many conversations, and how far it is: one that was interrupted goes on "
     "from there.",
+)
+
+prices = Table(
+    "prices",
+    metadata,
+    _column("model", _ID, "The model, named as in runs.model."),
+    _column(
+        "provider",
+        _ID,
+        "The provider, named as in runs.provider; empty for any. One that is named counts before the one for any.",
+        "''",
+    ),
+    _column("valid_from", _TIME, "Since when; until the next one of that model and provider.", "'-infinity'"),
+    _column("input", Numeric, "Of tokens read."),
+    _column("output", Numeric, "Of tokens written."),
+    _optional("cache_read", Numeric, "Of tokens read from the provider's cache; null: as input."),
+    _optional("cache_write", Numeric, "Of tokens written to the provider's cache; null: as input."),
+    _optional("reasoning", Numeric, "Of tokens of thoughts; null: as output."),
+    _column("currency", Text, "The currency, such as EUR."),
+    PrimaryKeyConstraint("model", "provider", "valid_from", name="prices_pkey"),
+    CheckConstraint(
+        "input >= 0 AND output >= 0 AND cache_read >= 0 AND cache_write >= 0 AND reasoning >= 0",
+        name="prices_amounts_check",
+    ),
+    comment="What a million tokens of a model cost since when, as you say: nothing is in it before that. "
+    "facts_runs.cost follows from it.",
 )
 
 rejected_frames = Table(

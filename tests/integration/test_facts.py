@@ -1,0 +1,250 @@
+"""The views for programs: all that the tables have, in its type, and fast by conversation and by time."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from tests.integration.test_query_page import EXAMPLES
+from tests.integration.test_query_plans import reads
+from tests.support import many_runs, rows
+from tests.support.batches import Projecting, histories_interleaved
+from tests.support.databases import made
+
+FACTS = ("facts_messages", "facts_turns", "facts_runs", "facts_calls", "facts_conversations")
+RUNS = 4_000
+DAY = datetime(2026, 3, 4, tzinfo=UTC), datetime(2026, 3, 5, tzinfo=UTC)
+OF_A_DAY = [query for query, _ in EXAMPLES if "'2026-03-05'" in query]
+PAGE = Path(__file__).parents[2] / "infra" / "docs" / "sql.md"
+IN_THE_READER = re.search(r"## A reader\n.*?```sql\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def folded(database_server, migrated_template) -> Iterator[psycopg.Connection]:
+    """A database with all histories."""
+
+    async def fill(address):
+        async with Projecting(address) as projecting:
+            await projecting.store(
+                sorted(histories_interleaved(), key=lambda record: (record.partition, record.offset))
+            )
+
+    with made(database_server, template=migrated_template) as (_, address):
+        asyncio.run(fill(address))
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute("SET TIME ZONE UTC")
+            yield connection
+
+
+@pytest.fixture(scope="module")
+def many(database_server, migrated_template) -> Iterator[psycopg.Connection]:
+    """A database with enough runs for the planner to choose."""
+    with (
+        made(database_server, template=migrated_template) as (_, address),
+        psycopg.connect(address, autocommit=True) as connection,
+    ):
+        many_runs.fill(connection, RUNS)
+        connection.execute("VACUUM ANALYZE")
+        connection.execute("SET TIME ZONE UTC")
+        yield connection
+
+
+@pytest.mark.parametrize(
+    ("facts", "of"),
+    [("messages", "messages"), ("runs", "runs"), ("calls", "tool_calls"), ("conversations", "contexts")],
+)
+def test_every_row_of_a_table_is_a_fact(folded, facts, of):
+    counted = folded.execute(f"SELECT count(*) FROM {of}").fetchone()
+    assert counted[0] > 10
+    assert folded.execute(f"SELECT count(*) FROM facts_{facts}").fetchone() == counted
+
+
+@pytest.mark.parametrize("view", FACTS)
+def test_times_have_a_zone_numbers_are_numbers_and_no_text_is_cut(folded, view):
+    kinds = dict(
+        folded.execute(
+            "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = %s", (view,)
+        ).fetchall()
+    )
+    assert {kinds[name] for name in kinds if name.endswith("_at")} == {"timestamp with time zone"}
+    numbers = {"bigint", "integer", "numeric", "double precision"}
+    assert {kinds[name] for name in kinds if re.search("(_s|_version|_tokens|_count|cost)$", name)} <= numbers
+    definition = folded.execute("SELECT pg_get_viewdef(%s::regclass)", (view,)).fetchone()[0]
+    assert not re.search(r"\b(excerpt|left|to_char|seconds|short_id)\(", definition)
+
+
+def test_of_an_interrupted_answer_both_are_there_what_was_said_and_what_was_heard(folded):
+    generated, heard = folded.execute(
+        "SELECT generated, heard FROM facts_runs WHERE context_id = 'barge-in' AND status = 'interrupted'"
+    ).fetchone()
+    assert heard == "There are two concerts: a brass band at seven,"
+    assert generated.startswith(heard)
+    assert len(generated) > len(heard)
+
+
+def test_a_turn_has_the_words_of_both_sides_and_what_the_user_waited_for(folded):
+    turns = folded.execute(
+        "SELECT user_said, answer, first_text_s, status FROM facts_turns WHERE context_id = 'barge-in' ORDER BY version"
+    ).fetchall()
+    assert [turn[0] for turn in turns] == ["What's on at the harbour tonight?", "Only the jazz, please."]
+    assert turns[1][1] == "The jazz trio plays at nine in the old boathouse."
+    assert all(turn[2] > 0 for turn in turns)
+    assert [turn[3] for turn in turns] == ["interrupted", "ended"]
+
+
+class TestPrices:
+    def priced(self, transaction, prices, **run):
+        with transaction.cursor() as cursor:
+            for price in prices:
+                rows.insert(cursor, "prices", **{"currency": "EUR", "input": 0, "output": 0} | price)
+            whole = {
+                "context_id": "c",
+                "run_id": "r",
+                "requested_version": 1,
+                "requested_at": rows.BEGINNING,
+                "started_at": rows.BEGINNING,
+                "trigger": "x",
+                "status": "ended",
+                "provider": "p",
+                "model": "m",
+                "input_tokens": 1_000_000,
+                "output_tokens": 1_000_000,
+            }
+            rows.insert(cursor, "runs", **whole | run)
+            return cursor.execute("SELECT cost, currency FROM facts_runs").fetchone()
+
+    def test_without_a_price_nothing_is_known(self, transaction):
+        assert self.priced(transaction, []) == (None, None)
+
+    def test_each_kind_of_token_has_its_price(self, transaction):
+        price = {"model": "m", "input": 8, "output": 20, "cache_read": 1, "cache_write": 10, "reasoning": 30}
+        used = {"cache_read_tokens": 500_000, "cache_write_tokens": 250_000, "reasoning_tokens": 100_000}
+        assert self.priced(transaction, [price], **used) == (
+            Decimal("2") + Decimal("0.5") + Decimal("2.5") + 18 + 3,
+            "EUR",
+        )
+
+    def test_what_has_no_price_of_its_own_costs_as_all_input_and_all_output_do(self, transaction):
+        price = {"model": "m", "input": 8, "output": 20}
+        used = {"cache_read_tokens": 500_000, "cache_write_tokens": 250_000, "reasoning_tokens": 100_000}
+        assert self.priced(transaction, [price], **used) == (28, "EUR")
+
+    @pytest.mark.parametrize("unknown", ["input_tokens", "output_tokens"])
+    def test_what_is_not_known_is_not_nothing(self, transaction, unknown):
+        cost, currency = self.priced(transaction, [{"model": "m", "input": 1}], **{unknown: None})
+        assert (cost, currency) == (None, "EUR")
+
+    def test_the_newest_price_counts_that_held_when_the_run_started(self, transaction):
+        prices = [
+            {"model": "m", "input": 1},
+            {"model": "m", "input": 2, "valid_from": "2026-03-01Z"},
+            {"model": "m", "input": 3, "valid_from": "2027-01-01Z"},
+        ]
+        assert self.priced(transaction, prices) == (2, "EUR")
+
+    def test_a_price_of_the_provider_counts_before_one_of_any(self, transaction):
+        prices = [
+            {"model": "m", "input": 5, "valid_from": "2026-03-01Z"},
+            {"model": "m", "provider": "p", "input": 4, "currency": "USD"},
+            {"model": "m", "provider": "q", "input": 3},
+            {"model": "other", "input": 2},
+        ]
+        assert self.priced(transaction, prices) == (4, "USD")
+
+    def test_a_conversation_costs_the_sum_in_one_currency_or_nothing_is_said(self, transaction):
+        self.priced(transaction, [{"model": "m", "input": 2}, {"model": "n", "input": 3, "currency": "USD"}])
+        transaction.execute(
+            "INSERT INTO contexts (context_id, version, state_version, started_at, last_at, fold_version, chain, "
+            "state) VALUES ('c', 1, 1, now(), now(), 1, sha256('x'), '{}')"
+        )
+        asked = "SELECT cost, currency, input_tokens FROM facts_conversations"
+        assert transaction.execute(asked).fetchone() == (2, "EUR", 1_000_000)
+        transaction.execute(
+            "INSERT INTO runs (context_id, run_id, requested_version, requested_at, trigger, status, model, "
+            "input_tokens, output_tokens) VALUES ('c', 's', 2, now(), 'x', 'ended', 'n', 5, 5)"
+        )
+        assert transaction.execute(asked).fetchone() == (None, None, 1_000_005)
+
+
+@pytest.mark.parametrize("view", FACTS)
+def test_facts_of_a_day_read_that_day(many, view):
+    by = {"facts_messages": "said_at", "facts_turns": "said_at", "facts_conversations": "started_at"}
+    time = by.get(view, "requested_at")
+    query = f"SELECT * FROM {view} WHERE {time} >= %(since)s AND {time} < %(until)s"
+    scanned, fetched = reads(many, query, {"since": DAY[0], "until": DAY[1]})
+    # Prices are a few, and what is read of frames is whole blocks of the small index by time.
+    assert scanned <= {"prices", "eras"}
+    assert fetched < 5 * many_runs.FRAMES * RUNS / many_runs.DAYS
+
+
+@pytest.mark.parametrize("query", OF_A_DAY, ids=[query.split("\n")[1].strip()[:40] for query in OF_A_DAY])
+def test_a_question_of_the_first_day_reads_that_day(many, query):
+    scanned, fetched = reads(many, f"SELECT count(*) FROM ({query.rstrip().rstrip(';')}) AS asked")
+    assert scanned <= {"prices", "eras", "context_settings"}
+    assert fetched < 5 * many_runs.FRAMES * RUNS / many_runs.DAYS
+
+
+def test_there_are_fifteen_questions_of_the_first_day_and_one_is_of_now():
+    page = (PAGE.parents[1] / "queries.md").read_text(encoding="utf-8")
+    section = page.split("## The first day")[1].split("\n## ")[0]
+    assert section.count("```sql\n") - section.count("```sql\nINSERT") >= 15
+    assert len(OF_A_DAY) >= 14
+
+
+def test_a_user_with_the_role_of_a_reader_sees_all_facts_and_changes_nothing(database, database_server):
+    """As the page makes it: connected as that user."""
+    assert IN_THE_READER
+    name = f"dashboard_{psycopg.conninfo.conninfo_to_dict(database)['dbname']}"
+    with psycopg.connect(database, autocommit=True) as owner:
+        try:
+            owner.execute(IN_THE_READER[1].replace("dashboard", name))
+            rows.write(
+                owner, "c", [b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"Hi"}]}']
+            )
+            address = make_conninfo(database, user=name, password="choose one", passfile="/dev/null")
+            with psycopg.connect(address, autocommit=True) as reader:
+                assert reader.execute("SELECT session_user::text").fetchone() == (name,)
+                assert reader.execute("SELECT user_said FROM facts_turns").fetchone() == ("Hi",)
+                for query, _ in EXAMPLES:
+                    if query.startswith("SELECT"):
+                        reader.execute(query)
+                for change in (
+                    "DELETE FROM messages",
+                    "INSERT INTO prices VALUES ('m', '', 'now', 1, 1, 1, 1, 1, 'EUR')",
+                ):
+                    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+                        reader.execute(change)
+                    # Nor if it says otherwise: the role has no right to.
+                    reader.execute("SET default_transaction_read_only = off")
+                    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                        reader.execute(change)
+                    reader.execute("RESET default_transaction_read_only")
+        finally:
+            owner.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
+
+
+@pytest.mark.parametrize(
+    ("index", "query"),
+    [
+        (
+            "messages_words",
+            "SELECT * FROM messages "
+            "WHERE to_tsvector('simple', text) @@ websearch_to_tsquery('simple', 'nobody says this')",
+        ),
+        ("contexts_last_at", "SELECT context_id FROM facts_conversations ORDER BY last_at DESC LIMIT 20"),
+    ],
+)
+def test_an_index_for_more_is_one_statement_of_the_page_and_is_used(many, index, query):
+    statement = re.search(rf"`(CREATE INDEX CONCURRENTLY {index} [^`]*)`", PAGE.read_text(encoding="utf-8"))
+    assert statement
+    many.execute(statement[1])
+    try:
+        plan = "\n".join(line for (line,) in many.execute(f"EXPLAIN {query}"))
+        assert index in plan
+    finally:
+        many.execute(f"DROP INDEX CONCURRENTLY {index}")
