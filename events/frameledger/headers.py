@@ -64,9 +64,10 @@ REJECTED_ERROR = "fl_error"
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 # Version 00 ends after the flags, later ones may go on, and ff is none. Zeros mean that there is no trace.
 _TRACEPARENT = re.compile(
-    rb"(?!ff|00.{53}.)[0-9a-f]{2}-(?!0{32})(?P<trace_id>[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?",
+    rb"(?!ff|00.{53}.)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?",
     re.DOTALL,
 )
+_TRACEPARENT_BYTES = 55
 _UUID = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _MILLISECONDS = re.compile(rb"\d{1,15}")
 _PLACE = re.compile(rb"([a-zA-Z0-9._-]{1,249}):(\d{1,9}):(\d{1,9}):(\d{1,18})")
@@ -138,12 +139,18 @@ def source_of(headers: Named) -> str | None:
     return value.decode(errors="replace").replace("\x00", "\N{REPLACEMENT CHARACTER}")
 
 
-def trace_id_of(headers: Named) -> str | None:
-    """The 32 hexadecimal digits that W3C trace context names a trace by, if the header is valid by its
-    rules."""
+def traceparent_of(headers: Named) -> str | None:
+    """What the header `traceparent` says, if it is valid by the rules of W3C trace context, as version 00 writes it: so
+    it is passed on with what follows from the frame."""
     value = headers.get(TRACEPARENT)
-    match = None if value is None else _TRACEPARENT.fullmatch(value)
-    return None if match is None else match["trace_id"].decode()
+    if value is None or _TRACEPARENT.fullmatch(value) is None:
+        return None
+    return "00" + value[2:_TRACEPARENT_BYTES].decode()
+
+
+def trace_id_in(traceparent: str | None) -> str | None:
+    """The 32 hexadecimal digits of a valid `traceparent` that name the trace."""
+    return None if traceparent is None else traceparent[3:35]
 
 
 def forwarded_from(headers: Named) -> Place | None:

@@ -22,7 +22,8 @@ from frameledger.headers import (
     headers_for,
     originally_logged_ms,
     source_of,
-    trace_id_of,
+    trace_id_in,
+    traceparent_of,
 )
 from frameledger.ids import ContextId, FrameId
 from frameledger.values import value
@@ -83,12 +84,20 @@ class LoggedFrame:
     causation_id: FrameId | None
     """The frame of this context that caused it, by its publisher's account. There may be none of that id."""
 
-    trace_id: str | None
+    traceparent: str | None
+    """Of which trace it is, and of which span in that, by its publisher's account (W3C). What follows from the frame
+    passes it on."""
+
     place: Place
     """Where its publisher's record lies, which for a forwarded copy is another place than that of
     `record`."""
 
     record: Record
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace that `traceparent` names: 32 hexadecimal digits."""
+        return trace_id_in(self.traceparent)
 
 
 @value
@@ -124,7 +133,7 @@ def read(record: Record) -> LoggedFrame:
         frame=frame,
         source=source_of(headers),
         causation_id=causation_id_of(headers),
-        trace_id=trace_id_of(headers),
+        traceparent=traceparent_of(headers),
         place=place,
         record=record,
     )

@@ -17,6 +17,7 @@ MODULES = {
         "alembic",
         "docstring_parser",
         "jsonschema",
+        "prometheus_client",
         "referencing",
         "sqlalchemy",
         "structlog",
@@ -29,6 +30,8 @@ MODULES = {
     "parquet": ("pyarrow",),
     "gateway": ("starlette", "uvicorn", "httptools", "msgspec", "itsdangerous"),
     "http": ("httpx",),
+    # `opentelemetry` itself is a namespace: each distribution brings a part of it.
+    "otel": ("opentelemetry.trace", "opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http"),
 }
 
 
@@ -40,17 +43,25 @@ class MissingExtraError(ConfigurationError, ModuleNotFoundError):
 
 
 def is_installed(extra: str) -> bool:
-    """Returns whether all modules of an extra can be found. Imports nothing."""
-    return all(find_spec(module) is not None for module in MODULES[extra])
+    """Returns whether all modules of an extra can be found. Imports nothing but the packages that they lie in."""
+    return all(_is_there(module) for module in MODULES[extra])
 
 
 def check(*extras: str) -> None:
-    """Raise `MissingExtraError`, naming all that are missing, unless these extras are installed. Imports nothing."""
+    """Raise `MissingExtraError`, naming all that are missing, unless these extras are installed. It imports as
+    little as `is_installed`."""
     missing = [name for name in extras if not is_installed(name)]
     if missing:
         raise MissingExtraError(
             f"This needs more than is installed: pip install 'frameledger[{','.join(missing)}]'"
         )
+
+
+def _is_there(module: str) -> bool:
+    """Whether a module can be found. Of one within a package, the packages above it are looked for first: to look for
+    it at once would raise where they are missing."""
+    above, _, _ = module.rpartition(".")
+    return (not above or _is_there(above)) and find_spec(module) is not None
 
 
 @contextmanager
@@ -63,7 +74,9 @@ def needed(*extras: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
-        bring = [name for name, modules in MODULES.items() if module in modules]
+        bring = [
+            name for name, modules in MODULES.items() if module in {one.partition(".")[0] for one in modules}
+        ]
         if not bring or (isinstance(error, MissingExtraError) and not extras):
             raise
         install = " or ".join(f"'frameledger[{name}]'" for name in extras or bring)

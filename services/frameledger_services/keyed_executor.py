@@ -8,6 +8,7 @@ that no more work is claimed than can be done: callers submit only while a slot 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
 
@@ -53,6 +54,7 @@ class KeyedExecutor:
         if slots < 1 or per_key < 1:
             raise ValueError(f"slots is {slots} and per_key {per_key}; both must be at least 1")
         self._tasks = tasks
+        self._context = contextvars.copy_context()
         self._slots = slots
         self._per_key = per_key
         self._keys: dict[Hashable, _Key] = {}
@@ -101,7 +103,8 @@ class KeyedExecutor:
             ticket = of_key.waiting.popleft()
             of_key.first = ticket
             of_key.running += 1
-            self._tasks.create_task(self._run(ticket, of_key))
+            # In our context: this may be called by another job, whose span and ids are not those of the next.
+            self._tasks.create_task(self._run(ticket, of_key), context=self._context.copy())
 
     async def _run(self, ticket: Ticket, of_key: _Key) -> None:
         try:

@@ -185,6 +185,26 @@ EVENTS: Mapping[str, Event] = {
         "No root could be computed or published for now; it is tried again.",
         "The event names the reason. If the topic is not there: `frameledger topics --create`.",
     ),
+    # Traces
+    "telemetry.not_installed": Event(
+        "warning",
+        "The environment asks for traces, and OpenTelemetry is not installed: none are recorded.",
+        "`pip install 'frameledger[otel]'`.",
+    ),
+    "telemetry.protocol_not_spoken": Event(
+        "warning",
+        "The environment asks for another protocol than OTLP over HTTP: no traces are recorded.",
+        "Set `OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf`, and the collector's port for it, mostly 4318.",
+    ),
+    "telemetry.not_exported": Event(
+        "warning",
+        "The collector takes no spans. They are lost while it does not, and nothing else is.",
+        "Look whether a collector answers at `OTEL_EXPORTER_OTLP_ENDPOINT`.",
+    ),
+    "telemetry.exports_again": Event("info", "The collector takes spans again; `lost` did not get there."),
+    "telemetry.spans_lost": Event(
+        "warning", "This process ends, and `lost` of its spans did not get to the collector."
+    ),
     # The gateway
     "gateway.began": Event("info", "It listens at `address`."),
     "gateway.draining": Event(

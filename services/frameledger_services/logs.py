@@ -11,13 +11,16 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import IO, Any, Literal, cast
 
 import orjson
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+from frameledger_services.telemetry import tracing
 
 Format = Literal["auto", "console", "json"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -29,7 +32,7 @@ def get_logger(room: str) -> FilteringBoundLogger:
     """Returns a logger whose events begin with `room` and a dot."""
     logger = structlog.wrap_logger(
         logging.getLogger(f"{ROOT}.{room}"),
-        processors=[structlog.stdlib.filter_by_level, _as_record],
+        processors=[structlog.stdlib.filter_by_level, _with_ids, _as_record],
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
@@ -50,6 +53,27 @@ def configure(level: Level, form: Format, *, stream: IO[str] | None = None) -> N
     root.handlers = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger(ROOT).setLevel(level.upper())
+
+
+@contextmanager
+def bound(**ids: str | int | None) -> Iterator[None]:
+    """For a block, every event of this task, and of those that it starts, has these fields too, unless it says them
+    itself. Those that are None are left out."""
+    with structlog.contextvars.bound_contextvars(
+        **{name: one for name, one in ids.items() if one is not None}
+    ):
+        yield
+
+
+def _with_ids(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Add what is bound, behind the fields of the event, and the trace and the span that it happened in."""
+    for name, value in structlog.contextvars.get_contextvars().items():
+        event.setdefault(name, value)
+    traceparent = tracing.current_traceparent()
+    if traceparent is not None:
+        event.setdefault("trace_id", traceparent[3:35])
+        event.setdefault("span_id", traceparent[36:52])
+    return event
 
 
 class _Text:

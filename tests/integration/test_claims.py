@@ -27,6 +27,7 @@ def test_the_first_worker_gets_a_claim_and_the_second_finds_it_claimed(scene):
                         attempt=1,
                         claim=one.tokens[effect.id],
                         causation_id=effect.causation_id,
+                        trigger="LLMMessagesAppendFrame",
                     )
                 ]
             )

@@ -33,6 +33,8 @@ def test_the_work_of_a_dead_worker_is_taken_over_with_the_next_attempt(scene):
                 attempt=2,
                 claim=taken.claim,
                 causation_id=effect.causation_id,
+                trigger="LLMMessagesAppendFrame",
+                taken_over=True,
             )
             await connected_for_long(another)
             assert await another.take_over_runs(10) == []

@@ -176,8 +176,10 @@ def test_what_is_no_frame_does_not_fit():
 def test_an_effect_fits_its_message_on_its_topic(effect):
     topics = effect_topics(NAMES)
     row = effect_row(effect, PLACE, 0, topics[effect.effect])
+    of_a_trace = effect_row(effect, PLACE, 0, topics[effect.effect], f"00-{'a' * 32}-{'b' * 16}-01")
     name = type(effect).__name__
-    assert fits(name, json.loads(row.value), as_text(row.headers)) == []
+    for one in (row, of_a_trace):
+        assert fits(name, json.loads(one.value), as_text(one.headers)) == []
     assert [one["address"] for one in ours()["channels"].values() if name in one["messages"]] == [
         row.to_topic
     ]

@@ -87,24 +87,26 @@ EDGE_STDLIB = {"argparse", "io", "os", "pathlib", "sys"}
 EDGE_CALLS = {"open", "print"}
 
 # The rooms of the services, each with the rooms that it may import. The modules beside the rooms (settings,
-# access ...) are anybody's, and import no room.
+# access ...) are anybody's, and import no room but `BESIDE`.
 ROOMS = {
+    # What others count with and make spans with: nobody is told anything by it.
+    "telemetry": set(),
     "event_log": set(),
     "store": set(),
     "embedded": set(),
-    "projector": {"event_log", "store"},
+    "projector": {"event_log", "store", "telemetry"},
     "recovery": {"event_log", "projector", "store"},
     "audit": {"event_log", "projector", "recovery", "store"},
     "forks": {"client", "event_log", "providers", "store"},
     "transfer": {"event_log", "projector", "providers", "store"},
     "claims": {"store"},
-    "work": {"claims", "event_log", "store"},
+    "work": {"claims", "event_log", "store", "telemetry"},
     "providers": set(),
-    "inference": {"claims", "event_log", "providers", "store", "work"},
-    "functions": {"claims", "event_log", "providers", "store", "work"},
+    "inference": {"claims", "event_log", "providers", "store", "work", "telemetry"},
+    "functions": {"claims", "event_log", "providers", "store", "work", "telemetry"},
     # Of audit only what computes a root: it imports no projector.
     "timekeeper": {"audit", "claims", "event_log", "store"},
-    "client": {"event_log", "providers", "store"},
+    "client": {"event_log", "providers", "store", "telemetry"},
     # A process in which a client publishes and reads, like somebody else's.
     # Of inference only what makes a recorded request again.
     "gateway": {"audit", "claims", "client", "event_log", "forks", "inference", "providers", "store"},
@@ -139,10 +141,12 @@ ROOMS = {
         "providers",
         "recovery",
         "store",
+        "telemetry",
         "timekeeper",
         "transfer",
     },
 }
+BESIDE = {"telemetry"}
 STRANGERS = {"projector", "client", "inference", "functions", "timekeeper"}
 """Processes of their own, now or later: none of them imports another."""
 
@@ -168,6 +172,7 @@ PASS_THE_ENVIRONMENT_ON = (
     "embedded.launch",
     "embedded.running",
     "embedded.supervisor",
+    "telemetry.provider",  # OTEL_...
 )
 
 
@@ -299,7 +304,7 @@ def intrusions(module: str, source: str) -> list[str]:
     """What in the source of a module of `frameledger_services` came through a wall, a line each."""
     inside = module.partition(".")[2]
     room = inside.partition(".")[0]
-    doors = {"cli"} if room == "__main__" else {room} | ROOMS.get(room, set())
+    doors = {"cli"} if room == "__main__" else {room} | ROOMS.get(room, BESIDE)
     wrong: list[str] = []
     for node in ast.walk(ast.parse(source)):
         place = f"{module}:{getattr(node, 'lineno', 0)}"

@@ -6,6 +6,7 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import files as installed_files
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -24,6 +25,8 @@ OURS = {"frameledger", "frameledger_services"}
 TOGETHER = {"annotated_types": "pydantic", "pydantic_core": "pydantic", "mako": "alembic"}
 # Imported where it is there, and done without where it is not.
 OPTIONAL = {"uvloop"}
+# Of several distributions, each of which brings a part: here a module is named with that part.
+NAMESPACES = {"opentelemetry"}
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -36,20 +39,40 @@ def distributions() -> Mapping[str, list[str]]:
     return packages_distributions()
 
 
+@cache
 def distribution(module: str) -> str:
-    return canonicalize_name(distributions()[module][0])
+    """The one that brings a module; of a part of a namespace, the one that has its file."""
+    top, *parts = module.split(".")
+    if not parts:
+        return canonicalize_name(distributions()[top][0])
+    files = {f"{'/'.join((top, *parts))}{end}" for end in (".py", "/__init__.py")}
+    having = [
+        name
+        for name in set(distributions()[top])
+        if not files.isdisjoint(str(file) for file in installed_files(name) or ())
+    ]
+    assert len(having) == 1, (module, having)
+    return canonicalize_name(having[0])
 
 
 def imported() -> set[str]:
-    """The top-level modules of others that our code imports anywhere."""
+    """The top-level modules of others that our code imports anywhere; of namespaces, the modules in them."""
     found = set()
     for file in (*ROOT.glob("events/frameledger/**/*.py"), *ROOT.glob("services/**/*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
-                found |= {alias.name.split(".")[0] for alias in node.names}
+                found |= {shortened(alias.name) for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                found.add(node.module.split(".")[0])
+                if node.module in NAMESPACES:
+                    found |= {f"{node.module}.{alias.name}" for alias in node.names}
+                else:
+                    found.add(shortened(node.module))
     return found - sys.stdlib_module_names - OURS
+
+
+def shortened(module: str) -> str:
+    top = module.split(".")[0]
+    return module if top in NAMESPACES else top
 
 
 def test_every_extra_names_the_modules_that_it_brings() -> None:
@@ -64,7 +87,9 @@ def test_what_is_imported_belongs_to_the_base_or_to_an_extra() -> None:
     base = names(PROJECT["dependencies"])
     of_extras = {module for modules in MODULES.values() for module in modules} | OPTIONAL
     rest = {TOGETHER.get(module, module) for module in imported()} - of_extras
-    assert {distribution(module) for module in rest} == base
+    parts = {module for module in rest if "." in module}
+    assert {distribution(module) for module in rest - parts} == base
+    assert {distribution(module) for module in parts} <= names(PROJECT["optional-dependencies"]["otel"])
 
 
 def test_a_failed_import_of_an_extra_s_module_names_the_extra() -> None:
@@ -77,6 +102,15 @@ def test_a_failed_import_of_an_extra_s_module_names_the_extra() -> None:
         extras.needed(),
     ):
         raise ModuleNotFoundError("No module named 'httpx'", name="httpx")
+
+
+def test_a_part_of_a_namespace_is_missing_also_where_the_namespace_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(MODULES, "otel", ("opentelemetry.nowhere", "opentelemetry.nowhere.below"))
+    assert not extras.is_installed("otel")
+    monkeypatch.setitem(MODULES, "otel", ("nowhere.below",))
+    assert not extras.is_installed("otel")
 
 
 def test_any_other_failed_import_stays_what_it_is() -> None:

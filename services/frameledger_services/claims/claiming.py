@@ -12,28 +12,40 @@ claims: `release_all_but` releases them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from frameledger import effects
 from frameledger_services.claims import rules
 from frameledger_services.claims.values import ClaimedCall, ClaimedRun, ClaimResult, Connection
 
+NONE: Mapping[str, str] = MappingProxyType({})
+
 E = TypeVar("E", effects.RunInference, effects.CallFunction)
 C = TypeVar("C")
 
 
 async def claim_runs(
-    connection: Connection, worker_id: str, asked: Sequence[effects.RunInference], limit: int | None = None
+    connection: Connection,
+    worker_id: str,
+    asked: Sequence[effects.RunInference],
+    limit: int | None = None,
+    traceparents: Mapping[str, str] = NONE,
 ) -> ClaimResult[ClaimedRun]:
     """Claim those of these runs that are open, served by this worker and not claimed yet, at most `limit` of them.
+    `traceparents` are those of the effects that have one, by their ids.
 
     Raises `WorkerDeadError`, and claims nothing then.
     """
 
-    def claimed(effect: effects.RunInference, attempt: int, token: str, _: Any) -> ClaimedRun:
+    def claimed(effect: effects.RunInference, attempt: int, token: str, run_columns: Any) -> ClaimedRun:
+        trigger, age_secs = run_columns
         return ClaimedRun(
             *(effect.id, effect.context_id, effect.version, effect.run_id, attempt, token),
             causation_id=effect.causation_id,
+            trigger=trigger,
+            age_secs=age_secs,
+            traceparent=traceparents.get(effect.id),
         )
 
     columns = {"run_ids": [one.run_id for one in asked]}
@@ -41,16 +53,37 @@ async def claim_runs(
 
 
 async def claim_calls(
-    connection: Connection, worker_id: str, asked: Sequence[effects.CallFunction], limit: int | None = None
+    connection: Connection,
+    worker_id: str,
+    asked: Sequence[effects.CallFunction],
+    limit: int | None = None,
+    traceparents: Mapping[str, str] = NONE,
 ) -> ClaimResult[ClaimedCall]:
     """Claim those of these calls that are dispatched, served by this worker and not claimed yet, at most `limit`.
+    `traceparents` as for runs.
 
     A running call is claimed too if its claim was lost or had no effect, a lease ago. Raises `WorkerDeadError`, and
     claims nothing then.
     """
-    return await _claim(
-        connection, worker_id, asked, limit, _CLAIM_CALLS, _call_columns(asked), _claimed_call
-    )
+
+    def claimed(effect: effects.CallFunction, attempt: int, token: str, call_columns: Any) -> ClaimedCall:
+        return rules.claimed_call(
+            (
+                effect.id,
+                effect.context_id,
+                effect.version,
+                effect.requested_version,
+                effect.ordinal,
+                effect.tool_call_id,
+            ),
+            attempt,
+            token,
+            effect.causation_id,
+            call_columns,
+            traceparent=traceparents.get(effect.id),
+        )
+
+    return await _claim(connection, worker_id, asked, limit, _CLAIM_CALLS, _call_columns(asked), claimed)
 
 
 async def _claim(
@@ -100,23 +133,6 @@ def _call_columns(asked: Sequence[effects.CallFunction]) -> dict[str, Any]:
     }
 
 
-def _claimed_call(effect: effects.CallFunction, attempt: int, token: str, call_columns: Any) -> ClaimedCall:
-    return rules.claimed_call(
-        (
-            effect.id,
-            effect.context_id,
-            effect.version,
-            effect.requested_version,
-            effect.ordinal,
-            effect.tool_call_id,
-        ),
-        attempt,
-        token,
-        effect.causation_id,
-        call_columns,
-    )
-
-
 # It returns one row at least, which says whether the worker is alive. Rows are inserted in the order of their key, so
 # that two workers that claim the same effects do not deadlock. If two see an existing claim finished, they compute the
 # same attempt; the second one finds it given out.
@@ -135,7 +151,7 @@ _CLAIM_RUNS = f"""
             WITH ORDINALITY AS asked (effect_id, context_id, version, run_id, place)
     ), mine AS (
         SELECT claimable.*, me.worker_id, me.service,
-            greatest(had.attempt, runs.attempt) + 1 AS attempt
+            greatest(had.attempt, runs.attempt) + 1 AS attempt, {rules.RUN_COLUMNS}
         FROM me
         CROSS JOIN claimable
         {rules.ACTIVE_CONTEXT}
@@ -153,7 +169,7 @@ _CLAIM_RUNS = f"""
         ORDER BY effect_id
         {_CLAIM_AGAIN}
     )
-    SELECT EXISTS (SELECT FROM me), mine.place, taken.attempt, taken.token
+    SELECT EXISTS (SELECT FROM me), mine.place, taken.attempt, taken.token, mine.trigger, mine.age_secs
     FROM (VALUES (true)) AS always
     LEFT JOIN mine ON true
     LEFT JOIN taken ON taken.effect_id = mine.effect_id

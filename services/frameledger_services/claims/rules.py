@@ -5,6 +5,7 @@ In all of them `me` is the row of the worker that executes the statement, which 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -186,6 +187,11 @@ def frame_id_at(version: str, of: str) -> str:
     return f"(SELECT frame_id FROM frames WHERE frames.context_id = {of}.context_id AND frames.version = {version})"
 
 
+RUN_COLUMNS = """
+    runs.trigger, extract(epoch FROM clock_timestamp() - runs.opened_at)::float8 AS age_secs
+"""
+"""The columns of `runs` in a `ClaimedRun`."""
+
 CALL_COLUMNS = f"""
     tool_calls.function_name, tool_calls.arguments, tool_calls.group_id, tool_calls.run_id,
     extract(epoch FROM clock_timestamp() - coalesce(tool_calls.dispatched_at, tool_calls.requested_at))::float8
@@ -210,9 +216,12 @@ def claimed_call(
     token: str,
     causation_id: UUID | None,
     call_columns: tuple[object, ...],
+    *,
+    traceparent: str | None = None,
+    taken_over: bool = False,
 ) -> ClaimedCall:
     """Returns a call made of effect_id, context_id, version, requested_version, ordinal, tool_call_id; the claim; the
     cause; and `CALL_COLUMNS`."""
     function_name, arguments, group_id, run_id, *rest = call_columns
     row: Any = (*key, function_name, arguments, group_id, run_id, attempt, *rest, token, causation_id)
-    return ClaimedCall(*row)
+    return replace(ClaimedCall(*row), traceparent=traceparent, taken_over=taken_over)

@@ -21,7 +21,17 @@ async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> 
     """
     cursor = await connection.execute(_TAKE_RUNS, {"worker_id": worker_id, "limit": limit})
     found = []
-    for is_alive, cause, effect_id, context_id, version, run_id, attempt, token in await cursor.fetchall():
+    for (
+        is_alive,
+        cause,
+        effect_id,
+        context_id,
+        version,
+        run_id,
+        attempt,
+        token,
+        *more,
+    ) in await cursor.fetchall():
         if not is_alive:
             raise rules.dead(worker_id)
         if effect_id is not None:
@@ -29,6 +39,9 @@ async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> 
                 ClaimedRun(
                     *(effect_id, ContextId(context_id), Version(version), RunId(run_id), attempt, token),
                     causation_id=cause,
+                    trigger=more[0],
+                    age_secs=more[1],
+                    taken_over=True,
                 )
             )
     return sorted(found, key=lambda run: (run.context_id, run.version))
@@ -46,7 +59,9 @@ async def take_over_calls(connection: Connection, worker_id: str, limit: int) ->
         if not is_alive:
             raise rules.dead(worker_id)
         if row[0] is not None:
-            found.append(rules.claimed_call(tuple(row[:6]), row[6], row[7], cause, tuple(row[8:])))
+            found.append(
+                rules.claimed_call(tuple(row[:6]), row[6], row[7], cause, tuple(row[8:]), taken_over=True)
+            )
     return sorted(found, key=lambda call: (call.context_id, call.requested_version, call.ordinal))
 
 
@@ -109,7 +124,7 @@ _TAKE = """
 _TAKE_RUNS = f"""
     WITH RECURSIVE {rules.ME}, {_FREE}, mine AS (
         SELECT claimable.effect_id, me.worker_id AS new_worker_id, me.service AS new_service,
-            runs.attempt AS started_attempt
+            runs.attempt AS started_attempt, {rules.RUN_COLUMNS}
         {_CLAIMABLE} AND claimable.kind = 'run'
         {rules.ACTIVE_OWNED_CONTEXT}
         {rules.OPEN_RUN}
@@ -120,7 +135,8 @@ _TAKE_RUNS = f"""
         FOR UPDATE OF claimable SKIP LOCKED
     ), taken AS (
         {_TAKE}
-        RETURNING claims.effect_id, claims.context_id, claims.version, claims.run_id, claims.attempt, claims.token
+        RETURNING claims.effect_id, claims.context_id, claims.version, claims.run_id, claims.attempt, claims.token,
+            mine.trigger, mine.age_secs
     )
     SELECT EXISTS (SELECT FROM me), {rules.frame_id_at("taken.version", of="taken")}, taken.*
     FROM (VALUES (true)) AS always LEFT JOIN taken ON true

@@ -56,6 +56,12 @@ class Claimed(Protocol):
     def version(self) -> Version: ...
     @property
     def claim(self) -> str: ...
+    @property
+    def age_secs(self) -> float: ...
+    @property
+    def traceparent(self) -> str | None: ...
+    @property
+    def taken_over(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,18 @@ class ClaimedRun:
 
     causation_id: UUID | None
     """The frame that opened the run: the cause of all that is published of it. None if its effect did not say."""
+
+    trigger: str | None = None
+    """The type of the frame that asked for it first."""
+
+    age_secs: float = field(default=0.0, compare=False)
+    """Seconds since it was opened, by the database's clock."""
+
+    traceparent: str | None = None
+    """The span in which it was asked for, as its effect said (W3C)."""
+
+    taken_over: bool = False
+    """Another worker had it before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +137,12 @@ class ClaimedCall:
 
     causation_id: UUID | None
     """The frame that dispatched it: the cause of its start. None if its effect did not say."""
+
+    traceparent: str | None = None
+    """The span in which it was dispatched, as its effect said (W3C)."""
+
+    taken_over: bool = False
+    """Another worker had it before."""
 
 
 class WorkerDeadError(FencedError):

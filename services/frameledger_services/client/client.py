@@ -29,6 +29,8 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import erasures
 from frameledger_services.store.connections import MOST, Connections, DatabaseUnavailableError
 from frameledger_services.store.frame_ids import frame_uuid
+from frameledger_services.telemetry import names
+from frameledger_services.telemetry.messages import sending
 
 if TYPE_CHECKING:
     from frameledger_services.providers.out_of_band import OutOfBand
@@ -129,14 +131,13 @@ class Client(Conversations):
             context_id,
             frames,
             source=source or self._source,
-            traceparent=traceparent,
             expected_version=expected_version,
             causation_id=causation_id,
         )
         if wait:
             await self._listen(within=min(within, LISTEN_SECONDS))
         with self._publications.sending(publication):
-            published = await self._publish(publication, within)
+            published = await self._publish(publication, within, traceparent)
             if wait and published:
                 published = await until_stored(
                     self._connections,
@@ -306,14 +307,21 @@ class Client(Conversations):
         self._check_open()
         return await self._connections.read(reading.newest_version, context_id)
 
-    async def _publish(self, publication: Publication, within: float) -> tuple[PublishedFrame, ...]:
+    async def _publish(
+        self, publication: Publication, within: float, traceparent: str | None
+    ) -> tuple[PublishedFrame, ...]:
         frames = publication.frames
-        try:
-            places = await self._producer.publish(self._topic, publication.records, within=within)
-        except PublishError as error:
-            left = [one for one, place in zip(frames, error.places, strict=True) if place is None]
-            kind = FramesRefusedError if isinstance(error, RefusedError) else FramesUnacknowledgedError
-            raise kind(str(error), left) from error
+        with sending(self._topic, publication.context_id, len(frames), traceparent) as span:
+            try:
+                records = publication.records_of(span.traceparent)
+                places = await self._producer.publish(self._topic, records, within=within)
+            except PublishError as error:
+                left = [one for one, place in zip(frames, error.places, strict=True) if place is None]
+                kind = FramesRefusedError if isinstance(error, RefusedError) else FramesUnacknowledgedError
+                raise kind(str(error), left) from error
+            if places:
+                span.set(names.MESSAGING_DESTINATION_PARTITION_ID, str(places[0].partition))
+                span.set(names.MESSAGING_KAFKA_OFFSET, places[0].offset)
         return tuple(outcomes.acknowledged(place, one) for place, one in zip(places, frames, strict=True))
 
     async def _frames(self, context_id: str, after_version: int) -> list[StoredFrame]:

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from frameledger.frames import AnyFrame
+from frameledger.headers import TRACEPARENT
 from frameledger.ids import ContextId
 from frameledger.record import Outgoing, outgoing
-from frameledger.values import value
+from frameledger.values import replace, value
 from frameledger_services.client.errors import ContextChangedError
 from frameledger_services.client.frame_inputs import FrameInput, FramePreparation, PreparedFrame, expecting
 from frameledger_services.client.outcomes import PublishedFrame
@@ -33,6 +34,13 @@ class Publication:
     """The record of each."""
 
     expected_version: int | None
+
+    def records_of(self, traceparent: str | None) -> list[Outgoing]:
+        """Returns the records as parts of a trace, if there is one. Raises ValueError for text without UTF-8."""
+        if traceparent is None:
+            return list(self.records)
+        header = TRACEPARENT, traceparent.encode()
+        return [replace(one, headers=(*one.headers, header)) for one in self.records]
 
     @property
     def frames(self) -> list[AnyFrame]:
@@ -57,7 +65,6 @@ class Publications:
         frames: Sequence[FrameInput],
         *,
         source: str,
-        traceparent: str | None,
         expected_version: int | None,
         causation_id: UUID | str | None,
     ) -> Publication:
@@ -78,7 +85,6 @@ class Publications:
                 one.complete,
                 ContextId(context_id),
                 source=source,
-                traceparent=traceparent,
                 causation_id=causation_id,
                 encoded=one.encoded,
             )

@@ -183,7 +183,7 @@ def _schemas_of_others() -> Json:
         "FrameHeaders": _headers(_FRAME_HEADERS, required=())
         # A record that says it is encrypted is refused.
         | {"not": {"required": [headers.ENCRYPTION]}},
-        "EffectHeaders": _headers(_EFFECT_HEADERS, required=_EFFECT_HEADERS),
+        "EffectHeaders": _headers(_EFFECT_HEADERS, required=(headers.CE_ID, headers.CE_TYPE)),
         "DeadLetterHeaders": _headers(_REJECTED_HEADERS, required=_REJECTED_HEADERS),
     }
 
@@ -226,7 +226,9 @@ _FRAME_HEADERS: Json = {
     headers.CE_SOURCE: {"description": "Who published it, by its own account: a URI reference."},
     headers.CE_SUBJECT: {"description": "The context id again."},
     headers.CE_TIME: {"format": "date-time", "description": "`produced_at`, if it is a time of RFC 3339."},
-    headers.TRACEPARENT: {"description": "W3C trace context. Its trace id is stored with the frame."},
+    headers.TRACEPARENT: {
+        "description": "W3C trace context. Its trace id is stored with the frame, and what the frame causes has it too."
+    },
     headers.CAUSATION_ID: {"description": "The id of the frame of this conversation that caused this one."},
     headers.FORWARDED_FROM: {
         "description": "On a copy: `topic:generation:partition:offset` of the record that a publisher wrote."
@@ -243,6 +245,7 @@ _FRAME_HEADERS: Json = {
 _EFFECT_HEADERS: Json = {
     headers.CE_ID: {"description": "The `id` of the effect. A repetition has the same."},
     headers.CE_TYPE: {"description": "The kind of effect."},
+    headers.TRACEPARENT: {"description": "W3C trace context of the frame that caused it, if that had one."},
 }
 _DIGITS = r"^\d+$"
 _REJECTED_HEADERS: Json = {

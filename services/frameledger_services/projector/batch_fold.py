@@ -174,7 +174,8 @@ class BatchFold:
             head.counters.unknown += 1
         for ordinal, effect in enumerate(effects):
             place = place_of(record)
-            rows.outbox.append(effect_row(effect, place, ordinal, self._effects_topic(effect.effect)))
+            to_topic = self._effects_topic(effect.effect)
+            rows.outbox.append(effect_row(effect, place, ordinal, to_topic, logged.traceparent))
         return step.outcome, step.reason
 
     def _is_left_out(self, record: Record, logged: LoggedFrame, head: Head) -> bool:

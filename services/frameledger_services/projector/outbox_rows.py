@@ -20,8 +20,12 @@ def effect_topics(names: TopicNames) -> dict[str, str]:
     }
 
 
-def effect_row(effect: Effect, cause: Place, ordinal: int, to_topic: str) -> OutboxRow:
-    """An effect as it is published: in the place of the record that caused it, as the `ordinal`-th of its effects."""
+def effect_row(
+    effect: Effect, cause: Place, ordinal: int, to_topic: str, traceparent: str | None = None
+) -> OutboxRow:
+    """An effect as it is published: in the place of the record that caused it, as the `ordinal`-th of its effects, and
+    in the trace of that record, if it has one."""
+    of_trace = () if traceparent is None else ((headers.TRACEPARENT, traceparent.encode()),)
     return OutboxRow(
         topic=cause.topic,
         partition=cause.partition,
@@ -33,7 +37,7 @@ def effect_row(effect: Effect, cause: Place, ordinal: int, to_topic: str) -> Out
         context_id=effect.context_id,
         key=effect.context_id.encode(),
         value=orjson.dumps(to_wire(effect)),
-        headers=((headers.CE_ID, effect.id.encode()), (headers.CE_TYPE, effect.effect.encode())),
+        headers=((headers.CE_ID, effect.id.encode()), (headers.CE_TYPE, effect.effect.encode()), *of_trace),
     )
 
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Generic, TypeVar
 
+from frameledger import effects
 from frameledger_services import claims, logs
 from frameledger_services.claims import Claimed, WorkerDeadError
 from frameledger_services.claims.values import Connection
@@ -35,7 +36,7 @@ POLL_SECONDS = 1.0
 WINDOW = 50
 """Effects that one claim requests, at least."""
 
-E = TypeVar("E")
+E = TypeVar("E", bound=effects.Effect)
 C = TypeVar("C", bound=Claimed)
 T = TypeVar("T")
 
@@ -101,9 +102,10 @@ class Claimer(Generic[E, C]):
             return
         # Most may have ended or be another worker's, so more are requested than fit; but not all of them for each slot.
         requested = self._consumer.pending[: max(WINDOW, 4 * free)]
+        traceparents = self._consumer.traceparents_of(requested)
         await self._failpoint("before claim")
         result = await self._execute(
-            lambda connection: self._kind.claim(connection, self._worker_id, requested, free)
+            lambda connection: self._kind.claim(connection, self._worker_id, requested, free, traceparents)
         )
         await self._failpoint("after claim")
         self._in_flight.start(result.claimed)
@@ -135,7 +137,7 @@ class Claimer(Generic[E, C]):
         if not unclaimed or not await self._consumer.reaches_broker():
             return []
         result = await self._execute(
-            lambda connection: self._kind.claim(connection, self._worker_id, unclaimed, limit)
+            lambda connection: self._kind.claim(connection, self._worker_id, unclaimed, limit, {})
         )
         return result.claimed
 

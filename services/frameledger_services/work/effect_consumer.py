@@ -10,11 +10,13 @@ If the process dies before offsets are committed, the effects are read again, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from frameledger import effects
+from frameledger.headers import traceparent_of
 from frameledger_services import logs, transient
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import (
@@ -34,7 +36,7 @@ COMMIT_SECONDS = 5.0
 STOP_SECONDS = 5.0
 PAUSE_SECONDS = 0.5
 
-E = TypeVar("E")
+E = TypeVar("E", bound=effects.Effect)
 
 _log = logs.get_logger("worker")
 
@@ -45,6 +47,9 @@ class _Pending(Generic[E]):
     offset: int
     effect: E | None
     """None for bytes that are no effect; they are skipped in their turn."""
+
+    traceparent: str | None
+    """The span in which it was asked for, if the record says one."""
 
 
 class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[misc]  # aiokafka is untyped, so it is Any
@@ -91,6 +96,15 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
     def pending(self) -> list[E]:
         """The effects that were fetched and not acknowledged, those of each partition in order."""
         return [one.effect for one in self._pending if one.effect is not None]
+
+    def traceparents_of(self, effects: Sequence[E]) -> dict[str, str]:
+        """Returns the `traceparent`s of these pending effects, by the effects' ids; of those that have one."""
+        wanted = set(map(id, effects))
+        return {
+            one.effect.id: one.traceparent
+            for one in self._pending
+            if one.traceparent is not None and one.effect is not None and id(one.effect) in wanted
+        }
 
     async def fetch(self) -> None:
         """Poll for effects if none is pending. Waits during an outage of the broker, and logs it."""
@@ -181,4 +195,5 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
                     offset=one.offset,
                     reason=str(error),
                 )
-            self._pending.append(_Pending(partition, one.offset, effect))
+            traceparent = traceparent_of(dict(one.headers)) if one.headers else None
+            self._pending.append(_Pending(partition, one.offset, effect, traceparent))

@@ -13,8 +13,10 @@ from frameledger_services.claims import Claimed, Heartbeat
 from frameledger_services.claims.values import Connection
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.keyed_executor import KeyedExecutor, Ticket
+from frameledger_services.telemetry import names
 from frameledger_services.work.cancellations import Cancelled
 from frameledger_services.work.job import Ending, Job, Perform, Session, StopReason
+from frameledger_services.work.job_span import job_span
 from frameledger_services.work.lease import LeaseLostError
 
 C = TypeVar("C", bound=Claimed)
@@ -46,14 +48,17 @@ class InFlight(Generic[C]):
         perform: Perform[C],
         subject: Callable[[C], str],
         *,
+        read_from: tuple[str, str],
         grace_secs: float,
         failpoint: Failpoint,
     ) -> None:
-        """`subject` returns what a cancellation names; a job that is asked to stop may take `grace_secs`."""
+        """`subject` returns what a cancellation names; `read_from` are the topic and the group by which work comes; a
+        job that is asked to stop may take `grace_secs`."""
         self._executor = executor
         self._session = session
         self._perform = perform
         self._subject = subject
+        self._read_from = read_from
         self._grace_secs = grace_secs
         self._failpoint = failpoint
         self._jobs: dict[str, InFlightJob[C]] = {}
@@ -92,7 +97,9 @@ class InFlight(Generic[C]):
         entry.task = asyncio.current_task()
         ending: Ending = "release"
         try:
-            ending = await self._perform(entry.job, self._session)
+            with job_span(entry.job.claimed, *self._read_from, self._session.worker_id) as span:
+                ending = await self._perform(entry.job, self._session)
+                span.set(names.CLAIM_ENDING, ending)
         except Exception as error:
             if not transient.is_transient(error, LeaseLostError):
                 raise

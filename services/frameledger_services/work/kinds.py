@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -15,7 +15,7 @@ from frameledger_services.claims.values import Connection
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.work.effect_decoding import decode_effect
 
-E = TypeVar("E")
+E = TypeVar("E", bound=effects.Effect)
 C = TypeVar("C", bound=Claimed)
 
 
@@ -28,7 +28,7 @@ class JobKind(Generic[E, C]):
     decode: Callable[[bytes | None], E]
     """Raises `NoEffectError` for bytes that are no effect of this kind."""
 
-    claim: Callable[[Connection, str, Sequence[E], int | None], Awaitable[ClaimResult[C]]]
+    claim: Callable[[Connection, str, Sequence[E], int | None, Mapping[str, str]], Awaitable[ClaimResult[C]]]
     take_over: Callable[[Connection, str, int], Awaitable[list[C]]]
     unclaimed: Callable[[Connection, str, int], Awaitable[list[E]]]
     subject: Callable[[C], str]

@@ -9,6 +9,7 @@ from frameledger.ids import ContextId
 from frameledger.record import Place, outgoing
 from frameledger_services.event_log.frame_defaults import with_defaults
 from frameledger_services.event_log.producer import Producer
+from frameledger_services.telemetry import tracing
 from frameledger_services.work.lease import Lease
 
 WITHIN = 30.0
@@ -32,15 +33,20 @@ class Publisher:
     ) -> list[Place]:
         """Publish frames. Returns the place of each once all in-sync replicas have them. A frame without an id gets a
         random one, and one without `produced_at` the current time. `causation_id` is the frame of the context that
-        caused them; None only for what an application says by itself.
+        caused them; None only for what an application says by itself. They belong to the trace of the current span.
 
         Raises `LeaseLostError` when the lease ends, also in the middle; ValueError for a frame that cannot be encoded,
         before anything is published; `PublishError` and `BrokerError` as the producer does. Frames that have an id can
         safely be published again.
         """
+        traceparent = tracing.current_traceparent()
         records = [
             outgoing(
-                with_defaults(frame), ContextId(context_id), source=self._source, causation_id=causation_id
+                with_defaults(frame),
+                ContextId(context_id),
+                source=self._source,
+                traceparent=traceparent,
+                causation_id=causation_id,
             )
             for frame in frames
         ]

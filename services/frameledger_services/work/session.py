@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Generic, TypeVar
 
+from frameledger import effects
 from frameledger_services import claims, logs, transient
 from frameledger_services.claims import Claimed, Registration
 from frameledger_services.claims.values import Connection
@@ -43,7 +44,7 @@ SETTLE_SECONDS = 5.0
 FOLLOW_SECONDS = 5.0
 """How long a worker that is otherwise ready waits until it reads cancellations."""
 
-E = TypeVar("E")
+E = TypeVar("E", bound=effects.Effect)
 C = TypeVar("C", bound=Claimed)
 
 _log = logs.get_logger("worker")
@@ -74,10 +75,12 @@ class SessionRunner(Generic[E, C]):
         self._lease = Lease(settings.work_lease_secs)
         self._database = Database(settings, registration.worker_id, self._on_reconnect)
         self._producer = Producer(settings, name=f"frameledger-{registration.service}")
+        self._read_from = kind.topic(self._names), f"{settings.topic_prefix}{registration.service}"
+        topic, group = self._read_from
         self._consumer: EffectConsumer[E] = EffectConsumer(
             settings,
-            topic=kind.topic(self._names),
-            group=f"{settings.topic_prefix}{registration.service}",
+            topic=topic,
+            group=group,
             decode=kind.decode,
         )
         source = f"frameledger/{registration.kind}/{registration.service}"
@@ -122,6 +125,7 @@ class SessionRunner(Generic[E, C]):
             self.session,
             self._perform,
             self._kind.subject,
+            read_from=self._read_from,
             grace_secs=self._settings.work_grace_secs,
             failpoint=self._failpoint,
         )

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
+from frameledger import effects
 from frameledger_services import failpoints, logs, supervision
 from frameledger_services.claims import Claimed, Registration
 from frameledger_services.failpoints import Failpoint
@@ -18,7 +19,7 @@ from frameledger_services.work.job import Perform, Session
 from frameledger_services.work.kinds import JobKind
 from frameledger_services.work.session import SessionRunner
 
-E = TypeVar("E")
+E = TypeVar("E", bound=effects.Effect)
 C = TypeVar("C", bound=Claimed)
 
 _log = logs.get_logger("worker")

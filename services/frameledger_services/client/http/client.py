@@ -38,6 +38,7 @@ from frameledger_services.client.reading import (
 )
 from frameledger_services.settings import PREFIX, Settings, SettingsError
 from frameledger_services.supervision import Backoff
+from frameledger_services.telemetry import tracing
 
 SOURCE = "frameledger/client"
 
@@ -126,10 +127,10 @@ class HttpClient(Conversations):
             context_id,
             frames,
             source=SOURCE,
-            traceparent=traceparent,
             expected_version=expected_version,
             causation_id=causation_id,
         )
+        traceparent = traceparent or tracing.current_traceparent()
         headers = {} if traceparent is None else {"traceparent": traceparent}
         if causation_id is not None:
             headers["Frameledger-Causation-Id"] = quote(str(causation_id), safe="")

@@ -55,9 +55,9 @@ def note(scope: Scope, context_id: str | None, version: str | int | None) -> Non
         path=path_of(scope),
         part=_part(scope["query_string"], sent.get(b"last-event-id")),
         version=version,
-        trace_id=None
-        if traceparent is None
-        else record_headers.trace_id_of({record_headers.TRACEPARENT: traceparent}),
+        trace_id=record_headers.trace_id_in(
+            record_headers.traceparent_of({record_headers.TRACEPARENT: traceparent})
+        ),
     )
 
 

@@ -1,0 +1,63 @@
+"""The spans of messages: frames that are sent, and work that is taken off a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from frameledger_services.telemetry import names, tracing
+from frameledger_services.telemetry.tracing import Span, Value
+
+SYSTEM = "kafka"
+
+
+def of_context(context_id: str, version: int | None = None) -> dict[str, Value | None]:
+    """The attributes that name a conversation."""
+    return {
+        names.GEN_AI_CONVERSATION_ID: context_id,
+        names.SESSION_ID: context_id,
+        names.CONTEXT_VERSION: version,
+    }
+
+
+def sending(topic: str, context_id: str, count: int, traceparent: str | None) -> Span:
+    """Begins the span of a publish: below `traceparent` if one is given, else below the current span."""
+    if not tracing.is_possible():
+        return tracing.start(names.SEND, "producer", parent=traceparent)
+    attributes = _of_topic(topic, names.SEND) | of_context(context_id)
+    if count > 1:
+        attributes[names.MESSAGING_BATCH_MESSAGE_COUNT] = count
+    return tracing.start(f"{names.SEND} {topic}", "producer", parent=traceparent, attributes=attributes)
+
+
+def processing(
+    topic: str,
+    group: str,
+    traceparent: str | None,
+    attributes: Mapping[str, Value | None],
+    *,
+    new_trace: bool = False,
+    links: tuple[str, ...] = (),
+) -> Span:
+    """Begins the span of what is done with a message of this topic, below the one that `traceparent` names, or in a
+    new trace with a link to that. Without one it is in a new trace, too: the current span is another message's."""
+    if not tracing.is_possible():
+        return Span(traceparent)
+    return tracing.start(
+        f"{names.PROCESS} {topic}",
+        "consumer",
+        parent=traceparent,
+        new_trace=new_trace or traceparent is None,
+        links=links,
+        attributes=_of_topic(topic, names.PROCESS)
+        | {names.MESSAGING_CONSUMER_GROUP_NAME: group}
+        | dict(attributes),
+    )
+
+
+def _of_topic(topic: str, operation: str) -> dict[str, Value | None]:
+    return {
+        names.MESSAGING_SYSTEM: SYSTEM,
+        names.MESSAGING_OPERATION_NAME: operation,
+        names.MESSAGING_OPERATION_TYPE: operation,
+        names.MESSAGING_DESTINATION_NAME: topic,
+    }

@@ -1,0 +1,106 @@
+"""Spans by OpenTelemetry's API, of whatever provider this process has. Imported only where it is imported already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+
+from opentelemetry import context, trace
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from frameledger_services.telemetry import names
+from frameledger_services.telemetry.tracing import Kind, Span, Value
+
+_KINDS: Mapping[Kind, SpanKind] = {
+    "internal": SpanKind.INTERNAL,
+    "client": SpanKind.CLIENT,
+    "producer": SpanKind.PRODUCER,
+    "consumer": SpanKind.CONSUMER,
+}
+_W3C = TraceContextTextMapPropagator()
+
+# Of the provider that the process has, or will have: it is asked for with the first span.
+_tracer = trace.get_tracer(
+    "frameledger", version("frameledger"), schema_url=f"https://opentelemetry.io/schemas/{names.CONVENTIONS}"
+)
+
+
+class OtelSpan(Span):
+    """A span of OpenTelemetry, recorded or not."""
+
+    def __init__(self, inner: trace.Span) -> None:
+        super().__init__(_traceparent(inner.get_span_context()))
+        self._inner = inner
+        self.is_recording = inner.is_recording()
+
+    def set(self, name: str, value: Value | None) -> None:
+        if value is not None and self._inner.is_recording():
+            self._inner.set_attribute(name, value)
+
+    def fail(self, error_type: str) -> None:
+        if self._inner.is_recording():
+            self._inner.set_attribute(names.ERROR_TYPE, error_type)
+            self._inner.set_status(Status(StatusCode.ERROR))
+
+    def end(self) -> None:
+        if self._inner.is_recording():
+            self._inner.end()
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        token = context.attach(trace.set_span_in_context(self._inner))
+        try:
+            yield
+        finally:
+            context.detach(token)
+
+
+def start(
+    name: str,
+    kind: Kind,
+    parent: str | None,
+    new_trace: bool,
+    links: Sequence[str],
+    attributes: Mapping[str, Value | None],
+) -> Span:
+    """As `tracing.start`."""
+    given = None if parent is None else _extracted(parent)
+    linked = [found for one in links if (found := _extracted(one)).is_valid]
+    if new_trace:
+        linked += [given] if given is not None and given.is_valid else []
+        within = context.Context()
+    elif given is None:
+        within = context.get_current()
+    else:
+        within = trace.set_span_in_context(trace.NonRecordingSpan(given), context.Context())
+    span = _tracer.start_span(
+        name,
+        within,
+        _KINDS[kind],
+        {key: value for key, value in attributes.items() if value is not None},
+        [Link(one) for one in linked],
+        record_exception=False,
+        set_status_on_exception=False,
+    )
+    if not span.get_span_context().is_valid and given is not None and given.is_valid:
+        # The API alone, without anybody who records: what was given is handed on.
+        span = trace.NonRecordingSpan(given)
+    return OtelSpan(span)
+
+
+def current_traceparent() -> str | None:
+    """As `tracing.current_traceparent`."""
+    return _traceparent(trace.get_current_span().get_span_context())
+
+
+def _extracted(traceparent: str) -> SpanContext:
+    found = _W3C.extract({"traceparent": traceparent}, context.Context())
+    return trace.get_current_span(found).get_span_context()
+
+
+def _traceparent(span: SpanContext) -> str | None:
+    if not span.is_valid:
+        return None
+    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"

@@ -1,0 +1,60 @@
+"""Names of spans and attributes: those of the conventions, in one place, each of them used."""
+
+import ast
+from pathlib import Path
+
+from opentelemetry.semconv._incubating.attributes import (
+    error_attributes,
+    gen_ai_attributes,
+    messaging_attributes,
+    server_attributes,
+    session_attributes,
+)
+from opentelemetry.semconv.schemas import Schemas
+
+from frameledger_services.telemetry import names
+
+SERVICES = Path(names.__file__).parents[1]
+OURS = "frameledger."
+STANDARD = {
+    value
+    for module in (
+        error_attributes,
+        gen_ai_attributes,
+        messaging_attributes,
+        server_attributes,
+        session_attributes,
+    )
+    for name, value in vars(module).items()
+    if name.isupper() and isinstance(value, str)
+}
+# In the conventions for models at the revision of `names`, and not yet in OpenTelemetry's package for Python.
+NEWER = {"gen_ai.usage.cache_write.input_tokens"}
+
+
+def ours() -> dict[str, str]:
+    return {name: value for name, value in vars(names).items() if name.isupper()}
+
+
+def test_the_revisions_are_those_that_the_names_were_read_in():
+    assert names.CONVENTIONS == "1.44.0"
+    assert f"https://opentelemetry.io/schemas/{names.CONVENTIONS}" in {one.value for one in Schemas}
+    assert names.GENAI_CONVENTIONS == "024a4f944a1291fcb627c9c47da69e79868dd15e"
+
+
+def test_an_attribute_is_of_the_conventions_or_says_that_it_is_ours():
+    attributes = {value for value in ours().values() if "." in value} - {names.CONVENTIONS}
+    assert attributes - {one for one in attributes if one.startswith(OURS)} - NEWER <= STANDARD
+    assert not NEWER & STANDARD, "known by now: take it off the list"
+
+
+def test_no_name_is_written_elsewhere():
+    written = []
+    for path in SERVICES.rglob("*.py"):
+        if path.name == "names.py" and path.parent.name == "telemetry":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Constant(value=str(text)) if text in ours().values() and "." in text:
+                    written.append(f"{path.name}:{node.lineno}: {text}")
+    assert written == []

@@ -1,0 +1,156 @@
+"""Spans: recorded where somebody records them, handed on everywhere, and never more than that."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
+from opentelemetry.trace import SpanKind, StatusCode
+
+from frameledger_services.telemetry import otel, tracing
+from frameledger_services.telemetry.messages import processing, sending
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+GIVEN = f"00-{TRACE}-{SPAN}-01"
+UNSAMPLED = f"00-{TRACE}-{SPAN}-00"
+
+
+@pytest.fixture
+def unrecorded(monkeypatch):
+    """A process without OpenTelemetry."""
+    monkeypatch.setattr(tracing, "is_possible", lambda: False)
+
+
+def recording(monkeypatch, **options):
+    exporter, provider = InMemorySpanExporter(), TracerProvider(**options)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(otel, "_tracer", provider.get_tracer("test"))
+    return exporter
+
+
+@pytest.fixture
+def spans(monkeypatch):
+    """The spans that are recorded in a process that has a provider."""
+    return recording(monkeypatch)
+
+
+def test_without_opentelemetry_what_was_given_is_handed_on(unrecorded):
+    assert tracing.current_traceparent() is None
+    with tracing.start("a", "internal", parent=GIVEN) as outer:
+        assert (outer.traceparent, outer.is_recording) == (GIVEN, False)
+        assert tracing.current_traceparent() == GIVEN
+        with tracing.start("b", "internal") as inner:
+            assert inner.traceparent == GIVEN
+        with processing("t", "g", None, {}) as of_another:
+            assert (of_another.traceparent, tracing.current_traceparent()) == (None, None)
+        with processing("t", "g", UNSAMPLED, {}, new_trace=True) as old:
+            assert old.traceparent == UNSAMPLED
+    assert tracing.current_traceparent() is None
+
+
+def test_a_span_is_below_its_parent_and_what_is_published_in_it_belongs_to_it(spans):
+    with tracing.start("a", "producer", parent=GIVEN, attributes={"x": 1, "y": None}) as span:
+        handed_on = tracing.current_traceparent()
+        assert span.is_recording
+    (one,) = spans.get_finished_spans()
+    assert (one.name, one.kind, dict(one.attributes)) == ("a", SpanKind.PRODUCER, {"x": 1})
+    assert f"{one.context.trace_id:032x}" == TRACE
+    assert f"{one.parent.span_id:016x}" == SPAN
+    assert handed_on == f"00-{TRACE}-{one.context.span_id:016x}-01"
+    assert tracing.current_traceparent() is None
+
+
+def test_work_that_is_old_begins_a_trace_with_a_link(spans):
+    with tracing.start("current", "internal"), processing("t", "g", GIVEN, {}, new_trace=True) as span:
+        assert span.traceparent[3:35] != TRACE
+    one, current = spans.get_finished_spans()
+    assert one.parent is None
+    assert one.context.trace_id != current.context.trace_id
+    assert [f"{link.context.trace_id:032x}-{link.context.span_id:016x}" for link in one.links] == [
+        f"{TRACE}-{SPAN}"
+    ]
+
+
+def test_a_message_without_a_trace_begins_one_whatever_is_current(spans):
+    with tracing.start("of another message", "internal") as current, processing("t", "g", None, {}) as span:
+        assert span.traceparent[3:35] != current.traceparent[3:35]
+    assert spans.get_finished_spans()[0].links == ()
+
+
+def test_what_is_not_sampled_stays_so_all_the_way(monkeypatch):
+    spans = recording(monkeypatch)
+    with tracing.start("a", "internal", parent=UNSAMPLED) as span:
+        assert not span.is_recording
+        assert span.traceparent[3:35] == TRACE
+        assert not tracing.is_sampled(tracing.current_traceparent())
+    assert spans.get_finished_spans() == ()
+    spans = recording(monkeypatch, sampler=ParentBased(ALWAYS_OFF))
+    with tracing.start("a", "internal") as span:
+        assert tracing.current_traceparent() == span.traceparent
+        assert not tracing.is_sampled(span.traceparent)
+    assert spans.get_finished_spans() == ()
+
+
+def test_an_error_is_named_and_not_quoted_and_a_cancellation_is_none(spans):
+    with pytest.raises(ValueError, match="a secret"), tracing.start("a", "internal"):
+        raise ValueError("a secret")
+    with pytest.raises(asyncio.CancelledError), tracing.start("b", "internal"):
+        raise asyncio.CancelledError
+    failed, cancelled = spans.get_finished_spans()
+    assert (failed.status.status_code, failed.status.description) == (StatusCode.ERROR, None)
+    assert (dict(failed.attributes), failed.events) == ({"error.type": "ValueError"}, ())
+    assert (cancelled.status.status_code, dict(cancelled.attributes)) == (StatusCode.UNSET, {})
+
+
+def test_with_the_api_alone_what_was_given_is_handed_on(monkeypatch):
+    monkeypatch.setattr(otel, "_tracer", trace.NoOpTracerProvider().get_tracer("test"))
+    with tracing.start("a", "internal", parent=GIVEN, new_trace=True) as span:
+        assert (span.traceparent, span.is_recording) == (GIVEN, False)
+        assert tracing.current_traceparent() == GIVEN
+    with tracing.start("a", "internal", parent=GIVEN) as span:
+        assert span.traceparent == GIVEN
+
+
+@pytest.mark.parametrize("nonsense", ["", "00", "é", GIVEN.upper(), "00-" + "0" * 32 + f"-{SPAN}-01"])
+def test_a_traceparent_that_is_none_begins_a_trace(spans, nonsense):
+    with sending("t", "ctx", 1, nonsense) as span:
+        assert span.traceparent is not None
+    (one,) = spans.get_finished_spans()
+    assert one.parent is None
+
+
+def test_attributes_after_the_end_are_nobody_s(spans):
+    span = tracing.start("a", "internal")
+    span.end()
+    span.set("late", 1)
+    span.fail("late")
+    span.end()
+    (one,) = spans.get_finished_spans()
+    assert dict(one.attributes) == {}
+
+
+EVERYTHING = """
+import importlib, pkgutil, sys
+import frameledger_services
+skipped = ("frameledger_services.telemetry.otel", "frameledger_services.telemetry.exporting")
+for found in pkgutil.walk_packages(frameledger_services.__path__, "frameledger_services."):
+    if found.name not in skipped and not found.name.endswith("__main__"):
+        importlib.import_module(found.name)
+from frameledger_services.telemetry import provider
+with provider.recording("test"):
+    pass
+print([name for name in sys.modules if name.startswith("opentelemetry")])
+"""
+
+
+def test_without_an_endpoint_opentelemetry_is_not_even_imported():
+    """Whichever of our modules a process imports, and also once it had its occasion to record."""
+    done = subprocess.run(
+        [sys.executable, "-c", EVERYTHING], capture_output=True, text=True, check=True, env={"PATH": ""}
+    )
+    assert done.stdout.strip() == "[]"
