@@ -100,22 +100,22 @@ class Reader:
                     pass
                 case "console":
                     for command, printed in commands(block):
-                        self._type(command, printed.strip("\n") or LEFT_OUT)
+                        self.type(command, printed.strip("\n") or LEFT_OUT)
                 case "sh" if block.title == SECOND_TERMINAL:
                     self._open_terminal(block.text)
                 case "sh" if (block.title or "").startswith(NEEDS):
                     if shutil.which(block.title.removeprefix(NEEDS)):
-                        self._type(block.text, LEFT_OUT)
+                        self.type(block.text)
                 case "sh":
-                    self._type(block.text, LEFT_OUT)
+                    self.type(block.text)
                 case "sql":
-                    self._type(f"frameledger sql <<'SQL'\n{block.text}SQL", promised)
+                    self.type(f"frameledger sql <<'SQL'\n{block.text}SQL", promised)
                 case _ if block.title is not None:
                     file = self.folder / block.title
                     file.parent.mkdir(parents=True, exist_ok=True)
                     file.write_text(block.text, encoding="utf-8")
                 case "python":
-                    self._type(f"python - <<'PYTHON'\n{block.text}PYTHON", promised)
+                    self.type(f"python - <<'PYTHON'\n{block.text}PYTHON", promised)
                 case other:
                     raise AssertionError(f"Nobody knows what to do with a block of {other}: {block.text}")
 
@@ -125,8 +125,9 @@ class Reader:
             os.killpg(terminal.pid, signal.SIGINT)
         for terminal in self._terminals:
             terminal.wait(PROGRAM)
+        self._terminals.clear()
 
-    def _type(self, command: str, promised: str) -> None:
+    def type(self, command: str, promised: str = LEFT_OUT) -> None:
         """Type a command, and what the page shows after its prompts; it succeeds and prints what is promised."""
         deadline = time.monotonic() + PROGRAM
         while True:

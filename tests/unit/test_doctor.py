@@ -1,6 +1,9 @@
 """What `doctor` makes of the answers that it gets, and of those that it does not get."""
 
+import ast
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -86,3 +89,24 @@ def test_sessions_behind_a_pooler_are_no_proof_of_projectors():
     assert finding.state == "warn"
     assert "a pooler keeps the sessions of those that ended" in finding.found
     assert checks._owners("llm.frames", READ, topic(*whole(2)), pooled=False).state == "ok"
+
+
+def findings_of_the_page() -> set[str]:
+    page = Path(__file__).resolve().parents[2] / "infra" / "operations.md"
+    return set(re.findall(r"^\| `([^`]+)` \|", page.read_text(encoding="utf-8"), re.M))
+
+
+def findings_of_the_code() -> set[str]:
+    """The first argument of each `Finding(...)`, and of the one function that takes it as its own first."""
+    found = set()
+    for file in Path(checks.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+                first = node.args[0]
+                if node.func.id in ("Finding", "_counted") and isinstance(first, ast.Constant):
+                    found.add(first.value)
+    return found
+
+
+def test_the_page_says_of_each_finding_what_it_means_and_what_to_do():
+    assert findings_of_the_page() == findings_of_the_code()
