@@ -3,7 +3,6 @@ back to tables that were lost."""
 
 import json
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,10 +11,9 @@ from pathlib import Path
 import confluent_kafka
 import psycopg
 import pytest
-from pydantic import SecretStr
 from psycopg.conninfo import make_conninfo
+from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
-from tests.support import databases
 from tests.support.answered_road import Service
 from tests.support.batches import dump, same
 from tests.support.killable import projector
@@ -25,7 +23,6 @@ from tests.support.road import Road, histories, road_of_its_own  # noqa: F401  #
 from frameledger.frames import LLMMessagesAppendFrame
 from frameledger_services.client import SyncClient
 from frameledger_services.embedded import kafka as embedded_kafka
-from frameledger_services.embedded import postgres as embedded_postgres
 from frameledger_services.embedded import ports
 from frameledger_services.settings import PREFIX, Settings
 
@@ -170,7 +167,8 @@ def until_a_root_is_published(address: str) -> None:
     try:
         reader.assign([confluent_kafka.TopicPartition("llm.roots", 0, confluent_kafka.OFFSET_BEGINNING)])
         found = reader.poll(ON_SERVERS)
-        assert found is not None and found.error() is None
+        assert found is not None
+        assert found.error() is None
     finally:
         reader.close()
 

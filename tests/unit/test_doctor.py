@@ -104,7 +104,7 @@ def findings_of_the_code() -> set[str]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
                 first = node.args[0]
                 if node.func.id in ("Finding", "_counted") and isinstance(first, ast.Constant):
-                    found.add(first.value)
+                    found.add(str(first.value))
     return found
 
 
