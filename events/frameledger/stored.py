@@ -17,12 +17,13 @@ from frameledger.errors import RefusedError
 from frameledger.evolve.state import State
 from frameledger.values import replace
 
-FOLD_VERSION = 4
+FOLD_VERSION = 5
 """Raised when a state of this release cannot be read, or would be folded otherwise, by the release before.
 
 2: ambiguous calls are remembered, and when a turn was stopped.
 3: the claims under which the latest attempts of the open run and of running calls were started.
 4: erasures, and the newest runs of the life after one; when messages, tools or settings changed last.
+5: limits and what they count, second inputs and the messages that they hold.
 """
 
 

@@ -140,6 +140,9 @@ def _open(state: State) -> dict[str, Any]:
         "ended": state.terms.ended,
         # The older histories have none, and their files stay as they are.
         **({"ambiguous": ambiguous} if ambiguous else {}),
+        **({"limits": dict(state.terms.limits)} if state.terms.limits else {}),
+        **({"rounds": state.pace.rounds} if state.pace.rounds and state.terms.limits else {}),
+        **({"held": list(wanted.held)} if wanted is not None and wanted.held else {}),
     }
 
 

@@ -45,7 +45,17 @@ FIELD_VALUES: dict[str, tuple[Any, ...]] = {
     "run_llm": (False, True),
     "tools": ((), (TOOL,), (TOOL, OTHER_TOOL), ({"google_search": {}},)),
     "tool_choice": ("auto", "none", {"type": "function", "function": {"name": "weather"}}),
-    "settings": ({}, {"temperature": 0.5}, {"temperature": None}, {"add_tool_change_messages": True}),
+    "settings": (
+        {},
+        {"temperature": 0.5},
+        {"temperature": None},
+        {"add_tool_change_messages": True},
+        {"second_input": None},
+        *({"second_input": way} for way in ("enqueue", "interrupt", "reject", "coalesce", 1)),
+    ),
+    "second_input": (None, "enqueue", "interrupt", "reject", "coalesce"),
+    "calls_per_run": (None, 1, 2),
+    "rounds": (None, 1, 1, 2),
     "enable": (True, False),
     "skip_tts": (True, False),
     "context": (

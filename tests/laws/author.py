@@ -22,7 +22,7 @@ from tests.laws.arbitrary import (
     as_from_a_record,
 )
 
-from frameledger.evolve import State
+from frameledger.evolve import State, limits
 from frameledger.evolve.state import Call
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import (
@@ -50,6 +50,7 @@ from frameledger.frames import (
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
     LLMRunFrame,
+    LLMSetLimitsFrame,
     LLMSetToolsFrame,
     LLMTextFrame,
     LLMThoughtEndFrame,
@@ -121,7 +122,7 @@ class Author:
     def _of_the_user(self) -> Iterator[tuple[float, Callable[[Random], Frame]]]:
         turn = self.state.turn
         started, stopped = (4.0, 0.4) if turn is None else (0.4, 4.0) if turn.speaking else (1.0, 3.0)
-        yield started, lambda rng: UserStartedSpeakingFrame()
+        yield started, lambda rng: UserStartedSpeakingFrame(second_input=self._second_input(rng))
         yield stopped, self._stop
         yield (1.0 if turn is None else 4.0), self._transcription
         yield (
@@ -334,7 +335,10 @@ class Author:
         yield (
             1.0,
             lambda rng: LLMMessagesAppendFrame(
-                messages=self._brought(rng), run_llm=rng.random() < 0.6, expected_version=self._expected(rng)
+                messages=self._brought(rng),
+                run_llm=rng.random() < 0.6,
+                expected_version=self._expected(rng),
+                second_input=self._second_input(rng),
             ),
         )
         yield (
@@ -347,12 +351,19 @@ class Author:
         yield (0.7 if terms.ended else 0.15), lambda rng: rng.choice((EndFrame, CancelFrame))()
         yield 0.4, lambda rng: LLMSetToolsFrame(tools=rng.choice(((), (TOOL,), (OTHER_TOOL, TOOL), None)))
         yield 0.4, lambda rng: LLMUpdateSettingsFrame(settings=rng.choice(FIELD_VALUES["settings"]))
+        yield 0.4, lambda rng: LLMSetLimitsFrame(**self._limits(rng))
         yield 0.7, self._unannounced
         yield 0.4, self._of_a_past_call
         if self.state.calls.ambiguous:
             yield 1.0, self._resolution
         yield 0.2, lambda rng: UnknownFrame(type=rng.choice(("NoSuchFrame", "LLMRunFrame")), v=2)
         yield 1.0, arbitrary
+
+    def _second_input(self, rng: Random) -> Any:
+        return rng.choice((None, None, None, *FIELD_VALUES["second_input"]))
+
+    def _limits(self, rng: Random) -> dict[str, Any]:
+        return {name: rng.choice(FIELD_VALUES[name]) for name in limits.NAMES}
 
     def _expected(self, rng: Random) -> int | None:
         """Of what somebody knows of the context: nothing said, the newest, what still holds, or what may not."""

@@ -75,12 +75,15 @@ PUT_ASIDE = pytest.mark.xfail(
 )
 
 
+HELD = pytest.mark.xfail(
+    strict=True, reason="what was held until an answer was over stands before it in the copy (R7.5)"
+)
+NOT_THE_SAME = {"plain-client": [PUT_ASIDE], "coalesced-inputs": [HELD]}
+
+
 @pytest.mark.parametrize(
     "history",
-    [
-        pytest.param(path, id=path.stem, marks=[PUT_ASIDE] if path.stem == "plain-client" else [])
-        for path in HISTORIES
-    ],
+    [pytest.param(path, id=path.stem, marks=NOT_THE_SAME.get(path.stem, ())) for path in HISTORIES],
 )
 def test_the_copy_of_a_history_has_its_messages(history):
     frames, original = recorded(history.read_bytes().splitlines(), history.stem)

@@ -119,6 +119,14 @@ def test_the_context_is_valid_for_a_provider_after_every_frame_but_for_what_clie
                 for change in moment.step.changes
                 if isinstance(change, MessageAppended)
             }
+        wanted = moment.before.runs.wanted
+        if wanted is not None and wanted.held:
+            # What was held is written by another frame than the one that brought it (R7.5).
+            brought |= {
+                (era, change.position)
+                for change in moment.step.changes
+                if isinstance(change, MessageAppended) and change.message in wanted.held
+            }
         ours = [None if (era, position) in brought else message for position, message in moment.rows]
         for before, message, behind in zip([None, *ours], ours, [*ours[1:], None], strict=False):
             if message is not None:

@@ -29,6 +29,7 @@ from frameledger.frames import (
     LLMMessagesUpdateFrame,
     LLMRunFrame,
     LLMServiceMetadataFrame,
+    LLMSetLimitsFrame,
     LLMSetToolChoiceFrame,
     LLMSetToolsFrame,
     LLMTextFrame,
@@ -60,6 +61,7 @@ EXAMPLES: tuple[Frame, ...] = (
     LLMUpdateSettingsFrame(settings={"temperature": 0.2, "stop": None}),
     LLMEnablePromptCachingFrame(enable=False),
     LLMConfigureOutputFrame(skip_tts=True),
+    LLMSetLimitsFrame(calls_per_run=8, rounds=20),
     LLMRunFrame(metadata={"why": ["because"]}, produced_at="2025-01-01T00:00:00Z"),
     LLMContextFrame(
         context=ContextSnapshot(messages=[MESSAGE], tools=[TOOL], tool_choice="auto", settings={"seed": 1}),

@@ -9,13 +9,33 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from frameledger.evolve import calls, erasure, groups, history, interruption, responses, results, runs, turns
+from frameledger.evolve import (
+    calls,
+    erasure,
+    groups,
+    history,
+    inputs,
+    interruption,
+    responses,
+    results,
+    runs,
+    turns,
+)
 from frameledger.evolve.changes import Change
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.fence import refusal
 from frameledger.evolve.outcome import Outcome, Reason
 from frameledger.evolve.state import State
-from frameledger.frames import AnyFrame, BotStoppedSpeakingFrame, KnownFrame, UnknownFrame
+from frameledger.frames import (
+    AnyFrame,
+    BotStoppedSpeakingFrame,
+    KnownFrame,
+    LLMContextFrame,
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+    LLMRunFrame,
+    UnknownFrame,
+)
 from frameledger.frames.context import ContextFrames
 from frameledger.values import replace, value
 
@@ -75,7 +95,7 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
             return responses.said(draft, frame, carries_spaces=frame.includes_inter_frame_spaces)
         case "UserStartedSpeakingFrame":
             history.reopen(draft)
-            turns.started(draft)
+            return turns.started(draft, frame)
         case "UserStoppedSpeakingFrame":
             return turns.stopped(draft, frame)
         case "BotStartedSpeakingFrame":
@@ -103,6 +123,7 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
             | "LLMUpdateSettingsFrame"
             | "LLMEnablePromptCachingFrame"
             | "LLMConfigureOutputFrame"
+            | "LLMSetLimitsFrame"
         ):
             return _of_context(draft, frame)
         case "LLMAssistantPushAggregationFrame":
@@ -125,6 +146,12 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
 def _of_context(draft: Draft, frame: ContextFrames) -> Reason | None:
     if history.has_changed(draft, frame.expected_version):
         return "context_changed"
+    if isinstance(frame, LLMRunFrame) or (
+        isinstance(frame, LLMMessagesAppendFrame | LLMMessagesUpdateFrame | LLMContextFrame) and frame.run_llm
+    ):
+        reason = inputs.taken(draft, frame.second_input)
+        if reason is not None:
+            return reason
     match frame.type:
         case "LLMMessagesAppendFrame":
             history.appended(draft, frame)
@@ -143,6 +170,8 @@ def _of_context(draft: Draft, frame: ContextFrames) -> Reason | None:
             history.settings_updated(draft, frame)
         case "LLMEnablePromptCachingFrame":
             history.prompt_caching_set(draft, frame.enable)
+        case "LLMSetLimitsFrame":
+            history.limits_set(draft, frame)
         case "LLMConfigureOutputFrame":
             history.output_configured(draft, frame.skip_tts)
         case _:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from frameledger.evolve import call_messages, groups, open_calls, results
+from frameledger.evolve import call_messages, groups, limits, open_calls, results
 from frameledger.evolve.changes import (
     CallAnnounced,
     CallInterrupted,
@@ -43,6 +43,9 @@ def announced(draft: Draft, frame: FunctionCallsStartedFrame) -> Reason | None:
         sequential=not frame.run_in_parallel,
         alone=not frame.group_parallel_tools,
     )
+    reason = limits.announcement(draft, frame, by)
+    if reason is not None:
+        return reason
     shared: str | None = None
     skipped = 0
     for ordinal, one in enumerate(frame.function_calls):

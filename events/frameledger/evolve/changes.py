@@ -15,7 +15,9 @@ from frameledger.values import value
 Message = Mapping[str, Any]
 """A message in wire form: the OpenAI chat shape, or `{"llm": ..., "message": ...}` for a provider's own."""
 
-SettingName = Literal["tools", "tool_choice", "settings", "prompt_caching", "skip_tts", "recording", "ended"]
+SettingName = Literal[
+    "tools", "tool_choice", "settings", "prompt_caching", "skip_tts", "recording", "ended", "limits"
+]
 RunEnd = Literal["ended", "failed", "interrupted", "replaced", "context_ended"]
 CallEnd = Literal["done", "failed", "ambiguous", "cancelled", "forgotten"]
 """`ambiguous`: nobody knows whether it happened, until a person resolves it."""
@@ -78,9 +80,11 @@ class RunRequested:
 
 @value
 class RunOpened:
-    """The run reads the context as it is at this version; its inference is due."""
+    """The run reads the context as it is at this version; its inference is due. `rounds`: of how many runs before it,
+    since the latest input, calls were announced."""
 
     run_id: RunId
+    rounds: int = 0
 
 
 @value

@@ -27,6 +27,7 @@ class Draft:
         "changes",
         "context_id",
         "erased",
+        "pace",
         "place",
         "runs",
         "speech",
@@ -46,6 +47,7 @@ class Draft:
         self.runs = before.runs
         self.erased = before.erased
         self.changed_version = before.changed_version
+        self.pace = before.pace
         self.changes: list[Change] = []
 
     def frozen(self) -> State:
@@ -60,6 +62,7 @@ class Draft:
             self.runs,
             self.erased,
             self.changed_version,
+            self.pace,
         )
 
     def append(self, message: Message, run_id: RunId | None = None) -> Position:

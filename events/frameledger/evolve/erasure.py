@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from frameledger.evolve.changes import ContextErased
 from frameledger.evolve.draft import Draft
-from frameledger.evolve.state import Calls, Erased, Place, RequestParameters, Runs, Speech, State
+from frameledger.evolve.state import Calls, Erased, Pace, Place, RequestParameters, Runs, Speech, State
 from frameledger.frames import AnyFrame, FunctionCallInProgressFrame, OfContext, UnknownFrame
 from frameledger.ids import ContextId, Version
 from frameledger.values import replace
@@ -37,6 +37,7 @@ def erased(draft: Draft) -> None:
     draft.calls = Calls()
     draft.runs = Runs()
     draft.erased = Erased(draft.version)
+    draft.pace = Pace()
     draft.changed_version = draft.version
     draft.changes.append(ContextErased(draft.version))
 

@@ -8,13 +8,14 @@ from typing import Any
 from pydantic_core import to_json
 
 from frameledger import tools as tool_definitions
-from frameledger.evolve import runs
+from frameledger.evolve import inputs, limits, runs
 from frameledger.evolve.changes import Message, SettingChanged, SettingName
 from frameledger.evolve.draft import Draft
 from frameledger.frames import (
     LLMContextFrame,
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
+    LLMSetLimitsFrame,
     LLMSetToolsFrame,
     LLMUpdateSettingsFrame,
 )
@@ -38,6 +39,9 @@ def has_changed(draft: Draft, expected: int | None) -> bool:
 def appended(draft: Draft, frame: LLMMessagesAppendFrame) -> None:
     """Add messages as they are: nothing is repaired, nothing removed as a repetition (RA5.messages)."""
     reopen(draft)
+    if frame.run_llm and inputs.holds(draft, frame.second_input):
+        inputs.hold(draft, frame.messages)
+        return
     _write(draft, frame.messages)
     if frame.run_llm:
         runs.request(draft)
@@ -88,6 +92,11 @@ def tool_choice_set(draft: Draft, tool_choice: str | Mapping[str, Any]) -> None:
 
 def prompt_caching_set(draft: Draft, enable: bool) -> None:
     _set(draft, "prompt_caching", enable)
+
+
+def limits_set(draft: Draft, frame: LLMSetLimitsFrame) -> None:
+    """Replace all limits (R8.1)."""
+    _set(draft, "limits", limits.of(frame))
 
 
 def output_configured(draft: Draft, skip_tts: bool) -> None:

@@ -25,6 +25,7 @@ def interrupted(draft: Draft, frame: InterruptionFrame) -> None:
     owed_to_turn = before.owed_to_turn
     if draft.turn is not None:
         owed_to_turn |= groups.stop_waiting(draft, touched) or deferred
+    runs.release(draft)
     draft.runs = replace(draft.runs, wanted=None, owed_to_bot=False, owed_to_turn=owed_to_turn)
 
 
@@ -33,6 +34,7 @@ def ended(draft: Draft) -> Reason | None:
     if draft.terms.ended and not _something_is_open(draft):
         return "context_ended"
     responses.end(draft)
+    runs.release(draft)
     turns.end(draft)
     calls.end(draft)
     runs.close(draft, "context_ended")

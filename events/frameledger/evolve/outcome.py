@@ -24,5 +24,8 @@ Reason = Literal[
     "run_response_open",
     "target_over",
     "context_changed",
+    "busy",
+    "too_many_calls",
+    "too_many_rounds",
 ]
 """Stored for ever: a reason may be added, none renamed or removed."""

@@ -7,6 +7,9 @@ while somebody speaks is deferred to the end of that (`owed_to_turn`, `owed_to_b
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from frameledger import derived
 from frameledger.evolve.changes import RunClosed, RunEnd, RunOpened, RunRequested
 from frameledger.evolve.draft import Draft
@@ -56,13 +59,39 @@ def bot_stopped(draft: Draft) -> None:
         request_for_result(draft)
 
 
+def is_busy(draft: Draft) -> bool:
+    """Whether something stands in the way of a run that is requested now (R4.3)."""
+    return draft.runs.open is not None or _a_committed_call_has_not_started(draft)
+
+
 def open_pending(draft: Draft) -> None:
     """Open the pending run if nothing stands in its way; it stands for every deferred one too (R4.2, R4.3)."""
     pending = draft.runs.wanted
-    if pending is None or draft.runs.open is not None or _a_committed_call_has_not_started(draft):
+    if pending is None or is_busy(draft):
         return
+    release(draft)
     draft.runs = Runs(open=Run(pending.run_id, pending.asked_version, draft.version))
-    draft.changes.append(RunOpened(pending.run_id))
+    draft.changes.append(RunOpened(pending.run_id, draft.pace.rounds))
+
+
+def hold(draft: Draft, messages: Sequence[Mapping[str, Any]]) -> None:
+    """Set messages aside until the pending run opens (R7.5)."""
+    pending = draft.runs.wanted
+    if pending is not None:
+        held = replace(pending, held=(*pending.held, *messages))
+        draft.runs = replace(draft.runs, wanted=held)
+
+
+def release(draft: Draft) -> None:
+    """Write the messages that waited for the pending run: it opens, or is dropped (R7.5)."""
+    pending = draft.runs.wanted
+    if pending is None or not pending.held:
+        return
+    draft.runs = replace(draft.runs, wanted=replace(pending, held=()))
+    for message in pending.held:
+        draft.append(message)
+        if message.get("role") == "user" and draft.speech.said is not None:
+            draft.speech = replace(draft.speech, said=None)
 
 
 def close(draft: Draft, end: RunEnd) -> None:
@@ -81,6 +110,7 @@ def close_if_open(draft: Draft, run_id: RunId | None, end: RunEnd) -> None:
 
 def drop_pending(draft: Draft) -> None:
     """Drop the pending run and the deferred ones (R1.6, R4.5)."""
+    release(draft)
     draft.runs = Runs(open=draft.runs.open)
 
 

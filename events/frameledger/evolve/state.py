@@ -14,6 +14,7 @@ from dataclasses import field
 from typing import Any, Literal
 
 from frameledger.evolve.text import Text
+from frameledger.frames.base import SecondInput
 from frameledger.ids import Attempt, ContextId, Era, GroupId, Position, RunId, ToolCallId, Version
 from frameledger.values import value
 
@@ -30,8 +31,8 @@ class Place:
 
 @value
 class RequestParameters:
-    """Parameters of a request to the model, beside the messages; and whether the context is a recording, or has
-    ended."""
+    """Parameters of a request to the model, beside the messages; whether the context is a recording, or has ended; and
+    its limits, by name."""
 
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
@@ -40,18 +41,20 @@ class RequestParameters:
     skip_tts: bool | None = None
     recording: bool = False
     ended: bool = False
+    limits: Mapping[str, int] = field(default_factory=dict)
 
 
 @value
 class Turn:
     """A user turn being heard (R1): still speaking, or stopped (first at `stopped_version`) and waiting for its final
-    words."""
+    words. `second_input` is what its start says about that (R7)."""
 
     opened_version: Version
     speaking: bool = True
     words: Text | None = None
     interim_pending: bool = False
     stopped_version: Version | None = None
+    second_input: SecondInput | None = None
 
     @property
     def holds_floor(self) -> bool:
@@ -207,10 +210,12 @@ class Run:
 
 @value
 class PendingRun:
-    """A run that was requested and has not started (R4.3). Its id is that of the first request."""
+    """A run that was requested and has not started (R4.3). Its id is that of the first request. `held` are messages of
+    inputs that are written when it opens (R7.5)."""
 
     run_id: RunId
     asked_version: Version
+    held: tuple[Mapping[str, Any], ...] = ()
 
 
 @value
@@ -222,6 +227,15 @@ class Runs:
     wanted: PendingRun | None = None
     owed_to_turn: bool = False
     owed_to_bot: bool = False
+
+
+@value
+class Pace:
+    """What limits count (R8). `rounds`: the runs, and answers that name none, that announced calls since the latest
+    input; `round_of` is the version at which the newest of them opened, so that its attempts count once."""
+
+    rounds: int = 0
+    round_of: Version | None = None
 
 
 @value
@@ -248,3 +262,4 @@ class State:
     runs: Runs = Runs()
     erased: Erased | None = None
     changed_version: Version = Version(0)
+    pace: Pace = Pace()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from frameledger.evolve import runs
+from collections.abc import Mapping
+from typing import Any
+
+from frameledger.evolve import inputs, runs
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
 from frameledger.evolve.state import Turn
@@ -10,19 +13,24 @@ from frameledger.evolve.text import Text, plus, trimmed
 from frameledger.frames import (
     InterimTranscriptionFrame,
     TranscriptionFrame,
+    UserStartedSpeakingFrame,
     UserStoppedSpeakingFrame,
 )
+from frameledger.frames.base import SecondInput
 from frameledger.values import replace
 
 
-def started(draft: Draft) -> Reason | None:
-    """Open a turn; a turn that still waits is closed first with the words there are (R1.1, R1.5)."""
+def started(draft: Draft, frame: UserStartedSpeakingFrame) -> Reason | None:
+    """Open a turn; a turn that still waits is closed first with the words there are (R1.1, R1.5). A second input that
+    is not wanted begins no turn (R7.3)."""
     turn = draft.turn
+    if turn is not None and turn.speaking:
+        return None
+    if inputs.way(draft, frame.second_input) == "reject":
+        return "busy"
     if turn is not None:
-        if turn.speaking:
-            return None
         _close(draft, turn)
-    draft.turn = Turn(draft.version)
+    draft.turn = Turn(draft.version, second_input=frame.second_input)
     return None
 
 
@@ -50,8 +58,9 @@ def transcribed(draft: Draft, frame: TranscriptionFrame) -> Reason | None:
         return "nothing_said"
     turn = draft.turn
     if turn is None:
-        _write(draft, plus(None, frame.text, frame.includes_inter_frame_spaces))
-        runs.request(draft)
+        if inputs.way(draft, frame.second_input) == "reject":
+            return "busy"
+        _say(draft, plus(None, frame.text, frame.includes_inter_frame_spaces), frame.second_input)
         return None
     words = plus(turn.words, frame.text, frame.includes_inter_frame_spaces)
     heard = Turn(
@@ -60,6 +69,7 @@ def transcribed(draft: Draft, frame: TranscriptionFrame) -> Reason | None:
         words,
         interim_pending=False,
         stopped_version=turn.stopped_version,
+        second_input=turn.second_input,
     )
     draft.turn = heard
     if not heard.speaking:
@@ -89,10 +99,10 @@ def _close(draft: Draft, turn: Turn) -> None:
     """Write the turn's words and request the run that answers them, the deferred one with it. Without words there is
     nothing to write, and a deferred run stays so."""
     draft.turn = None
-    if _write(draft, turn.words):
+    if trimmed(turn.words):
         if draft.runs.owed_to_turn:
             draft.runs = replace(draft.runs, owed_to_turn=False)
-        runs.request(draft)
+        _say(draft, turn.words, turn.second_input)
 
 
 def _pay_turn_debt(draft: Draft) -> None:
@@ -102,11 +112,27 @@ def _pay_turn_debt(draft: Draft) -> None:
         runs.request(draft)
 
 
-def _write(draft: Draft, words: Text | None) -> bool:
+def _say(draft: Draft, words: Text | None, second_input: SecondInput | None) -> None:
+    """The user has said this: write it and request the run that answers it. While the conversation is busy it is a
+    second input, which may interrupt, or wait (R7)."""
+    way = inputs.way(draft, second_input)
+    inputs.noted(draft)
+    if way == "coalesce":
+        inputs.hold(draft, [_message(trimmed(words))])
+        return
+    if way == "interrupt":
+        inputs.interrupt(draft)
+    _write(draft, words)
+    runs.request(draft)
+
+
+def _write(draft: Draft, words: Text | None) -> None:
     said = trimmed(words)
-    if not said:
-        return False
-    draft.append({"role": "user", "content": said})
-    if draft.speech.said is not None:
-        draft.speech = replace(draft.speech, said=None)
-    return True
+    if said:
+        draft.append(_message(said))
+        if draft.speech.said is not None:
+            draft.speech = replace(draft.speech, said=None)
+
+
+def _message(said: str) -> Mapping[str, Any]:
+    return {"role": "user", "content": said}

@@ -45,7 +45,11 @@ ClaimToken = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
 AttemptNumber = Annotated[int, Field(ge=1, le=2**31 - 1)]
 VersionNumber = Annotated[int, Field(ge=0, le=INT64_MAX)]
+Count = Annotated[int, Field(ge=1, le=INT64_MAX)]
 TokenCount = Annotated[int, Field(ge=0, le=INT64_MAX)]
+
+SecondInput = Literal["enqueue", "interrupt", "reject", "coalesce"]
+"""What an input does that comes while a run is open (R7)."""
 
 Speaker = Literal["user", "model", "voice", "function"]
 """Whose activity a frame shows: the user's turn, a model's answer, the voice that speaks answers, a function call."""

@@ -8,12 +8,14 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from frameledger.context import LLMContext, LLMContextMessage
 from frameledger.frames.base import (
     ControlFrame,
+    Count,
     DataFrame,
     Frame,
     FromPython,
     JsonObject,
     JsonObjects,
     NestedId,
+    SecondInput,
     Value,
     VersionNumber,
     wire_form,
@@ -62,6 +64,10 @@ class LLMMessagesAppendFrame(DataFrame, OfContext):
     run_llm: bool | None = None
     """True requests a run at once; null and false do not."""
 
+    second_input: SecondInput | None = None
+    """What this does if a run is open: `enqueue`, `interrupt`, `reject` or `coalesce`. Null: as the setting
+    `second_input` of the conversation says, else `enqueue`."""
+
 
 class LLMMessagesUpdateFrame(DataFrame, OfContext):
     """Replaces the whole history.
@@ -82,6 +88,10 @@ class LLMMessagesUpdateFrame(DataFrame, OfContext):
 
     run_llm: bool | None = None
     """True requests a run at once; null and false do not."""
+
+    second_input: SecondInput | None = None
+    """What this does if a run is open: `enqueue`, `interrupt`, `reject` or `coalesce`. Null: as the setting
+    `second_input` of the conversation says, else `enqueue`."""
 
 
 class LLMSetToolsFrame(DataFrame, OfContext):
@@ -169,6 +179,29 @@ class LLMConfigureOutputFrame(DataFrame, OfContext):
     """True marks the answers as not to be spoken."""
 
 
+class LLMSetLimitsFrame(ControlFrame, OfContext):
+    """Says how much this conversation may take.
+
+    Says: these are the limits now. A limit that is not named is off here, and what an installation limits by its
+    settings counts.
+    Published by: clients.
+    Effect: replaces all limits of the conversation, which a context frame leaves. What goes beyond one is
+    ignored with a reason that says which; in a recording none acts. Requests no run.
+    """
+
+    said_by = None
+    carries_json = False
+
+    type: Literal["LLMSetLimitsFrame"] = "LLMSetLimitsFrame"
+
+    calls_per_run: Count | None = None
+    """The most calls that one run may have open. An announcement beyond it is ignored (`too_many_calls`)."""
+
+    rounds: Count | None = None
+    """The most runs with calls, one after another, without an input in between. The announcement of the next one is
+    ignored (`too_many_rounds`)."""
+
+
 class LLMRunFrame(DataFrame, OfContext):
     """Asks the model to answer.
 
@@ -181,6 +214,10 @@ class LLMRunFrame(DataFrame, OfContext):
     carries_json = False
 
     type: Literal["LLMRunFrame"] = "LLMRunFrame"
+
+    second_input: SecondInput | None = None
+    """What this does if a run is open: `enqueue`, `interrupt`, `reject` or `coalesce`. Null: as the setting
+    `second_input` of the conversation says, else `enqueue`."""
 
 
 def _empty_object(value: Any) -> Any:
@@ -305,6 +342,10 @@ class LLMContextFrame(OfContext):
     run_llm: bool | None = None
     """True requests a run at once; null and false do not."""
 
+    second_input: SecondInput | None = None
+    """What this does if a run is open: `enqueue`, `interrupt`, `reject` or `coalesce`. Null: as the setting
+    `second_input` of the conversation says, else `enqueue`."""
+
     react: bool = True
     """False makes the context a recording: everything is folded and nothing is run or called, until a later
     context frame says otherwise."""
@@ -321,6 +362,7 @@ ContextFrames = (
     | LLMUpdateSettingsFrame
     | LLMEnablePromptCachingFrame
     | LLMConfigureOutputFrame
+    | LLMSetLimitsFrame
     | LLMRunFrame
     | LLMContextFrame
 )

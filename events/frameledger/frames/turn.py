@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from frameledger.frames.base import SystemFrame, VersionNumber
+from frameledger.frames.base import SecondInput, SystemFrame, VersionNumber
 from frameledger.frames.response import TextFrame
 
 
@@ -18,6 +18,10 @@ class UserStartedSpeakingFrame(SystemFrame):
     carries_json = False
 
     type: Literal["UserStartedSpeakingFrame"] = "UserStartedSpeakingFrame"
+
+    second_input: SecondInput | None = None
+    """What this turn does if a run is open: `reject` refuses it as it begins, `interrupt` and `coalesce` act when it
+    closes with words. Null: as the setting `second_input` of the conversation says, else `enqueue`."""
 
 
 class UserStoppedSpeakingFrame(SystemFrame):
@@ -79,6 +83,10 @@ class TranscriptionFrame(HeardFrame):
     """
 
     type: Literal["TranscriptionFrame"] = "TranscriptionFrame"  # type: ignore[assignment]  # own tag
+
+    second_input: SecondInput | None = None
+    """What these words do if they are a turn of their own and a run is open; inside a turn its start says that. Null:
+    as the setting `second_input` of the conversation says, else `enqueue`."""
 
 
 class InterimTranscriptionFrame(HeardFrame):

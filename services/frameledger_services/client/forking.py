@@ -36,6 +36,7 @@ from frameledger.frames import (
     LLMContextFrame,
     LLMEnablePromptCachingFrame,
     LLMRunFrame,
+    LLMSetLimitsFrame,
 )
 from frameledger.ids import ToolCallId
 from frameledger.values import value
@@ -155,6 +156,9 @@ def behind(moment: Moment, context_id: str, *, run: bool) -> list[AnyFrame]:
     if stored.skip_tts is not None:
         speech = _id("fork speech", origin, context_id)
         frames.append(LLMConfigureOutputFrame(id=speech, skip_tts=stored.skip_tts))
+    if stored.limits:
+        limits = _id("fork limits", origin, context_id)
+        frames.append(LLMSetLimitsFrame(id=limits, **stored.limits))
     if run:
         frames.append(LLMRunFrame(id=_id("fork run", origin, context_id)))
     return frames

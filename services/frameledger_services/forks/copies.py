@@ -12,7 +12,8 @@ for it, so no model and no function hears of it. A context frame among the copie
 - An erasure is not copied.
 
 One thing is in the copy that is not in the original: the words of a plain client whose answer to a run was put aside
-because a worker answered that run too (RA5.adopt).
+because a worker answered that run too (RA5.adopt). And one stands elsewhere: an input that was held until an answer was
+over (R7.5) stands before that answer, where it was said.
 
 With `live` the model and the functions are asked anew instead: only what people and programs said is copied, no answer,
 no call and no speech, and contexts react as they did. That is the only way in which a copy causes anything.

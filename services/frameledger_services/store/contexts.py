@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -52,6 +53,9 @@ class StoredContext:
     skip_tts: bool | None = None
     """What `LLMConfigureOutputFrame` said last; None if there was none."""
 
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """What `LLMSetLimitsFrame` said last, by name; empty if there was none."""
+
     answers: tuple[str | None, ...] = ()
     """For each message the answer of a model that it is of, as text that two of one answer have in common; None where
     it is of none, or nobody said."""
@@ -71,24 +75,24 @@ async def context(
     row = await cursor.fetchone()
     if row is None:
         raise NoSuchContextError(context_id)
-    newest, at, parked_version, tools, tool_choice, settings, prompt_caching, skip_tts, messages, answers = (
-        row
-    )
+    newest, at, parked_version, *terms, messages, answers = row
+    tools, tool_choice, settings, prompt_caching, skip_tts, limits = map(_loads, terms)
     if not 0 <= at <= newest:
         raise NoSuchVersionError(context_id, at, newest)
     wire = {
         # Read as one text, which is quicker than to read each message.
         "messages": loads(f"[{messages or ''}]"),
-        "tools": _loads(tools),
-        "tool_choice": _loads(tool_choice),
-        "settings": _loads(settings),
+        "tools": tools,
+        "tool_choice": tool_choice,
+        "settings": settings,
     }
     return StoredContext(
         ContextId(context_id),
         Version(at),
         LLMContext.from_wire(wire, copy=False),
-        prompt_caching=_loads(prompt_caching),
-        skip_tts=_loads(skip_tts),
+        prompt_caching=prompt_caching,
+        skip_tts=skip_tts,
+        limits=limits or {},
         answers=tuple(answers or ()),
         parked_version=parked_version,
     )
@@ -146,6 +150,7 @@ _CONTEXT = f"""
         setting_at(context_id, 'settings', at.version)::text,
         setting_at(context_id, 'prompt_caching', at.version)::text,
         setting_at(context_id, 'skip_tts', at.version)::text,
+        setting_at(context_id, 'limits', at.version)::text,
         found.messages, found.answers
     FROM contexts AS head
     CROSS JOIN LATERAL (SELECT coalesce(%(version)s::bigint, head.version) AS version) AS at

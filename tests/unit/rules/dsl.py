@@ -37,6 +37,7 @@ from frameledger.frames import (
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
     LLMRunFrame,
+    LLMSetLimitsFrame,
     LLMSetToolsFrame,
     LLMTextFrame,
     LLMThoughtEndFrame,
@@ -165,8 +166,8 @@ def run_id(version: int) -> RunId:
 # What the user does.
 
 
-def speak() -> Frame:
-    return UserStartedSpeakingFrame()
+def speak(**fields: Any) -> Frame:
+    return UserStartedSpeakingFrame(**fields)
 
 
 def stop(opened_version: int | None = None) -> Frame:
@@ -245,21 +246,25 @@ def answer(*texts: str, run: int | str | None = None, attempt: int | None = None
 # What clients say about the context.
 
 
-def append(*contents: str, run_llm: bool | None = None) -> Frame:
+def append(*contents: str, run_llm: bool | None = None, **fields: Any) -> Frame:
     """The user's words, written by a client."""
-    return LLMMessagesAppendFrame(messages=_users(contents), run_llm=run_llm)
+    return LLMMessagesAppendFrame(messages=_users(contents), run_llm=run_llm, **fields)
 
 
-def update(*contents: str, run_llm: bool | None = None) -> Frame:
-    return LLMMessagesUpdateFrame(messages=_users(contents), run_llm=run_llm)
+def update(*contents: str, run_llm: bool | None = None, **fields: Any) -> Frame:
+    return LLMMessagesUpdateFrame(messages=_users(contents), run_llm=run_llm, **fields)
 
 
 def context(*contents: str, run_llm: bool | None = None, react: bool = True, **parts: Any) -> Frame:
     return LLMContextFrame(context={"messages": _users(contents), **parts}, run_llm=run_llm, react=react)
 
 
-def ask() -> Frame:
-    return LLMRunFrame()
+def ask(**fields: Any) -> Frame:
+    return LLMRunFrame(**fields)
+
+
+def limits(**values: Any) -> Frame:
+    return LLMSetLimitsFrame(**values)
 
 
 def settings(**values: Any) -> Frame:

@@ -16,6 +16,7 @@ from tests.unit.rules.dsl import (
     hear,
     interim,
     interrupt,
+    limits,
     play,
     push,
     result,
@@ -47,6 +48,7 @@ BY_CLIENTS: list[Frame] = [
     settings(temperature=1),
     LLMEnablePromptCachingFrame(enable=True),
     LLMConfigureOutputFrame(skip_tts=True),
+    limits(rounds=9),
 ]
 """One of each."""
 

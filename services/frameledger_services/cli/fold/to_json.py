@@ -29,6 +29,7 @@ def to_json(lines: Iterable[Line], folding: Folding) -> str:
         "skip_tts": terms.skip_tts,
         "recording": terms.recording,
         "ended": terms.ended,
+        "limits": terms.limits,
         "open": open_parts(state),
         "frames": frames,
     }

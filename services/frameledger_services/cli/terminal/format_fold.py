@@ -93,6 +93,8 @@ def terms_and_open(state: State) -> Iterator[tuple[str, str]]:
         yield "prompt caching", plain(terms.prompt_caching)
     if terms.skip_tts is not None:
         yield "skip tts", plain(terms.skip_tts)
+    if terms.limits:
+        yield "limits", plain(terms.limits)
     if terms.recording:
         yield "recording", "nothing is done about its runs and calls"
     if terms.ended:

@@ -73,11 +73,11 @@ _MESSAGE = Shape(
 FRAME = Shape(
     _names(
         """
-        append_to_context attempt call_attempt cancel_on_interruption claim code context_version enable
+        append_to_context attempt call_attempt calls_per_run cancel_on_interruption claim code context_version enable
         expected_version fatal finish_reason function_name group_id group_parallel_tools id
         includes_inter_frame_spaces is_realtime_service language model opened_version produced_at provider pts react
-        run_id run_in_parallel run_llm safe_to_retry settled_as skip_tts timeout_secs timestamp tool_call_id type v
-        worker
+        rounds run_id run_in_parallel run_llm safe_to_retry second_input settled_as skip_tts timeout_secs timestamp
+        tool_call_id type v worker
         """
     ),
     {

@@ -204,6 +204,7 @@ class Translation:
                 | "LLMUpdateSettingsFrame"
                 | "LLMEnablePromptCachingFrame"
                 | "LLMConfigureOutputFrame"
+                | "LLMSetLimitsFrame"
                 | "LLMContextAssistantTimestampFrame"
                 | "FunctionCallsStartedFrame"
                 | "InterimTranscriptionFrame"

@@ -1,0 +1,82 @@
+"""A second input: what comes from a user or a client while the conversation is busy with the one before (R7).
+
+An input is what requests a run and is no result: a user's words, an append, an update or a context frame with
+`run_llm`, and `LLMRunFrame`. The conversation is busy while a run is open or a committed call has still to start, which
+is when the run of an input could not open at once (R4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from frameledger.evolve import calls, responses, runs
+from frameledger.evolve.draft import Draft
+from frameledger.evolve.outcome import Reason
+from frameledger.frames.base import SecondInput
+from frameledger.values import replace
+
+SECOND_INPUT = "second_input"
+"""The key of the context's settings that only the fold reads: what a second input does that says nothing of it."""
+
+_WAYS: dict[object, SecondInput] = {
+    "enqueue": "enqueue",
+    "interrupt": "interrupt",
+    "reject": "reject",
+    "coalesce": "coalesce",
+}
+
+
+def way(draft: Draft, said: SecondInput | None) -> SecondInput:
+    """What an input does that comes now: as it says itself, else as the setting says, else `enqueue` (R7.1). The first
+    input is always `enqueue`."""
+    if draft.terms.recording:
+        interrupts = draft.speech.response is not None and _named(draft, said) == "interrupt"
+        return "interrupt" if interrupts else "enqueue"
+    return _named(draft, said) if runs.is_busy(draft) else "enqueue"
+
+
+def _named(draft: Draft, said: SecondInput | None) -> SecondInput:
+    if said is not None:
+        return said
+    setting = draft.terms.settings.get(SECOND_INPUT)
+    return _WAYS.get(setting, "enqueue") if isinstance(setting, str) else "enqueue"
+
+
+def taken(draft: Draft, said: SecondInput | None) -> Reason | None:
+    """An input of a client comes whole: refuse it, or make room for it (R7.3, R7.4). Whether its messages are held is
+    up to `holds`."""
+    now = way(draft, said)
+    if now == "reject":
+        return "busy"
+    if now == "interrupt":
+        interrupt(draft)
+    noted(draft)
+    return None
+
+
+def holds(draft: Draft, said: SecondInput | None) -> bool:
+    """Whether the messages of an input that comes now are to wait until its run opens (R7.5)."""
+    return way(draft, said) == "coalesce"
+
+
+def hold(draft: Draft, messages: Sequence[Mapping[str, Any]]) -> None:
+    """Request a run, and set these messages aside until it opens (R7.5)."""
+    runs.request(draft)
+    runs.hold(draft, messages)
+
+
+def noted(draft: Draft) -> None:
+    """Somebody said something: rounds are counted anew (R8.3)."""
+    if draft.pace.rounds:
+        draft.pace = replace(draft.pace, rounds=0, round_of=None)
+
+
+def interrupt(draft: Draft) -> None:
+    """Stop what the assistant does, as an interruption does, for the input whose run takes its place (R7.4). That run
+    stands for all that were requested before, so none is deferred."""
+    responses.interrupted(draft, None)
+    runs.close(draft, "interrupted")
+    calls.interrupted(draft)
+    runs.release(draft)
+    draft.runs = replace(draft.runs, wanted=None, owed_to_bot=False)

@@ -1,0 +1,63 @@
+"""The limits of a conversation (R8): what goes beyond one is ignored, with a reason that says which.
+
+They come with `LLMSetLimitsFrame` and are off without it, so that a conversation folds today as it did before there
+were any. What an installation limits by its settings is no matter of the fold: a worker does that, with a frame.
+"""
+
+from __future__ import annotations
+
+from frameledger.evolve.draft import Draft
+from frameledger.evolve.outcome import Reason
+from frameledger.evolve.state import Announced, Pace
+from frameledger.frames import FunctionCallsStartedFrame, LLMSetLimitsFrame
+from frameledger.ids import Version
+
+NAMES = ("calls_per_run", "rounds")
+
+
+def of(frame: LLMSetLimitsFrame) -> dict[str, int]:
+    """The limits that the frame sets, by name."""
+    return {name: value for name in NAMES if (value := getattr(frame, name)) is not None}
+
+
+def announcement(draft: Draft, frame: FunctionCallsStartedFrame, by: Announced) -> Reason | None:
+    """Whether these calls would be more than the conversation takes: of one run (R8.2), or without an input in between
+    (R8.3). If not, their round is counted, once for each run."""
+    if draft.terms.recording:
+        return None
+    limits, calls = draft.terms.limits, draft.calls.open
+    new = len({one.tool_call_id for one in frame.function_calls if one.tool_call_id not in calls})
+    if not new:
+        return None
+    most = limits.get("calls_per_run")
+    if most is not None and new + _open_of(draft, by) > most:
+        return "too_many_calls"
+    round_of = _round_of(draft, by)
+    if round_of == draft.pace.round_of:
+        return None
+    most = limits.get("rounds")
+    if most is not None and draft.pace.rounds >= most:
+        return "too_many_rounds"
+    draft.pace = Pace(draft.pace.rounds + 1, round_of)
+    return None
+
+
+def _open_of(draft: Draft, by: Announced) -> int:
+    """How many calls are open that the same attempt of the same run announced, or the same response that names none."""
+    said = (by.run_id, by.attempt, by.response)
+    return sum(
+        1
+        for call in draft.calls.open.values()
+        if call.announced is not None
+        and by.response is not None
+        and (call.announced.run_id, call.announced.attempt, call.announced.response) == said
+    )
+
+
+def _round_of(draft: Draft, by: Announced) -> Version:
+    """At which version the run opened that announces, so that all its attempts are one round; of a response that names
+    no run, the response; else this version."""
+    run = draft.runs.open
+    if by.run_id is not None and run is not None:
+        return run.opened_version
+    return draft.version if by.response is None else by.response
