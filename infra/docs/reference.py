@@ -15,6 +15,7 @@ from frameledger_services.cli import COMMANDS, application
 from frameledger_services.log_events import EVENTS
 from frameledger_services.settings import PREFIX, Settings
 from frameledger_services.store.tables import metadata
+from frameledger_services.telemetry.metrics import METRICS, Metric
 
 ROOT = Path(__file__).resolve().parents[2]
 SQL = ROOT / "migrations" / "sql"
@@ -24,7 +25,10 @@ COMMENT = re.compile(r"COMMENT ON (VIEW|FUNCTION) (.+?) IS\s+((?:'(?:[^']|'')*'\
 def filled(markdown: str) -> str:
     """A page with its lists in their places."""
     return re.sub(
-        r"^<!-- (settings|commands|log_events|tables|views|functions) -->$", _listed, markdown, flags=re.M
+        r"^<!-- (settings|commands|log_events|metrics|tables|views|functions) -->$",
+        _listed,
+        markdown,
+        flags=re.M,
     )
 
 
@@ -81,6 +85,23 @@ def log_events() -> Iterator[str]:
         yield f"| `{name}` | {event.level} | {_cell(event.meaning)} | {_cell(event.remedy)} |"
 
 
+def metrics() -> Iterator[str]:
+    """Each metric, by who has it."""
+    of: dict[str, list[Metric]] = {}
+    for metric in METRICS.values():
+        of.setdefault(metric.of, []).append(metric)
+    for service, some in of.items():
+        yield f"## {service}"
+        yield ""
+        yield "| metric | labels | meaning | high means |"
+        yield "| --- | --- | --- | --- |"
+        for one in some:
+            kind = type(one).__name__.lower()
+            labels = ", ".join(f"`{label.name}`" for label in one.labels)
+            yield f"| `{one.name}` ({kind}) | {labels} | {_cell(one.meaning)} | {_cell(one.high)} |"
+        yield ""
+
+
 def tables() -> Iterator[str]:
     """Each table with its columns."""
     for table in metadata.sorted_tables:
@@ -126,6 +147,7 @@ LISTS = {
     "settings": settings,
     "commands": commands,
     "log_events": log_events,
+    "metrics": metrics,
     "tables": tables,
     "views": views,
     "functions": functions,

@@ -25,6 +25,7 @@ EVENTS: Mapping[str, Event] = {
     "service.waiting": Event(
         "warning", "Broker or database failed; the service begins again after a pause.", _WAIT
     ),
+    "ops.began": Event("info", "`/metrics`, `/livez` and `/readyz` of this process are at `address`."),
     "up.record_not_written": Event(
         "error", "`up` cannot note in its data directory what it runs, and tries again.", "Look at the disk."
     ),
@@ -184,6 +185,9 @@ EVENTS: Mapping[str, Event] = {
         "warning",
         "No root could be computed or published for now; it is tried again.",
         "The event names the reason. If the topic is not there: `frameledger topics --create`.",
+    ),
+    "timekeeper.not_counted": Event(
+        "warning", "What there is to do cannot be counted for now; its metrics stay as they were.", _WAIT
     ),
     # Traces
     "telemetry.not_installed": Event(

@@ -97,6 +97,16 @@ class Settings(BaseModel):
     log_format: Literal["auto", "console", "json"] = _set(
         "auto", "Format of the services' logs. `auto`: console on a terminal, JSON elsewhere."
     )
+    metrics_port: Port | None = _set(
+        None,
+        "Port at which `frameledger run` serves `/metrics`, `/livez` and `/readyz`; each process has its own. "
+        "Not set: none; under `up` 18091 and following, or free ones.",
+    )
+    metrics_host: str = _set(
+        "127.0.0.1",
+        "Address for that. It asks for no token: beyond loopback it belongs into a network of those who may know the "
+        "names of models and functions.",
+    )
     url: Annotated[str, Field(pattern=r"^https?://[^\s/]+")] | None = _set(
         None,
         "Address of a gateway: `HttpClient`, `frameledger chat` and `frameledger tail` speak HTTP to it, and need "

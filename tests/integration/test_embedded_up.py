@@ -110,6 +110,12 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
     assert f"in a browser: {page}" in up.stdout
     with urllib.request.urlopen(page) as answer:
         assert b"<title>Frameledger</title>" in answer.read()
+    for name in ("projector", "timekeeper", "gateway"):
+        assert processes[name]["metrics"] in up.stdout
+        with urllib.request.urlopen(processes[name]["metrics"]) as answer:
+            assert 'frameledger_ready{check="database"} 1.0' in answer.read().decode()
+        with urllib.request.urlopen(processes[name]["metrics"].replace("/metrics", "/readyz")) as answer:
+            assert json.load(answer)["ready"]
     assert kafka.answers(*split(processes["kafka"]["address"]))
 
     config = json.loads(folder.run("config", "--json").stdout)
@@ -153,10 +159,13 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
     assert not segments_of(*servers)
     assert sorted(path.name for path in (folder.path / ".frameledger" / "run").iterdir()) == [
         "gateway.port",
+        "gateway_metrics.port",
         "kafka.port",
         "lock",
         "name",
         "postgres.port",
+        "projector_metrics.port",
+        "timekeeper_metrics.port",
     ]
     assert folder.run("down").returncode == 0
     assert folder.run("status").returncode == 1

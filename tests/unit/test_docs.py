@@ -14,6 +14,7 @@ from frameledger_services.cli import COMMANDS
 from frameledger_services.log_events import EVENTS
 from frameledger_services.settings import Settings
 from frameledger_services.store.tables import metadata
+from frameledger_services.telemetry.metrics import METRICS
 
 MENU = "infra/mkdocs.yml"
 LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)")
@@ -95,6 +96,7 @@ def test_every_page_is_reached_from_the_readme():
     [
         ("settings.md", [f"`FRAMELEDGER_{name.upper()}`" for name in Settings.model_fields]),
         ("commands.md", [f"\n`frameledger {name}" for name in COMMANDS]),
+        ("metrics.md", [f"`{name}`" for name in METRICS]),
         ("logs.md", [f"`{name}`" for name in EVENTS]),
         (
             "sql.md",

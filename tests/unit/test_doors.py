@@ -105,11 +105,21 @@ ROOMS = {
     "inference": {"claims", "event_log", "providers", "store", "work", "telemetry"},
     "functions": {"claims", "event_log", "providers", "store", "work", "telemetry"},
     # Of audit only what computes a root: it imports no projector.
-    "timekeeper": {"audit", "claims", "event_log", "store"},
+    "timekeeper": {"audit", "claims", "event_log", "store", "telemetry"},
     "client": {"event_log", "providers", "store", "telemetry"},
     # A process in which a client publishes and reads, like somebody else's.
     # Of inference only what makes a recorded request again.
-    "gateway": {"audit", "claims", "client", "event_log", "forks", "inference", "providers", "store"},
+    "gateway": {
+        "audit",
+        "claims",
+        "client",
+        "event_log",
+        "forks",
+        "inference",
+        "providers",
+        "store",
+        "telemetry",
+    },
     # Its functions are an application's, and its proof reads the log itself.
     "demo": {"client", "embedded", "event_log", "functions"},
     "bench": {

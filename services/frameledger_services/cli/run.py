@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from frameledger_services import extras, logs, process
+from frameledger_services import extras, logs
 from frameledger_services.cli.terminal import backend, output
 from frameledger_services.settings import Settings
+from frameledger_services.telemetry.metrics_recorder import Metrics
 
 commands = typer.Typer(
     name="run", no_args_is_help=True, help="Run one service in this process, until SIGTERM or Ctrl-C."
@@ -24,12 +27,13 @@ def projector() -> None:
 
     Example: `frameledger run projector`
     """
+    from frameledger_services import process
     from frameledger_services.projector import service
 
     process.collect_garbage_rarely()
     with backend.exit_on_error():
-        settings = _begin()
-        process.run_service(lambda stopping: service.serve(settings, stopping))
+        settings, metrics = _begin()
+        _run(settings, metrics, lambda stopping: service.serve(settings, stopping, metrics=metrics))
 
 
 @commands.command()
@@ -44,8 +48,8 @@ def timekeeper() -> None:
     from frameledger_services.timekeeper import service
 
     with backend.exit_on_error():
-        settings = _begin()
-        process.run_service(lambda stopping: service.serve(settings, stopping))
+        settings, metrics = _begin()
+        _run(settings, metrics, lambda stopping: service.serve(settings, stopping, metrics=metrics))
 
 
 @commands.command()
@@ -92,7 +96,7 @@ def inference(
         "inference_script": script,
     }
     with backend.exit_on_error():
-        settings = _begin()
+        settings, metrics = _begin()
         settings = settings.model_copy(
             update={name: word for name, word in given.items() if word is not None}
         )
@@ -108,8 +112,9 @@ def inference(
             service=settings.inference_service,
             models=[one.strip() for one in (settings.inference_models or "").split(",") if one.strip()],
             slots=slots,
+            metrics=metrics,
         )
-        process.run_service(answering.run)
+        _run(settings, metrics, answering.run)
 
 
 @commands.command()
@@ -139,7 +144,7 @@ def functions(
     from frameledger_services.providers import plugins
 
     with backend.exit_on_error():
-        settings = _begin()
+        settings, metrics = _begin()
         found = load(module)
         provider = settings.inference_provider
         running = FunctionService(
@@ -149,8 +154,9 @@ def functions(
             app_resources=found.app_resources,
             llm=None if provider is None else plugins.create(provider, settings),
             slots=slots,
+            metrics=metrics,
         )
-        process.run_service(running.run)
+        _run(settings, metrics, running.run)
 
 
 @commands.command()
@@ -166,12 +172,21 @@ def gateway() -> None:
         extras.check("gateway")
         from frameledger_services.gateway import service
 
-        settings = _begin()
-        process.run_service(lambda stopping: service.serve(settings, stopping))
+        settings, metrics = _begin()
+        _run(settings, metrics, lambda stopping: service.serve(settings, stopping, metrics=metrics))
 
 
-def _begin() -> Settings:
-    """Returns the settings; from here on this process logs as they say."""
+def _begin() -> tuple[Settings, Metrics]:
+    """Returns the settings, and what this process counts with; from here on it logs as they say."""
+    from frameledger_services.cli import ops
+
     settings = Settings.from_env()
     logs.configure(settings.log_level, settings.log_format)
-    return settings
+    return settings, ops.metrics_of(settings)
+
+
+def _run(settings: Settings, metrics: Metrics, serve: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    """Run a service in this process, watched if the settings say where."""
+    from frameledger_services.cli import ops
+
+    ops.run_service(settings, metrics, serve)

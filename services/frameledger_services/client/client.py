@@ -18,6 +18,7 @@ from frameledger_services.client.erasing import NotErasedError, Receipt
 from frameledger_services.client.errors import FramesRefusedError, FramesUnacknowledgedError
 from frameledger_services.client.forking import Fork
 from frameledger_services.client.frame_inputs import FrameInput
+from frameledger_services.client.metrics import PublishMetrics
 from frameledger_services.client.notifications import RECONNECT_SECONDS, Notifications
 from frameledger_services.client.outcomes import PublishedFrame
 from frameledger_services.client.publication import Publication, Publications
@@ -31,6 +32,7 @@ from frameledger_services.store.connections import MOST, Connections, DatabaseUn
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.telemetry import names
 from frameledger_services.telemetry.messages import sending
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 if TYPE_CHECKING:
     from frameledger_services.providers.out_of_band import OutOfBand
@@ -51,13 +53,19 @@ class Client(Conversations):
     """
 
     def __init__(
-        self, settings: Settings | None = None, *, source: str = SOURCE, connections: int = MOST
+        self,
+        settings: Settings | None = None,
+        *,
+        source: str = SOURCE,
+        connections: int = MOST,
+        metrics: Metrics = NO_METRICS,
     ) -> None:
         """Without settings it uses `Settings.from_env()`: the environment, and a stack that `frameledger up` runs in
         this folder or one above it. Raises `SettingsError` for an environment that is wrong.
 
         `source` names the publisher in the frames' headers, as a URI reference. `connections` is how many connections
-        to the database it makes at most, beside the one that listens.
+        to the database it makes at most, beside the one that listens. `metrics`: what it counts with, such as a
+        `ProcessMetrics` over the registry that your program serves.
         """
         self._settings = settings = Settings.from_env() if settings is None else settings
         self._source = source
@@ -67,6 +75,7 @@ class Client(Conversations):
         self._notifications = Notifications(settings)
         self._out_of_band: OutOfBand | None = None
         self._publications = Publications()
+        self._metrics = PublishMetrics(metrics)
         # In no task group: one would cancel the caller when listening fails.
         self._listening: asyncio.Task[None] | None = None
         self._closed = False
@@ -136,7 +145,7 @@ class Client(Conversations):
         )
         if wait:
             await self._listen(within=min(within, LISTEN_SECONDS))
-        with self._publications.sending(publication):
+        with self._publications.sending(publication), self._metrics.publishing():
             published = await self._publish(publication, within, traceparent)
             if wait and published:
                 published = await until_stored(

@@ -62,6 +62,9 @@ class Program:
     address: str | None = None
     """Where it listens, for people."""
 
+    metrics: str | None = None
+    """Where what it counts can be read."""
+
     note: str = ""
     """What a person should know about it while it runs; usually nothing."""
 

@@ -49,6 +49,9 @@ class Process(BaseModel):
     """Unix time in seconds at which the process with that pid began."""
 
     address: str | None = None
+    metrics: str | None = None
+    """Where what it counts can be read."""
+
     restarts: int = 0
     word: str = ""
     """What a person should know about it now."""

@@ -45,6 +45,9 @@ class Command:
     """It listens for HTTP: at that of its setting `NAME_port`, else at this one or a free one. It is ready when it
     takes connections."""
 
+    metrics_port: int | None = None
+    """Where its `/metrics` are: here, or at a free port."""
+
 
 async def up(
     settings: Settings,
@@ -192,6 +195,7 @@ class _Stack:
         ours = {
             "projector_instance_id": self._settings.projector_instance_id or self._name(),
             "data_dir": str(self._directory),
+            "metrics_host": ports.HOST,
         }
         address, is_ready = None, _always
         if command.preferred_port is not None:
@@ -199,6 +203,11 @@ class _Stack:
             port = self._port(command.name, wanted, command.preferred_port)
             ours[f"{command.name}_port"] = str(port)
             address, is_ready = f"http://{ports.HOST}:{port}", partial(ports.answers, port)
+        metrics = None
+        if command.metrics_port is not None:
+            port = self._port(f"{command.name}_metrics", None, command.metrics_port)
+            ours["metrics_port"] = str(port)
+            metrics = f"http://{ports.HOST}:{port}/metrics"
         return Program(
             name=command.name,
             argv=(sys.executable, "-m", "frameledger_services", *command.arguments),
@@ -208,6 +217,7 @@ class _Stack:
                 f"{PREFIX}{name.upper()}": value for name, value in (self._environment | ours).items()
             },
             address=address,
+            metrics=metrics,
             is_ready=is_ready,
         )
 

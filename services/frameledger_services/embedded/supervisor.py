@@ -154,6 +154,7 @@ class Supervisor:
             pid=process.pid,
             started=start_time(process.pid),
             address=program.address,
+            metrics=program.metrics,
             own_directory=program.directory if program.owns_directory else None,
             executable=Path(program.argv[0]).name if program.owns_directory else "",
         )

@@ -66,6 +66,11 @@ class CallLifecycle:
         self._started_before = started_before
         self._start_next = start_next
 
+    @property
+    def ended_as(self) -> str | None:
+        """How it ended: empty for a result of its function; None while it waits for a person."""
+        return None if self._state.waiting else self._state.error_type
+
     def request_stop(self, why: StopReason) -> None:
         """Ask the call to stop. Returns at once; `run` does what the reason asks for."""
         self._state.inbox.request_stop(why)

@@ -146,6 +146,7 @@ class CallPublisher:
     async def failed(self, summary: str, details: str | None = None, message: str | None = None) -> None:
         """Settle the call as failed: the details are for people, the message is for the model."""
         call = self._state.call
+        self._state.note_error("failed")
         _log.error("call.failed", **call.names(), error=summary, details=details)
         await self._after_start()
         settled = call.settled("failed", message or call_words.failed(self._name))
@@ -163,6 +164,7 @@ class CallPublisher:
     ) -> None:
         """Settle the call without a result of its function. With `own` it counts only if this claim's start does."""
         call = self._state.call
+        self._state.note_error(settled_as)
         _log.warning("call.settled_without_result", **call.names(), settled_as=settled_as)
         await self._after_start()
         await self.publish(call.settled(settled_as, message, run_llm=run_llm, own=own))
@@ -174,6 +176,7 @@ class CallPublisher:
     async def cancel_late(self, *, own: bool = True) -> None:
         """Cancel the call: its deadline has passed. `own` as in `settle`."""
         call = self._state.call
+        self._state.note_error("timeout")
         await self._after_start()
         await self.publish(call.cancel(run_llm=True, own=own))
         if not call.builtin:
@@ -182,6 +185,7 @@ class CallPublisher:
     async def cancel_interrupted(self, interruption: Interruption, *, own: bool = True) -> None:
         """Cancel the call: that frame interrupted it. `own` as in `settle`."""
         call, hook = self._state.call, self._state.deps.cancelled
+        self._state.note_error("cancelled")
         await hook.interrupted(call, interruption.version)
         await self.publish_by(interruption.frame_id, call.cancel(run_llm=False, own=own))
         hook.cancelled(call, interruption.version)

@@ -110,10 +110,17 @@ class CallState:
     waiting: bool = False
     """Whether the call waits for a person by now."""
 
+    error_type: str = ""
+    """How it ended without a result of its function, for the metrics; empty if it did not."""
+
     inbox: Inbox = field(init=False)
 
     def __post_init__(self) -> None:
         self.inbox = Inbox(self.refusal)
+
+    def note_error(self, error_type: str) -> None:
+        """Note how it ends without a result. What was noted first is the cause of the rest."""
+        self.error_type = self.error_type or error_type
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()

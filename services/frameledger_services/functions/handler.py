@@ -150,6 +150,7 @@ class CallHandler:
 
     async def stop_late(self) -> Ending:
         """Stop it, and settle the call: the deadline has passed."""
+        self._state.note_error("timeout")
         return await self._conclude(await self._stopped(self._state.stops_by()), None)
 
     async def reap(self) -> None:

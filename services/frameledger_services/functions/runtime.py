@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +36,8 @@ from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
 from frameledger_services.store import tool_lists
 from frameledger_services.store.connections import Connections, DatabaseError
+from frameledger_services.telemetry import metrics as listed
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 STARTED = "on_function_calls_started"
 
@@ -55,6 +58,7 @@ class ServiceSetup:
     notify: Callable[..., Awaitable[None]]
     has_handlers: Callable[[str], bool]
     failpoint: Failpoint
+    metrics: Metrics = NO_METRICS
 
 
 class Runtime:
@@ -123,13 +127,18 @@ class Runtime:
             start_next=job.release_order,
             failpoint=self._setup.failpoint,
         )
+        began = time.perf_counter()
         forwarding = self.background.start(_forward(job, lifecycle))
         try:
             if before is None:
                 await self._started.call_begins(call)
-            return await lifecycle.run()
+            ending = await lifecycle.run()
         finally:
             forwarding.cancel()
+        if ending in ("done", "over") and (ended_as := lifecycle.ended_as) is not None:
+            duration = self._setup.metrics.histogram(listed.TOOL_DURATION, call.function_name, ended_as)
+            duration.observe(time.perf_counter() - began)
+        return ending
 
     async def plan(self, call: CallAttempt) -> CallPlan:
         """Returns the plan of a call. It is made when the call starts, so that what was registered meanwhile counts.

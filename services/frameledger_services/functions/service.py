@@ -24,6 +24,7 @@ from frameledger_services.functions.runtime import Runtime, ServiceSetup
 from frameledger_services.providers.hooks import Hooks
 from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 STOP_SECS = 4.0
 """How long a handler has to stop after it was asked to, before its call is settled without it."""
@@ -77,6 +78,7 @@ class FunctionService(Hooks, work.BackgroundService):
         llm: LLMService[Any] | None = None,
         slots: int | None = None,
         stop_secs: float = STOP_SECS,
+        metrics: Metrics = NO_METRICS,
         failpoint: Failpoint = failpoints.none,
     ) -> None:
         """`service`: processes of one name share these calls, and all of them serve the same functions.
@@ -86,6 +88,7 @@ class FunctionService(Hooks, work.BackgroundService):
         asynchronous function counts as cancellable by the model. For both, None means what the settings say.
         `app_resources` is passed to every handler as it is, and `llm` as a handle with `run_inference`. `slots` is the
         maximum number of calls at once. `stop_secs` is how long a handler has to stop after it was asked to.
+        `metrics`: what it counts with, such as a `ProcessMetrics` over the registry that your program serves.
         """
         super().__init__()
         if function_call_timeout_secs is None:
@@ -112,6 +115,7 @@ class FunctionService(Hooks, work.BackgroundService):
             self.notify,
             self.has_handlers,
             failpoint,
+            metrics,
         )
         at_once = settings.work_slots if slots is None else slots
         self._worker = work.Worker(
@@ -124,6 +128,7 @@ class FunctionService(Hooks, work.BackgroundService):
             offers=self.registry.offers(),
             slots=at_once,
             per_key=at_once,
+            metrics=metrics,
             failpoint=failpoint,
         )
         self._running: Runtime | None = None

@@ -32,6 +32,7 @@ from frameledger_services.gateway import (
 from frameledger_services.gateway.ag_ui import routes as ag_ui
 from frameledger_services.gateway.live import streams
 from frameledger_services.gateway.live.hub import TooManyFollowersError
+from frameledger_services.gateway.metrics import NoteRoute
 from frameledger_services.gateway.openai import routes as openai
 from frameledger_services.gateway.outages import Outages
 from frameledger_services.gateway.parts import Parts
@@ -45,7 +46,7 @@ _log = logs.get_logger("gateway")
 
 def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
     """Returns the app, which `security.secured` has to stand before. `routes` are added to its own."""
-    app = Starlette(middleware=[Middleware(RawPaths)])
+    app = Starlette(middleware=[Middleware(RawPaths), Middleware(NoteRoute)])
     # A path that is nearly right is not: a redirect would lose what is encoded in it.
     app.router.redirect_slashes = False
     app.state.parts = parts

@@ -21,9 +21,11 @@ from frameledger_services.gateway.app import create_app
 from frameledger_services.gateway.append import SOURCE
 from frameledger_services.gateway.live.hub import Hub
 from frameledger_services.gateway.live.protocol import AbortableProtocol
+from frameledger_services.gateway.metrics import RequestMetrics, StreamMetrics
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 PORT = 18080
 """Where it listens unless a setting says otherwise."""
@@ -40,7 +42,7 @@ class AddressError(ConfigurationError):
     """
 
 
-async def serve(settings: Settings, stopping: asyncio.Event) -> None:
+async def serve(settings: Settings, stopping: asyncio.Event, metrics: Metrics = NO_METRICS) -> None:
     """Answer requests until `stopping` is set, then those that have begun, for `gateway_drain_secs` at most.
 
     An outage of broker or database ends nothing: requests that need them are answered by a problem. Raises
@@ -54,9 +56,12 @@ async def serve(settings: Settings, stopping: asyncio.Event) -> None:
         listening = stack.enter_context(_listen(settings))
         # Each is kept for ever once it was shown, and this process's words are those of others.
         warnings.simplefilter("ignore", MisspelledWarning)
-        parts = await stack.enter_async_context(connected(settings, stopping))
+        parts = await stack.enter_async_context(connected(settings, stopping, metrics))
         app = create_app(parts, routes=session_routes(sessions))
-        server = _Server(settings, security.secured(app, settings, sessions))
+        secured: ASGIApp = security.secured(app, settings, sessions)
+        if metrics is not NO_METRICS:
+            secured = RequestMetrics(secured, metrics, app.routes)
+        server = _Server(settings, secured)
         host, port = listening.getsockname()[:2]
         _log.info("gateway.began", address=address(host, port))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
@@ -72,7 +77,9 @@ async def serve(settings: Settings, stopping: asyncio.Event) -> None:
 
 
 @asynccontextmanager
-async def connected(settings: Settings, stopping: asyncio.Event) -> AsyncIterator[Parts]:
+async def connected(
+    settings: Settings, stopping: asyncio.Event, metrics: Metrics = NO_METRICS
+) -> AsyncIterator[Parts]:
     """Yields what the routes work with. Nothing is connected before it is needed, and everything is closed in the
     end."""
     most = settings.gateway_database_connections
@@ -83,8 +90,11 @@ async def connected(settings: Settings, stopping: asyncio.Event) -> AsyncIterato
         within=settings.gateway_request_secs,
         free_within=settings.gateway_database_wait_secs,
     )
-    hub = Hub(settings)
-    async with Client(settings, source=SOURCE, connections=most) as client, _running(hub, stopping):
+    hub = Hub(settings, StreamMetrics(metrics))
+    async with (
+        Client(settings, source=SOURCE, connections=most, metrics=metrics) as client,
+        _running(hub, stopping),
+    ):
         try:
             yield Parts(settings, client, database, hub, stopping)
         finally:

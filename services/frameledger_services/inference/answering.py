@@ -167,7 +167,8 @@ class _Attempt:
         for tried in count():
             self._spoke = False
             try:
-                async with _closing(self._model.answer(request)) as frames:
+                answered = self._deps.metrics.measured(request, self._model.answer(request))
+                async with _closing(answered) as frames:
                     async for frame in frames:
                         await self._take(frame, request)
                         if isinstance(frame, LLMFullResponseEndFrame):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
+from frameledger_services.inference.metrics import InferenceMetrics
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.request import Request
 from frameledger_services.settings import HIDDEN
@@ -56,6 +57,9 @@ class RunDependencies:
 
     secrets: Sequence[str] = ()
     """Texts that no message may contain, even if a provider repeats them."""
+
+    metrics: InferenceMetrics = field(default_factory=InferenceMetrics)
+    """Counts the requests."""
 
     def redacted(self, message: str) -> str:
         """Returns the message without secrets, for publication and logs."""

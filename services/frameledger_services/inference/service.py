@@ -14,11 +14,13 @@ from frameledger_services.claims import ClaimedRun
 from frameledger_services.inference import preparation
 from frameledger_services.inference.answering import answer
 from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies
+from frameledger_services.inference.metrics import InferenceMetrics
 from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections, DatabaseError
 from frameledger_services.store.contexts import NoSuchContextError, NoSuchVersionError
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 _T = TypeVar("_T")
 _log = logs.get_logger("inference")
@@ -35,13 +37,14 @@ class InferenceService(work.BackgroundService):
         service: str | None = None,
         models: Sequence[str] = (),
         slots: int | None = None,
+        metrics: Metrics = NO_METRICS,
     ) -> None:
         """`service` is the name of its consumer group; services that share their work have the same name and `models`.
 
         `models` are the only models that it answers for, beside contexts that name none. Without them it answers for
         its own model, and for those that no live worker lists. `slots` is how many runs it answers concurrently. The
         model service may be changed while this runs, for instance by `append_system_instruction`: later requests
-        follow it.
+        follow it. `metrics`: what it counts with; it is served by whoever made it, as by `telemetry.ops_server`.
         """
         self._settings = settings
         self._model = model
@@ -57,7 +60,9 @@ class InferenceService(work.BackgroundService):
             serves_all=not models,
             offers=self._registered,
             slots=slots,
+            metrics=metrics,
         )
+        self._metrics = InferenceMetrics(metrics)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Answer until `stopping` is set, then finish what can be finished in time, and release the rest."""
@@ -82,6 +87,7 @@ class InferenceService(work.BackgroundService):
             # Twice before the timekeeper fails the run for silence; 0 switches that off.
             keepalive_secs=self._settings.timekeeper_run_silent_secs / 3 or None,
             secrets=self._model.secrets(),
+            metrics=self._metrics,
         )
         try:
             outcome = await _unless(job.stop, answer(run, self._model, dependencies))

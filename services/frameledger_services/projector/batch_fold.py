@@ -72,6 +72,9 @@ class BatchFold:
         self._parts = [Rows()]
         # Of those that are erased in this batch: in which part the rows of the present life stand.
         self._lives: dict[str, int] = {}
+        self.duplicates = 0
+        """Frames that came again."""
+
         self.touched: dict[str, Head] = {}
         self._heads = heads
         self._partitions = partitions
@@ -262,6 +265,7 @@ class BatchFold:
                 return False
             is_repeated = is_duplicate(logged.record.value or b"", stored)
         if is_repeated:
+            self.duplicates += 1
             if not head.is_blank:
                 head.counters.duplicates += 1
                 self.touched[head.context_id] = head

@@ -40,6 +40,7 @@ from frameledger_services.projector.decoded import DecodedRecord, FetchedRecord,
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.log_check import record_hash
+from frameledger_services.projector.metrics import ProjectorMetrics, clock
 from frameledger_services.projector.rebuild import DamagedFramesError, rebuild
 from frameledger_services.projector.refold import UnfoldableFrameError
 from frameledger_services.projector.rows import Rows, at
@@ -111,6 +112,7 @@ class Batches:
         *,
         rebuild_frames: int = 0,
         refuse_erased: bool = False,
+        metrics: ProjectorMetrics | None = None,
     ) -> None:
         """`rebuild_frames` as in the settings. `refuse_erased`: a frame to the id of an erased conversation is a dead
         letter, and begins no other."""
@@ -121,6 +123,7 @@ class Batches:
         self._failpoint = failpoint or failpoints.none
         self._rebuild_frames = rebuild_frames
         self._of_rebuilds: list[OutboxRow] = []
+        self._metrics = metrics or ProjectorMetrics()
 
     async def store(
         self,
@@ -194,8 +197,10 @@ class Batches:
         context_ids = {logged.context_id for _, logged in self._at_home(batch)}
         try:
             await self._failpoint("before load")
+            began = clock()
             # Before the lock: what is read is ours since we took the partitions over, like all that is in memory.
             heads = await self._heads(context_ids, may_rebuild=parked_for is None)
+            loaded = clock()
             await self._failpoint("after load")
             folding = self._folding(heads, stored_ids, owned)
             if parked_for is not None:
@@ -203,6 +208,7 @@ class Batches:
                     park(head, parked_for)
             with deadline():
                 parts = folding.fold(batch)
+            folded = clock()
             if _is_small(batch) and len(parts) == 1 and not parts[0].late:
                 await self._write_at_once(progress, parts[0], folding.touched.values())
             else:
@@ -218,6 +224,11 @@ class Batches:
         except BaseException:
             self._cache.drop(context_ids)
             raise
+        self._metrics.load.observe(loaded - began)
+        self._metrics.fold.observe(folded - loaded)
+        self._metrics.stored(parts)
+        if folding.duplicates:
+            self._metrics.duplicates.inc(folding.duplicates)
         await self._failpoint("after commit")
         for head in folding.touched.values():
             head.stored = True
@@ -232,18 +243,24 @@ class Batches:
 
     async def _write_at_once(self, progress: Sequence[Progress], rows: Rows, heads: Iterable[Head]) -> None:
         await self._failpoint("before lock")
+        began = clock()
         held = await write_single_statement(self._cursor, self._topics.frames, progress, rows, heads)
         _check_held(progress, held)
+        self._metrics.write.observe(clock() - began)
 
     async def _write_in_turn(
         self, progress: Sequence[Progress], parts: Sequence[Rows], heads: Iterable[Head]
     ) -> None:
         async with self._connection.transaction():
             await self._failpoint("before lock")
+            began = clock()
             _check_held(progress, await checkpoints.advance(self._connection, self._topics.frames, progress))
             await self._failpoint("after lock")
             await write_parts(self._connection, parts, heads)
+            written = clock()
             await self._failpoint("before commit")
+        self._metrics.write.observe(written - began)
+        self._metrics.commit.observe(clock() - written)
 
     async def _stored_ids(self, batch: Sequence[DecodedRecord]) -> StoredIds:
         """Returns the frames of the batch that are stored already."""
@@ -344,6 +361,7 @@ class Batches:
                 heads[context_id] = head
         if not missing:
             return heads
+        self._metrics.head_loads.inc(len(missing))
         rebuild = self._rebuild if may_rebuild and self._rebuild_frames else None
         return heads | await load(self._connection, missing, rebuild, max_frames=self._rebuild_frames)
 

@@ -62,6 +62,9 @@ def write_call(rows: Rows, head: Head, change: CallChange, version: int, logged_
             head.counters.open_calls -= 1
             row = writing.row_of(change.key)
             row.update(status=change.end, settled_version=version, settled_at=logged_at)
+            # It still has the state before this frame.
+            known = head.state.calls.open.get(change.tool_call_id)
+            rows.settled.append(("" if known is None else known.function_name, change.end))
             if change.result is not None:
                 row["result"] = to_json(change.result)
         case CallResolved():

@@ -34,6 +34,7 @@ from frameledger_services.projector.crashes import Isolation
 from frameledger_services.projector.decoded import FetchedRecord
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.log_check import LogProbe
+from frameledger_services.projector.metrics import ProjectorMetrics
 from frameledger_services.projector.notifier import Notifier
 from frameledger_services.projector.prefetch import Chunk, Prefetch
 from frameledger_services.projector.relay import Relay
@@ -73,7 +74,9 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         *,
         rebuild_frames: int = 0,
         refuse_erased: bool = False,
+        metrics: ProjectorMetrics | None = None,
     ) -> None:
+        self._metrics = metrics = metrics or ProjectorMetrics()
         self._client = client
         self._feed = feed
         self._connection = connection
@@ -89,11 +92,13 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             failpoint,
             rebuild_frames=rebuild_frames,
             refuse_erased=refuse_erased,
+            metrics=metrics,
         )
         self._instance = instance
         self._isolation = Isolation(connection, topics.frames, self._batches)
         self._owned: dict[int, OwnedPartition] = {}
-        self._prefetch = Prefetch(self._owned, self._isolation.may_decode)
+        self._prefetch = Prefetch(self._owned, self._isolation.may_decode, metrics)
+        metrics.watch(topics.frames, self._owned, self._cache.__len__)
         self._to_take_over: set[int] = set()
         self._was_fenced = False
         self._batch_lock = asyncio.Lock()
@@ -189,7 +194,12 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 self._leave_to_newer_release(newer, set(ends))
                 return
             # A publisher of single frames waits for this; one of many does not notice.
-            self._notifier.notify(positions, soon=len(batch) > 1 or self._prefetch.has_chunks)
+            # Those of one partition are in their order, so the first is about the oldest.
+            self._notifier.notify(
+                positions,
+                soon=len(batch) > 1 or self._prefetch.has_chunks,
+                logged_ms=batch[0][0].timestamp_ms if batch else None,
+            )
         self._isolation.end(ends)
 
     async def _check_topic(self, partition: int) -> None:
@@ -210,6 +220,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     def _recover_from_fence(self, moved: set[int]) -> None:
         """After a fence nothing in memory can be trusted: take over again what is still assigned."""
         self._was_fenced = True
+        self._metrics.fenced.inc()
         self._take_over_again(moved)
 
     def _leave_to_newer_release(self, newer: NewerHeadError, read: set[int]) -> None:

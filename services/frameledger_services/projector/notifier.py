@@ -8,6 +8,7 @@ PostgreSQL's WAL writer within 0.6 s (three times `wal_writer_delay`).
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from psycopg import AsyncConnection, errors
 
 from frameledger_services import logs
 from frameledger_services.failpoints import Failpoint
+from frameledger_services.projector.metrics import ProjectorMetrics, clock
 from frameledger_services.store import projections
 
 INTERVAL_SECONDS = 0.01
@@ -30,8 +32,16 @@ _log = logs.get_logger("projector")
 class Notifier:
     """Notifies in the background, so that no batch waits for it."""
 
-    def __init__(self, connection: AsyncConnection[Any], topic: str, failpoint: Failpoint) -> None:
+    def __init__(
+        self,
+        connection: AsyncConnection[Any],
+        topic: str,
+        failpoint: Failpoint,
+        metrics: ProjectorMetrics | None = None,
+    ) -> None:
         self._connection = connection
+        self._metrics = metrics or ProjectorMetrics()
+        self._oldest_ms: int | None = None
         self._topic = topic
         self._failpoint = failpoint
         self._offsets: dict[int, int] = {}
@@ -41,10 +51,12 @@ class Notifier:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def notify(self, offsets: Mapping[int, int], *, soon: bool = False) -> None:
+    def notify(self, offsets: Mapping[int, int], *, soon: bool = False, logged_ms: int | None = None) -> None:
         """Notify of the next offsets of these partitions, at once; with `soon` within `INTERVAL_SECONDS`, with
-        others."""
+        others. `logged_ms`: when the oldest record before them was logged, if there is one."""
         self._offsets |= offsets
+        if logged_ms is not None:
+            self._oldest_ms = logged_ms if self._oldest_ms is None else min(self._oldest_ms, logged_ms)
         self._idle.clear()
         loop = asyncio.get_running_loop()
         left = self._last + INTERVAL_SECONDS - loop.time()
@@ -69,12 +81,18 @@ class Notifier:
                 self._timer.cancel()
                 self._timer = None
             offsets, self._offsets = self._offsets, {}
+            oldest_ms, self._oldest_ms = self._oldest_ms, None
             self._last = loop.time()
             await self._failpoint("before announcing")
+            began = clock()
             try:
                 await projections.notify_progress(self._connection, self._topic, offsets)
             except errors.ProgramLimitExceeded as error:
                 self._warn_that_it_is_full(error, loop.time())
+            self._metrics.announce.observe(clock() - began)
+            if oldest_ms is not None:
+                # The log's clock may be ahead of ours.
+                self._metrics.visible.observe(max(0.0, time.time() - oldest_ms / 1000))
             await self._failpoint("announced")
             if not self._offsets:
                 self._idle.set()

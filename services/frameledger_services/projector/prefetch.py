@@ -14,6 +14,7 @@ from typing import Protocol
 from frameledger.record import FIRST_GENERATION, Record
 from frameledger_services.projector.batches import OwnedPartition
 from frameledger_services.projector.decoded import FetchedRecord, decode_record
+from frameledger_services.projector.metrics import ProjectorMetrics, clock
 from frameledger_services.projector.watchdog import deadline
 
 CHUNK_RECORDS = 200
@@ -54,8 +55,14 @@ class Prefetch:
     Records of a partition that it must not decode (`may_decode`) are decoded with their batch: one may crash us.
     """
 
-    def __init__(self, owned: Mapping[int, OwnedPartition], may_decode: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        owned: Mapping[int, OwnedPartition],
+        may_decode: Callable[[int], bool],
+        metrics: ProjectorMetrics | None = None,
+    ) -> None:
         self._owned = owned
+        self._metrics = metrics or ProjectorMetrics()
         self._may_decode = may_decode
         self._chunks: deque[Chunk] = deque()
         self._records = 0
@@ -140,10 +147,12 @@ class Prefetch:
             yield chunk
 
     def _add(self, chunk: Chunk, records: Sequence[Record]) -> None:
+        began = clock()
         with deadline():
             chunk.records += [
                 decode_record(one) if self._may_decode(one.partition) else (one, None) for one in records
             ]
+        self._metrics.decode.observe(clock() - began)
         chunk.size += sum(len(one.value or b"") for one in records)
 
     async def _until_taken(self) -> None:

@@ -25,6 +25,7 @@ from frameledger_services import logs, transient
 from frameledger_services.event_log.producer import Producer, TooLargeError
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector.destination import Destination, Send
+from frameledger_services.projector.metrics import ProjectorMetrics
 from frameledger_services.settings import SettingsError
 from frameledger_services.store import dead_letters, outbox
 from frameledger_services.store.outbox import OutboxPlace, OutboxRow
@@ -45,8 +46,15 @@ class Relay:
     Its connection is used for nothing else.
     """
 
-    def __init__(self, connection: Connection, send: Send, failpoint: Failpoint) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        send: Send,
+        failpoint: Failpoint,
+        metrics: ProjectorMetrics | None = None,
+    ) -> None:
         self._connection = connection
+        self._metrics = metrics or ProjectorMetrics()
         self._send = send
         self._failpoint = failpoint
         self._destinations: dict[str, Destination] = {}
@@ -114,6 +122,10 @@ class Relay:
             await self._failpoint("after send")
             if too_large:
                 await self._keep_as_dead_letters(too_large)
+                refused = {one.place for one in too_large}
+                self._metrics.sent(row for row in rows if row.place not in refused)
+            else:
+                self._metrics.sent(rows)
             if not self._sent:
                 self._sent_since = asyncio.get_running_loop().time()
             self._sent += (row.place for row in rows)

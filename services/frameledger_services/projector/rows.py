@@ -92,6 +92,9 @@ class Rows:
     run_patches: dict[Key, dict[str, Any]] = field(default_factory=dict)
     new_calls: dict[Key, dict[str, Any]] = field(default_factory=dict)
     call_patches: dict[Key, dict[str, Any]] = field(default_factory=dict)
+    settled: list[tuple[str, str]] = field(default_factory=list)
+    """Function and end of each call that was settled, for the metrics."""
+
     outbox: list[OutboxRow] = field(default_factory=list)
     rejections: list[DeadLetter] = field(default_factory=list)
     late: dict[tuple[str, int], int] = field(default_factory=dict)

@@ -31,11 +31,13 @@ from frameledger_services.projector.batches import (
 from frameledger_services.projector.crashes import end_in_order
 from frameledger_services.projector.group_member import GroupMember
 from frameledger_services.projector.log_check import LogChangedError
+from frameledger_services.projector.metrics import ProjectorMetrics
 from frameledger_services.projector.notifier import Notifier
 from frameledger_services.projector.outbox_rows import effect_topics
 from frameledger_services.projector.relay import Relay, sender
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, schema
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 DRAIN_SECONDS = 10.0
 
@@ -60,7 +62,12 @@ the batch itself."""
 _log = logs.get_logger("projector")
 
 
-async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoint | None = None) -> None:
+async def serve(
+    settings: Settings,
+    stopping: asyncio.Event,
+    failpoint: Failpoint | None = None,
+    metrics: Metrics = NO_METRICS,
+) -> None:
     """Project until `stopping` is set. Transient errors of broker and database are logged, and tried again.
 
     Raises what waiting does not solve: `SchemaError`, `LogChangedError`, `TopicChangedError`, and, the second time,
@@ -69,11 +76,12 @@ async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoin
     place = f"{socket.gethostname()}/{os.getpid()}/{token_hex(4)}"
     instance = instance_id.Instance(place, settings.projector_instance_id)
     duplicates = 0
+    counted = ProjectorMetrics(metrics)
 
     async def project() -> None:
         nonlocal duplicates
         try:
-            await _project_or_raise_one(settings, instance, stopping, failpoint or failpoints.none)
+            await _project_or_raise_one(settings, instance, stopping, failpoint or failpoints.none, counted)
         except instance_id.DuplicateInstanceError as error:
             duplicates += 1
             if duplicates == 2:
@@ -84,11 +92,15 @@ async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoin
 
 
 async def _project_or_raise_one(
-    settings: Settings, instance: instance_id.Instance, stopping: asyncio.Event, failpoint: Failpoint
+    settings: Settings,
+    instance: instance_id.Instance,
+    stopping: asyncio.Event,
+    failpoint: Failpoint,
+    metrics: ProjectorMetrics,
 ) -> None:
     """Project. Raises an error that ends the process by itself, and not in a group of errors."""
     try:
-        await _project(settings, instance, stopping, failpoint)
+        await _project(settings, instance, stopping, failpoint, metrics)
     except BaseExceptionGroup as errors:
         final = errors.subgroup(
             (LogChangedError, topic_identity.TopicChangedError, instance_id.DuplicateInstanceError)
@@ -99,7 +111,11 @@ async def _project_or_raise_one(
 
 
 async def _project(
-    settings: Settings, instance: instance_id.Instance, stopping: asyncio.Event, failpoint: Failpoint
+    settings: Settings,
+    instance: instance_id.Instance,
+    stopping: asyncio.Event,
+    failpoint: Failpoint,
+    metrics: ProjectorMetrics,
 ) -> None:
     names = TopicNames(settings.topic_prefix)
     async with AsyncExitStack() as stack:
@@ -126,8 +142,8 @@ async def _project(
             name="frameledger-projector",
             group_instance_id=settings.projector_instance_id,
         )
-        relay = Relay(relay_connection, sender(producer), failpoint)
-        notifier = Notifier(notifier_connection, names.frames, failpoint)
+        relay = Relay(relay_connection, sender(producer), failpoint, metrics)
+        notifier = Notifier(notifier_connection, names.frames, failpoint, metrics)
         feed = Feed(client, names.frames, [log.cluster])
         await instance_id.wait(batches_connection, names.frames, instance, stopping)
         projector = GroupMember(
@@ -142,6 +158,7 @@ async def _project(
             instance,
             rebuild_frames=settings.projector_rebuild_frames,
             refuse_erased=settings.erased_ids == "refuse",
+            metrics=metrics,
         )
         client.subscribe([names.frames], listener=projector)
         await client.start()

@@ -13,6 +13,7 @@ from frameledger_services.event_log.log_probe import LogProbe, open_probe
 from frameledger_services.event_log.producer import Producer, TooLargeError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
+from frameledger_services.timekeeper.metrics import TimekeeperMetrics
 from frameledger_services.timekeeper.settling import Settlement
 
 SOURCE = "frameledger/timekeeper"
@@ -26,7 +27,8 @@ _log = logs.get_logger("timekeeper")
 class SettlementLog:
     """Publishes settlements and returns end offsets. Connects when it is first used."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, metrics: TimekeeperMetrics | None = None) -> None:
+        self._metrics = metrics or TimekeeperMetrics()
         self._settings = settings
         self._producer = Producer(settings, name="frameledger-timekeeper")
         self._stack = AsyncExitStack()
@@ -51,6 +53,7 @@ class SettlementLog:
         except TooLargeError:
             # The error does not say which one. Those that were sent already are repetitions now, which count once.
             records = [(one, record) for one, record in records if await self._is_accepted(one, record)]
+        self._metrics.settled(one.rule for one, _ in records)
         for one, _ in records:
             _log.info("timekeeper.settled", rule=one.rule, context_id=one.context_id, frame=one.frame.name)
 

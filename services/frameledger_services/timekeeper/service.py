@@ -21,9 +21,11 @@ from frameledger_services import claims, database, failpoints, logs, supervision
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.settings import Settings
 from frameledger_services.store import overdue, projections, schema
-from frameledger_services.timekeeper import roots
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
+from frameledger_services.timekeeper import roots, work_to_do
 from frameledger_services.timekeeper.limits import Limits
 from frameledger_services.timekeeper.log import SettlementLog
+from frameledger_services.timekeeper.metrics import TimekeeperMetrics
 from frameledger_services.timekeeper.sweep import Sweeper, purge, sweep
 
 SERVICE = "timekeeper"
@@ -47,20 +49,32 @@ SESSION = {
 _log = logs.get_logger("timekeeper")
 
 
-async def serve(settings: Settings, stopping: asyncio.Event, failpoint: Failpoint = failpoints.none) -> None:
+async def serve(
+    settings: Settings,
+    stopping: asyncio.Event,
+    failpoint: Failpoint = failpoints.none,
+    metrics: Metrics = NO_METRICS,
+) -> None:
     """Keep time until `stopping` is set. During an outage of broker or database it waits and logs why.
 
     Raises errors that are not transient, such as a database with another schema.
     """
+    counted = TimekeeperMetrics(metrics)
     async with asyncio.TaskGroup() as group:
         group.create_task(
-            supervision.keep_running(lambda: _keep_time(settings, stopping, failpoint), stopping, _log)
+            supervision.keep_running(
+                lambda: _keep_time(settings, stopping, failpoint, counted), stopping, _log
+            )
         )
+        if metrics is not NO_METRICS:
+            group.create_task(work_to_do.keep_counting(settings, stopping, counted))
         if settings.timekeeper_root_every_secs:
             group.create_task(roots.keep_publishing(settings, stopping))
 
 
-async def _keep_time(settings: Settings, stopping: asyncio.Event, failpoint: Failpoint) -> None:
+async def _keep_time(
+    settings: Settings, stopping: asyncio.Event, failpoint: Failpoint, metrics: TimekeeperMetrics
+) -> None:
     """One session of a worker, on one connection. Returns if it is judged dead; the next session is another worker."""
     registration = claims.Registration(
         worker_id=f"{SERVICE}-{uuid4()}",
@@ -77,8 +91,8 @@ async def _keep_time(settings: Settings, stopping: asyncio.Event, failpoint: Fai
         )
         await schema.check(connection)
         await claims.register(connection, registration)
-        log = await stack.enter_async_context(SettlementLog(settings))
-        timekeeper = _Timekeeper(settings, connection, log, registration, failpoint)
+        log = await stack.enter_async_context(SettlementLog(settings, metrics))
+        timekeeper = _Timekeeper(settings, connection, log, registration, failpoint, metrics)
         _log.info("timekeeper.began", worker=registration.worker_id)
         await timekeeper.run(stopping)
         with suppress(psycopg.Error):
@@ -95,7 +109,9 @@ class _Timekeeper:
         log: SettlementLog,
         registration: claims.Registration,
         failpoint: Failpoint,
+        metrics: TimekeeperMetrics,
     ) -> None:
+        self._metrics = metrics
         self._limits = Limits.of(settings)
         self._every = settings.timekeeper_every_secs
         self._connection = connection
@@ -139,6 +155,8 @@ class _Timekeeper:
             await purge(self._connection, self._limits, self._registration.worker_id)
             self._purged_at = now
         reached = await projections.next_offsets(self._connection, self._log.topic)
+        # Also while nothing moves them: then it shows what the projectors do not store.
+        self._metrics.saw(self._ends, reached)
         current = [partition for partition, end in self._ends.items() if reached.get(partition, 0) >= end]
         if current:
             found = await sweep(self._connection, self._limits, sweeper, current)

@@ -23,6 +23,7 @@ from frameledger_services.work.effect_consumer import EffectConsumer
 from frameledger_services.work.in_flight import InFlight
 from frameledger_services.work.kinds import JobKind
 from frameledger_services.work.lease import Lease
+from frameledger_services.work.metrics import WorkMetrics
 
 TAKE_OVER_SECONDS = 1.0
 """Between two sweeps for dead workers' work."""
@@ -56,6 +57,7 @@ class Claimer(Generic[E, C]):
         executor: KeyedExecutor,
         in_flight: InFlight[C],
         failpoint: Failpoint,
+        metrics: WorkMetrics,
     ) -> None:
         """`lease` is ended when the database finds that the worker is dead."""
         self._kind = kind
@@ -66,6 +68,7 @@ class Claimer(Generic[E, C]):
         self._executor = executor
         self._in_flight = in_flight
         self._failpoint = failpoint
+        self._metrics = metrics
         self._claiming = asyncio.Lock()
 
     async def from_topic(self) -> None:
@@ -108,6 +111,7 @@ class Claimer(Generic[E, C]):
             lambda connection: self._kind.claim(connection, self._worker_id, requested, free, traceparents)
         )
         await self._failpoint("after claim")
+        self._metrics.claimed(result.claimed)
         self._in_flight.start(result.claimed)
         self._consumer.ack(requested, result.unexamined)
 
@@ -120,6 +124,7 @@ class Claimer(Generic[E, C]):
 
     async def _take_over(self, connection: Connection, limit: int) -> list[C]:
         taken = await self._kind.take_over(connection, self._worker_id, limit)
+        self._metrics.claimed(taken)
         for one in taken:
             _log.info(
                 "run.taken_over" if self._kind.worker == "inference" else "call.taken_over",
@@ -139,6 +144,7 @@ class Claimer(Generic[E, C]):
         result = await self._execute(
             lambda connection: self._kind.claim(connection, self._worker_id, unclaimed, limit, {})
         )
+        self._metrics.claimed(result.claimed)
         return result.claimed
 
     async def _release_unknown(self, connection: Connection) -> None:

@@ -36,6 +36,7 @@ from frameledger_services.work.in_flight import InFlight
 from frameledger_services.work.job import Perform, Session
 from frameledger_services.work.kinds import JobKind
 from frameledger_services.work.lease import Lease, LeaseLostError
+from frameledger_services.work.metrics import WorkMetrics
 from frameledger_services.work.publisher import Publisher
 
 SETTLE_SECONDS = 5.0
@@ -63,6 +64,7 @@ class SessionRunner(Generic[E, C]):
         per_key: int,
         failpoint: Failpoint,
         on_ready: Callable[[Session], None],
+        metrics: WorkMetrics,
     ) -> None:
         """`on_ready` is called once it has partitions and reads cancellations."""
         self._settings = settings
@@ -87,6 +89,7 @@ class SessionRunner(Generic[E, C]):
         publisher = Publisher(self._producer, self._names.frames, self._lease, source)
         self.session = Session(registration.worker_id, publisher, self._lease, self._database)
         self._on_ready = on_ready
+        self._metrics = metrics
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Work until `stopping` is set, then drain; or until the lease ends, then stop all jobs.
@@ -120,6 +123,8 @@ class SessionRunner(Generic[E, C]):
         self, tasks: asyncio.TaskGroup, stopping: asyncio.Event, registered: Registration
     ) -> None:
         self._executor = KeyedExecutor(tasks, slots=self._registration.slots, per_key=self._per_key)
+        executor = self._executor
+        self._metrics.watch(self._registration.slots, lambda: executor.free_slots)
         self._in_flight = InFlight(
             self._executor,
             self.session,
@@ -147,7 +152,7 @@ class SessionRunner(Generic[E, C]):
         )
         claimer = Claimer(
             *(self._kind, self._registration.worker_id, self._database, self._lease, self._consumer),
-            *(self._executor, self._in_flight, self._failpoint),
+            *(self._executor, self._in_flight, self._failpoint, self._metrics),
         )
         from_topic = tasks.create_task(claimer.from_topic())
         from_others = tasks.create_task(claimer.from_others())
@@ -164,6 +169,7 @@ class SessionRunner(Generic[E, C]):
         is_lost = not self._lease.valid() or beating.done()
         self._lease.end()
         if is_lost:
+            self._metrics.leases_lost.inc()
             _log.warning("worker.lease_lost", worker=self._registration.worker_id, jobs=len(self._in_flight))
             await self._in_flight.stop_all("claim_lost")
         await _end(beating, settling, listening, expiry)

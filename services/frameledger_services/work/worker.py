@@ -15,8 +15,10 @@ from frameledger_services import failpoints, logs, supervision
 from frameledger_services.claims import Claimed, Registration
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.settings import Settings
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 from frameledger_services.work.job import Perform, Session
 from frameledger_services.work.kinds import JobKind
+from frameledger_services.work.metrics import WorkMetrics
 from frameledger_services.work.session import SessionRunner
 
 E = TypeVar("E", bound=effects.Effect)
@@ -40,6 +42,7 @@ class Worker(Generic[E, C]):
         offers: Mapping[str, Any] | None = None,
         slots: int | None = None,
         per_key: int = 1,
+        metrics: Metrics = NO_METRICS,
         failpoint: Failpoint = failpoints.none,
     ) -> None:
         """`slots` is `settings.work_slots` by default; `per_key` is how many jobs of one context may run concurrently
@@ -65,6 +68,7 @@ class Worker(Generic[E, C]):
             serves_all=serves_all,
             offers=offers or {},
         )
+        self._metrics = WorkMetrics(service, kind.worker, metrics)
         self._runner: SessionRunner[E, C] | None = None
         self._session: Session | None = None
         self._is_ready = asyncio.Event()
@@ -105,6 +109,7 @@ class Worker(Generic[E, C]):
             per_key=self._per_key,
             failpoint=self._failpoint,
             on_ready=self._on_ready,
+            metrics=self._metrics,
         )
         self._runner = runner
         try:

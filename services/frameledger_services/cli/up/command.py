@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,6 +39,9 @@ GATEWAY = ("run", "gateway")
 """And this one, if its extra is installed."""
 
 GATEWAY_PORT = 18080
+
+METRICS_PORT = 18091
+"""Of the first service; the others have those that follow. Any of them may be another one, if it is taken."""
 
 NOBODY_ANSWERS = (
     "No model answers here: FRAMELEDGER_INFERENCE_PROVIDER (scripted, openai, anthropic) is set neither in the "
@@ -161,11 +165,12 @@ def _require_key(provider: str, settings: Settings) -> None:
 def _services(settings: Settings) -> list[stack.Command]:
     from frameledger_services.embedded import stack
 
+    first = METRICS_PORT if settings.metrics_port is None else settings.metrics_port
     words = SERVICES if settings.inference_provider is None else (*SERVICES, ANSWERING)
     services = [stack.Command(one[-1], one) for one in words]
     if extras.is_installed("gateway"):
         services.append(stack.Command(GATEWAY[-1], GATEWAY, preferred_port=GATEWAY_PORT))
-    return services
+    return [replace(one, metrics_port=first + place) for place, one in enumerate(services)]
 
 
 async def _run(settings: Settings) -> bool:

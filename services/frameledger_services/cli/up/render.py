@@ -34,6 +34,9 @@ class ProcessReport(BaseModel):
     name: str
     pid: int | None
     address: str | None
+    metrics: str | None
+    """The address of its `/metrics`; `/livez` and `/readyz` are beside it."""
+
     state: State
     uptime_seconds: float | None
     restarts: int
@@ -85,10 +88,11 @@ def status_page(report: Report) -> RenderableType:
         table.add_row(
             process.name,
             str(process.pid or ""),
-            process.address or "",
+            process.address or process.metrics or "",
             Text(process.state, COLOURS.get(process.state, "")),
             "" if process.uptime_seconds is None else _duration(process.uptime_seconds),
-            process.word or (f"restarted {process.restarts} times" if process.restarts else ""),
+            process.word
+            or (f"restarted {process.restarts} times" if process.restarts else _metrics(process)),
         )
     if report.supervisor is None:
         what = report.problem or "`up` does not run here any more; `frameledger down` ends what it left."
@@ -159,6 +163,7 @@ def _process_report(process: Process, now: float) -> ProcessReport:
         name=process.name,
         pid=process.pid if living is not None else None,
         address=process.address,
+        metrics=process.metrics,
         state=state,
         uptime_seconds=round(max(0.0, now - process.started), 1) if living and process.started else None,
         restarts=process.restarts,
@@ -188,8 +193,8 @@ def _spinning(state: State) -> RenderableType:
 def _print_ready(console: Console, record: Record, data_dir: Path, detached: bool) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     for process in record.processes:
-        if process.address:
-            table.add_row(process.name, process.address, process.word)
+        if address := process.address or process.metrics:
+            table.add_row(process.name, address, process.word or _metrics(process))
     console.print(Text("Everything runs.", "bold green"), table, "")
     if (page := page_of(record)) is not None:
         console.print(f"Read and replay conversations in a browser: {page}", soft_wrap=True, markup=False)
@@ -198,6 +203,11 @@ def _print_ready(console: Console, record: Record, data_dir: Path, detached: boo
         console.print(f"psql '{database}'", soft_wrap=True, markup=False)
     stop = "frameledger down" if detached else "Ctrl-C"
     console.print(f"Logs are in {data_dir / 'logs'}. Look: frameledger status. Stop: {stop}.", markup=False)
+
+
+def _metrics(process: Process | ProcessReport) -> str:
+    """Where the metrics are of what has another address, too."""
+    return process.metrics if process.address and process.metrics else ""
 
 
 def _after(word: str) -> str:

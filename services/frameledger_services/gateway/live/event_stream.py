@@ -14,6 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from frameledger_services.gateway.live import protocol, stream_events
 from frameledger_services.gateway.live.hub import Chunk, Follower
+from frameledger_services.gateway.metrics import StreamEnd
 
 HEARTBEAT_SECONDS = 15.0
 SEND_SECONDS = 20.0
@@ -47,6 +48,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the client is gone, the follower is closed, the conversation is erased or the time is over."""
+        why: StreamEnd = "left"
         watching = asyncio.create_task(self._close_at_disconnect(receive))
         try:
             await send(
@@ -55,12 +57,16 @@ class EventStream(Response):
             await self._send(send, stream_events.BEGIN + (b"" if self._first is None else self._first.data))
             if self._first is None or not self._is_last(self._first):
                 await self._go_on(send)
+            if not watching.done():
+                why = "ended"
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
+            why = "slow"
             if protocol.abort(scope):
                 # The server takes the answer for a broken one until it has noticed that the client is gone.
                 await watching
         finally:
+            self._follower.count_end(why)
             self._follower.close()
             watching.cancel()
 

@@ -22,6 +22,7 @@ from frameledger.errors import FrameledgerError, TransientError
 from frameledger_services import logs, transient
 from frameledger_services.event_log.topics import TopicNames, home_partition
 from frameledger_services.gateway.live import stream_events
+from frameledger_services.gateway.metrics import StreamEnd, StreamMetrics
 from frameledger_services.settings import Settings
 from frameledger_services.store import connections, following, projections
 from frameledger_services.store.connections import Connections
@@ -129,6 +130,10 @@ class Follower:
         self._hub.leave(self)
         self.give(None)
 
+    def count_end(self, why: StreamEnd) -> None:
+        """Count that what this reader was sent has ended."""
+        self._hub.metrics.closed("closing" if self._hub.is_closed else why)
+
     @property
     def is_closed(self) -> bool:
         return not self._hub.has(self)
@@ -159,8 +164,10 @@ class _Place:
 class Hub:
     """See the module."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, metrics: StreamMetrics | None = None) -> None:
         """Connects to nothing before it runs."""
+        self.metrics = metrics or StreamMetrics()
+        self.metrics.watch(lambda: len(self._followers))
         self._settings = settings
         self._database = Connections(settings, _NAME)
         self._topic = TopicNames(settings.topic_prefix).frames
@@ -202,6 +209,11 @@ class Hub:
         self._closed = True
         for follower in list(self._followers):
             follower.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """It takes no more followers."""
+        return self._closed
 
     async def run(self) -> None:
         """Work until cancelled, from the first follower on. Outages and other errors of the database are waited out."""
@@ -281,8 +293,13 @@ class Hub:
                 await asyncio.sleep(seconds)
             else:
                 backoff.reset()
+                given = behind = 0
                 for (place, followers), reading in zip(places.items(), readings, strict=True):
                     self._give(place, followers, reading)
+                    given += len(reading.frames) * len(followers)
+                    if reading.head is not None and place.cursor.version is not None:
+                        behind = max(behind, reading.head.version - place.cursor.version)
+                self.metrics.gave(given, behind)
             if self._due:
                 self._wake.set()
 

@@ -1,0 +1,90 @@
+"""What a gateway counts: its requests by route, and its live streams."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from frameledger_services.telemetry import metrics as listed
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
+
+NO_ROUTE = ""
+"""Of requests that no route answered: refused before, or to an unknown path."""
+
+_FOUND = "frameledger.found"
+
+StreamEnd = Literal["ended", "left", "slow", "closing"]
+
+
+class RequestMetrics:
+    """ASGI middleware, outside of all others: what is refused counts too."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, routes: Sequence[BaseRoute]) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._templates: Mapping[object, str] = {
+            route.endpoint: route.path for route in reversed(routes) if isinstance(route, Route)
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status, found = time.perf_counter(), 500, list[object]()
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app({**scope, _FOUND: found}, receive, noted)
+        finally:
+            route = self._templates.get(found[-1], NO_ROUTE) if found else NO_ROUTE
+            duration = self._metrics.histogram(listed.HTTP_DURATION, route, scope["method"], str(status))
+            duration.observe(time.perf_counter() - began)
+
+
+class NoteRoute:
+    """ASGI middleware right before the router, which says in its scope what it found."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            if _FOUND in scope:
+                scope[_FOUND].append(scope.get("endpoint"))
+
+
+class StreamMetrics:
+    """Of the live streams of one hub."""
+
+    def __init__(self, metrics: Metrics = NO_METRICS) -> None:
+        self._metrics = metrics
+        self._frames = metrics.counter(listed.GATEWAY_STREAM_FRAMES)
+        self._behind = metrics.gauge(listed.GATEWAY_STREAM_BEHIND)
+        reasons: tuple[StreamEnd, ...] = ("ended", "left", "slow", "closing")
+        self._closed = {reason: metrics.counter(listed.GATEWAY_STREAMS_CLOSED, reason) for reason in reasons}
+
+    def watch(self, streams: Callable[[], int]) -> None:
+        """Show how many streams there are."""
+        self._metrics.watch(listed.GATEWAY_STREAMS, lambda: {(): streams()})
+
+    def gave(self, frames: int, behind: int) -> None:
+        """Count the frames of one reading; `behind` is how far the last of those who got some was behind."""
+        self._frames.inc(frames)
+        self._behind.set(behind)
+
+    def closed(self, why: StreamEnd) -> None:
+        """Count a stream that ended."""
+        self._closed[why].inc()

@@ -1,0 +1,65 @@
+"""What an inference service counts of each request to a model, by the names of the GenAI conventions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+
+from frameledger.frames import AnyFrame, LLMFullResponseEndFrame, LLMTextFrame, Usage
+from frameledger_services.providers.errors import ProviderError
+from frameledger_services.providers.request import Request
+from frameledger_services.telemetry import metrics as listed
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
+
+_TOKENS = {
+    "input_tokens": listed.INPUT_TOKENS,
+    "output_tokens": listed.OUTPUT_TOKENS,
+    "cache_read_tokens": listed.CACHE_READ_TOKENS,
+    "cache_write_tokens": listed.CACHE_WRITE_TOKENS,
+    "reasoning_tokens": listed.REASONING_TOKENS,
+}
+
+CANCELLED = "cancelled"
+"""The answer was interrupted, or its worker stopped: no failure of the provider's."""
+
+
+class InferenceMetrics:
+    """Counts the requests of one service."""
+
+    def __init__(self, metrics: Metrics = NO_METRICS) -> None:
+        self._metrics = metrics
+
+    async def measured(
+        self, request: Request, frames: AsyncGenerator[AnyFrame, None]
+    ) -> AsyncGenerator[AnyFrame, None]:
+        """Yields an answer as it is, and counts it when it ends, however it does. Closed, it closes the answer."""
+        # No provider says under another name who answered: the model of the answer is that of the request.
+        of = request.provider, request.model, request.model
+        began, has_begun, usage, error_type = time.perf_counter(), False, None, CANCELLED
+        try:
+            async for frame in frames:
+                if not has_begun:
+                    has_begun = True
+                    first = self._metrics.histogram(listed.INFERENCE_FIRST_CHUNK, *of)
+                    first.observe(time.perf_counter() - began)
+                if isinstance(frame, LLMTextFrame | LLMFullResponseEndFrame):
+                    usage = frame.usage or usage
+                    if isinstance(frame, LLMFullResponseEndFrame):
+                        error_type = ""
+                yield frame
+        except ProviderError as error:
+            error_type = error.code
+            raise
+        except Exception:
+            error_type = "provider_failed"
+            raise
+        finally:
+            self._count(of, error_type, time.perf_counter() - began, usage)
+            await frames.aclose()
+
+    def _count(self, of: tuple[str, str, str], error_type: str, seconds: float, usage: Usage | None) -> None:
+        self._metrics.histogram(listed.INFERENCE_DURATION, *of, error_type).observe(seconds)
+        if usage is not None:
+            for name, metric in _TOKENS.items():
+                if count := getattr(usage, name):
+                    self._metrics.counter(metric, *of).inc(count)

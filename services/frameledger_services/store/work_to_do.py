@@ -1,0 +1,54 @@
+"""How much there is to do: what waits in the outbox, for a worker, or for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+
+MOST_COUNTED = 100_000
+"""Rows of the outbox beyond that are not counted: while a broker is away for long there may be millions."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkToDo:
+    """What one look found."""
+
+    contexts_parked: int
+    calls_waiting: int
+    calls_ambiguous: int
+    runs_open: int
+    outbox_rows: Mapping[str, int]
+    """By kind."""
+
+    outbox_oldest_seconds: float
+
+
+async def count(connection: AsyncConnection[Any]) -> WorkToDo:
+    """Returns what is to be done. Reads partial indexes, which have only that, and of the outbox the first rows."""
+    cursor = await connection.execute(
+        """
+        SELECT
+            (SELECT count(*) FROM contexts WHERE parked_version IS NOT NULL),
+            (SELECT count(*) FROM tool_calls WHERE status = 'waiting'),
+            (SELECT count(*) FROM tool_calls WHERE status = 'ambiguous' AND resolved_version IS NULL),
+            (SELECT count(*) FROM runs WHERE status = 'open'),
+            (
+                SELECT jsonb_build_object(
+                    'effect', count(*) FILTER (WHERE kind = 'effect'),
+                    'dead_letter', count(*) FILTER (WHERE kind = 'dead_letter'),
+                    'forward', count(*) FILTER (WHERE kind = 'forward'),
+                    'oldest', greatest(0, extract(epoch FROM clock_timestamp() - min(recorded_at)))
+                )
+                FROM (SELECT kind, recorded_at FROM outbox LIMIT %s) AS first_rows
+            )
+        """,
+        (MOST_COUNTED,),
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    parked, waiting, ambiguous, open_runs, outbox = row
+    oldest = outbox.pop("oldest")
+    return WorkToDo(parked, waiting, ambiguous, open_runs, outbox, float(oldest or 0.0))

@@ -1,0 +1,116 @@
+"""Whether a process lives, and whether what it needs is there: what `/livez` and `/readyz` answer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+Check = Callable[[], Awaitable[str]]
+"""Returns `OK`, or a sentence that says what is wrong, without addresses: anybody may ask."""
+
+OK = "ok"
+AWAY = "It does not answer."
+
+TICK_SECONDS = 0.5
+LIVE_SECONDS = 5.0
+"""A loop that did not run for so long is not live."""
+
+CHECK_SECONDS = 5.0
+"""A check that takes longer has failed."""
+
+KEPT_SECONDS = 2.0
+"""What was found is the answer for so long: asking often costs nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What was found, by the names of the checks."""
+
+    checks: Mapping[str, str]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is to be given work."""
+        return all(found == OK for found in self.checks.values())
+
+
+class Health:
+    """Of one event loop; asked from other threads."""
+
+    def __init__(self, checks: Mapping[str, Check], stopping: asyncio.Event | None = None) -> None:
+        self._checks = checks
+        self._stopping = stopping
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ticked = time.monotonic()
+        self._asking = threading.Lock()
+        self._found: tuple[float, Readiness] | None = None
+
+    @asynccontextmanager
+    async def ticking(self) -> AsyncIterator[None]:
+        """For as long as the block lasts the loop says that it runs."""
+        self._loop = asyncio.get_running_loop()
+        ticking = asyncio.create_task(self._tick(), name="health")
+        try:
+            yield
+        finally:
+            ticking.cancel()
+            await asyncio.wait([ticking])
+            self._loop = None
+
+    def seconds_since_tick(self) -> float:
+        """Returns for how long the loop has not run."""
+        return time.monotonic() - self._ticked
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the loop ran a moment ago."""
+        return self.seconds_since_tick() < LIVE_SECONDS
+
+    def readiness(self) -> Readiness:
+        """Returns what the checks find. Blocks, for `CHECK_SECONDS` and a little: not for the loop's own thread."""
+        with self._asking:
+            if self._found is not None and time.monotonic() - self._found[0] < KEPT_SECONDS:
+                return self._found[1]
+            found = self._ask()
+            self._found = time.monotonic(), found
+            return found
+
+    def by_check(self) -> dict[tuple[str, ...], float]:
+        """Returns 1 for each check that succeeds, and 0 for others: the metric `frameledger_ready`. Blocks."""
+        return {(name,): float(found == OK) for name, found in self.readiness().checks.items()}
+
+    def _ask(self) -> Readiness:
+        loop = self._loop
+        if loop is None or not self.is_live:
+            return Readiness({"loop": "It does not run."})
+        asked = asyncio.run_coroutine_threadsafe(self.check(), loop)
+        try:
+            return asked.result(CHECK_SECONDS + TICK_SECONDS)
+        except (TimeoutError, asyncio.CancelledError, RuntimeError):
+            asked.cancel()
+            return Readiness({"loop": "It does not run."})
+
+    async def check(self) -> Readiness:
+        """Returns what the checks find now. Of the loop's thread."""
+        found = await asyncio.gather(*(_within(check) for check in self._checks.values()))
+        checks = {"loop": OK, **dict(zip(self._checks, found, strict=True))}
+        if self._stopping is not None:
+            checks["draining"] = "yes" if self._stopping.is_set() else OK
+        return Readiness(checks)
+
+    async def _tick(self) -> None:
+        while True:
+            self._ticked = time.monotonic()
+            await asyncio.sleep(TICK_SECONDS)
+
+
+async def _within(check: Check) -> str:
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            return await check()
+    except TimeoutError:
+        return AWAY

@@ -1,0 +1,129 @@
+"""The metrics of one process, as prometheus_client serves them. In a registry of its own: nothing of a program in which
+we are guests is touched, and two of ours in one program do not meet unless they are given one registry.
+
+A metric is there from the moment at which a service asks for it; those whose labels are closed lists with all their
+series, at 0, so that the first event is a rate.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from typing import Any
+
+import prometheus_client
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from frameledger.stored import FOLD_VERSION
+from frameledger_services.telemetry import metrics
+from frameledger_services.telemetry.metrics import MOST_NAMES, OTHER, Counter, Gauge, Histogram, Label, Metric
+from frameledger_services.telemetry.metrics_recorder import Counting, Metrics, Observing, Read, Showing
+
+MOST_AT_ONCE = 500
+"""Series of closed lists are made at the start unless there are more."""
+
+
+class ProcessMetrics(Metrics):
+    """Counts in a registry. Safe to use from several threads."""
+
+    def __init__(self, registry: prometheus_client.CollectorRegistry | None = None) -> None:
+        """`registry`: another one than its own, such as that which a program serves already."""
+        self.registry = _WithoutTimesOfCreation() if registry is None else registry
+        self._made: dict[str, Any] = {}
+        self._watched: dict[str, _Watched] = {}
+        self._names: dict[tuple[str, str], set[str]] = {}
+        self._lock = threading.Lock()
+        version = metadata.version("frameledger")
+        self.gauge(metrics.BUILD_INFO, version, str(FOLD_VERSION)).set(1)
+
+    def counter(self, metric: Counter, *values: str) -> Counting:
+        found: Counting = self._child(metric, prometheus_client.Counter, values)
+        return found
+
+    def gauge(self, metric: Gauge, *values: str) -> Showing:
+        found: Showing = self._child(metric, prometheus_client.Gauge, values)
+        return found
+
+    def histogram(self, metric: Histogram, *values: str) -> Observing:
+        found: Observing = self._child(metric, prometheus_client.Histogram, values, buckets=metric.buckets)
+        return found
+
+    def watch(self, metric: Gauge, read: Read) -> None:
+        with self._lock:
+            watched = self._watched.get(metric.name)
+            if watched is None:
+                watched = self._watched[metric.name] = _Watched(metric, read)
+                self.registry.register(watched)
+            watched.read = read
+
+    def _child(self, metric: Metric, kind: Any, values: tuple[str, ...], **options: object) -> Any:
+        with self._lock:
+            made = self._made.get(metric.name)
+            if made is None:
+                names = [label.name for label in metric.labels]
+                made = kind(metric.name, metric.meaning, names, registry=self.registry, **options)
+                self._made[metric.name] = made
+                for closed in _closed_series(metric.labels):
+                    made.labels(*closed)
+            if not metric.labels:
+                return made
+            return made.labels(*self._bounded(metric, values))
+
+    def _bounded(self, metric: Metric, values: tuple[str, ...]) -> Iterator[str]:
+        for label, value in zip(metric.labels, values, strict=True):
+            if label.values:
+                yield value if value in label.values else OTHER
+            elif label.open_to == "names":
+                # The same model under two metrics is the same name in both.
+                known = self._names.setdefault(("", label.name), {""})
+                if value not in known and len(known) <= MOST_NAMES:
+                    known.add(value)
+                yield value if value in known else OTHER
+            else:
+                yield value
+
+
+def _closed_series(labels: tuple[Label, ...]) -> Iterable[tuple[str, ...]]:
+    if not labels or not all(label.values for label in labels):
+        return []
+    series = list(itertools.islice(itertools.product(*(label.values for label in labels)), MOST_AT_ONCE + 1))
+    return series if len(series) <= MOST_AT_ONCE else []
+
+
+class _Watched(Collector):
+    """A gauge that is read when somebody asks."""
+
+    def __init__(self, metric: Gauge, read: Read) -> None:
+        self._metric = metric
+        self.read = read
+
+    def describe(self) -> Iterable[Family]:
+        return [self._family()]
+
+    def collect(self) -> Iterable[Family]:
+        family = self._family()
+        try:
+            for values, number in self.read().items():
+                family.add_metric(values, number)
+        except Exception:
+            # What is read belongs to a loop in another thread, and may change meanwhile; the next scrape has it.
+            return [self._family()]
+        return [family]
+
+    def _family(self) -> GaugeMetricFamily:
+        names = [label.name for label in self._metric.labels]
+        return GaugeMetricFamily(self._metric.name, self._metric.meaning, labels=names)
+
+
+class _WithoutTimesOfCreation(prometheus_client.CollectorRegistry):
+    """prometheus_client adds to each series the time at which it was made, which doubles their number, and only a
+    switch for the whole program would stop that."""
+
+    def collect(self) -> Iterator[Family]:
+        for family in super().collect():
+            family.samples = [one for one in family.samples if not one.name.endswith("_created")]
+            yield family

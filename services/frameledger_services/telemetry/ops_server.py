@@ -1,0 +1,120 @@
+"""A small server for those who watch a process: `/metrics`, `/livez` and `/readyz`.
+
+It answers in threads of its own, so also while the process is busy or stands still."""
+
+from __future__ import annotations
+
+import json
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import prometheus_client
+
+from frameledger.errors import ConfigurationError
+from frameledger_services.telemetry.health import Health
+from frameledger_services.telemetry.metrics_registry import ProcessMetrics
+
+CLIENT_SECONDS = 10.0
+"""A client that takes longer to ask is left."""
+
+POLL_SECONDS = 0.1
+"""How soon the server notices that it is to end."""
+
+StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+App = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
+
+
+class OpsAddressError(ConfigurationError):
+    """`/metrics` cannot be served at its address. The message says why.
+
+    Remedy: Set `FRAMELEDGER_METRICS_HOST` and `FRAMELEDGER_METRICS_PORT` to a free address of this machine; each
+    process needs a port of its own.
+    """
+
+
+@contextmanager
+def serving(host: str, port: int, metrics: ProcessMetrics, health: Health) -> Iterator[int]:
+    """A block for whose time it is served. Yields the port, which is a free one for 0. Raises `OpsAddressError`."""
+    server_class = _ServerV6 if ":" in host else _Server
+    try:
+        server = make_server(host, port, app(metrics, health), server_class, _Handler)
+    except OSError as error:
+        raise OpsAddressError(
+            f"FRAMELEDGER_METRICS_PORT: {host}:{port} cannot be served: {error.strerror}."
+        ) from error
+    thread = threading.Thread(
+        target=server.serve_forever, args=(POLL_SECONDS,), name="frameledger ops", daemon=True
+    )
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def app(metrics: ProcessMetrics, health: Health) -> App:
+    """Returns it as a WSGI app."""
+    exposition = prometheus_client.make_wsgi_app(metrics.registry)
+
+    def answer(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            return _json(environ, start_response, "405 Method Not Allowed", {"error": "Only GET."})
+        said: dict[str, object]
+        match environ["PATH_INFO"]:
+            case "/metrics":
+                found: Iterable[bytes] = exposition(environ, start_response)
+                return found
+            case "/livez":
+                live = health.is_live
+                said = {"live": live, "seconds_since_tick": round(health.seconds_since_tick(), 3)}
+                return _json(environ, start_response, _status(live), said)
+            case "/readyz":
+                found_now = health.readiness()
+                said = {"ready": found_now.is_ready, "checks": dict(found_now.checks)}
+                return _json(environ, start_response, _status(found_now.is_ready), said)
+            case _:
+                said = {"error": "There are /metrics, /livez and /readyz."}
+                return _json(environ, start_response, "404 Not Found", said)
+
+    return answer
+
+
+def _status(is_well: bool) -> str:
+    return "200 OK" if is_well else "503 Service Unavailable"
+
+
+def _json(environ: dict[str, Any], start_response: StartResponse, status: str, body: object) -> list[bytes]:
+    data = json.dumps(body).encode()
+    start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(data)))])
+    return [] if environ["REQUEST_METHOD"] == "HEAD" else [data]
+
+
+class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        # Not `HTTPServer`'s, which asks for the name of the host, and may wait for that.
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+
+class _ServerV6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = CLIENT_SECONDS
+
+    def address_string(self) -> str:
+        return str(self.client_address[0])
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing: whoever collects asks every few seconds."""

@@ -1,0 +1,44 @@
+"""What a timekeeper counts, and what it finds to be done: it is the one service that looks at everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from frameledger_services.store.work_to_do import WorkToDo
+from frameledger_services.telemetry import metrics as listed
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
+
+
+class TimekeeperMetrics:
+    """Bound once for the process."""
+
+    def __init__(self, metrics: Metrics = NO_METRICS) -> None:
+        self._metrics = metrics
+        metrics.counter(listed.TIMEKEEPER_SETTLED, listed.OTHER)
+        self._behind = metrics.gauge(listed.PROJECTION_LAG)
+        self._found = {
+            "contexts_parked": metrics.gauge(listed.CONTEXTS_PARKED),
+            "calls_waiting": metrics.gauge(listed.CALLS_WAITING),
+            "calls_ambiguous": metrics.gauge(listed.CALLS_AMBIGUOUS),
+            "runs_open": metrics.gauge(listed.RUNS_OPEN),
+            "outbox_oldest_seconds": metrics.gauge(listed.OUTBOX_OLDEST),
+        }
+        self._outbox = {
+            kind: metrics.gauge(listed.OUTBOX_ROWS, kind) for kind in listed.OUTBOX_ROWS.labels[0].values
+        }
+
+    def settled(self, rules: Iterable[str]) -> None:
+        """Count settlements that were published."""
+        for rule in rules:
+            self._metrics.counter(listed.TIMEKEEPER_SETTLED, rule).inc()
+
+    def saw(self, ends: Mapping[int, int], reached: Mapping[int, int]) -> None:
+        """Show how many records are not stored, of those that were on the log at the sweep before."""
+        self._behind.set(sum(max(0, end - reached.get(partition, 0)) for partition, end in ends.items()))
+
+    def found(self, found: WorkToDo) -> None:
+        """Show what is to be done."""
+        for name, gauge in self._found.items():
+            gauge.set(getattr(found, name))
+        for kind, rows in self._outbox.items():
+            rows.set(found.outbox_rows.get(kind, 0))
