@@ -45,7 +45,12 @@ SELECT
         )
     )::double precision AS first_text_s
 FROM facts_messages AS turn
-LEFT JOIN runs AS run ON run.context_id = turn.context_id AND run.requested_version = turn.version
+LEFT JOIN LATERAL (
+    SELECT *
+    FROM runs
+    WHERE runs.context_id = turn.context_id AND runs.requested_version = turn.version
+    OFFSET 0
+) AS run ON true
 WHERE turn.role = 'user'
     -- What a whole history brought along was answered before, elsewhere or in an earlier era.
     AND NOT (

@@ -368,6 +368,8 @@ runs = Table(
 )
 # The oldest first, so that whoever looks for what is overdue reads nothing else.
 Index("runs_open", runs.c.opened_at, postgresql_where=text("status = 'open'"))
+# The run that a frame asked for.
+Index("runs_by_version", runs.c.context_id, runs.c.requested_version)
 Index("runs_requested_at", runs.c.requested_at)
 Index(
     "runs_refused",
