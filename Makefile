@@ -43,7 +43,7 @@ lint: $(READY) ## style and types only
 bench: $(READY) ## how fast everything is, beside its yardsticks; half an hour
 	@$(PY) -m pytest -q tests/bench/answers.py tests/bench/road.py
 	@missed=0; for part in core road inference functions audit gateway; do $(VENV)/bin/frameledger bench $$part || missed=$$?; done; \
-	$(PY) -m tests.bench.page || missed=$$?; exit $$missed
+	for part in page facts; do $(PY) -m tests.bench.$$part || missed=$$?; done; exit $$missed
 
 docs: $(READY) ## the pages as a site, in build/site; a dead link or a page in no menu is an error
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict --config-file infra/mkdocs.yml
