@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import LiteralString, cast
 
 import psycopg
 from rich.console import Console
@@ -49,7 +48,7 @@ def measured(connection: psycopg.Connection, runs: int) -> list[Figure]:
     """All figures, the first run of each query left out: the day is in memory then, as that of today is."""
 
     def ask(query: str, *parameters: object) -> Callable[[], object]:
-        return lambda: connection.execute(cast(LiteralString, query), parameters or None).fetchall()
+        return lambda: connection.execute(query, parameters or None).fetchall()
 
     figures = [held(said, timed(ask(query)), DAY_MS) for said, query in questions()]
     one = many_runs.context_id(runs // many_runs.TURNS // 2)
