@@ -109,8 +109,8 @@ def made(
         environment = inherited | {f"{PREFIX}{name.upper()}": str(value) for name, value in set_here.items()}
         words = ("run", "inference", "--provider", "scripted", "--script", str(path), *options)
         with (
-            _running(environment, *words) as inference,
-            _running(environment, "run", "functions", "--module", "frameledger_services.demo.tools"),
+            running(environment, *words) as inference,
+            running(environment, "run", "functions", "--module", "frameledger_services.demo.tools"),
         ):
             answered = AnsweredRoad(road.settings.model_copy(update=also), environment, path, inference)
             answered.until("SELECT count(*) = 2 FROM live_workers()")
@@ -118,7 +118,7 @@ def made(
 
 
 @contextmanager
-def _running(environment: Mapping[str, str], *words: str) -> Iterator[Service]:
+def running(environment: Mapping[str, str], *words: str) -> Iterator[Service]:
     service = Service(environment, *words)
     try:
         yield service

@@ -1,6 +1,7 @@
 """Spans: recorded where somebody records them, handed on everywhere, and never more than that."""
 
 import asyncio
+import json
 import subprocess
 import sys
 
@@ -11,7 +12,14 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import SpanKind, StatusCode
+from tests.bounds import IN_PROCESS
 
+from frameledger.record import Record
+from frameledger_services.functions.call_frames import CallAttempt
+from frameledger_services.functions.execute_tool import end_of, execute_tool
+from frameledger_services.functions.execution import HandlerExecutor, NotBegun
+from frameledger_services.projector.batch_span import batch_span
+from frameledger_services.projector.decoded import decode_record
 from frameledger_services.telemetry import otel, tracing
 from frameledger_services.telemetry.messages import processing, sending
 
@@ -132,6 +140,90 @@ def test_attributes_after_the_end_are_nobody_s(spans):
     span.end()
     (one,) = spans.get_finished_spans()
     assert dict(one.attributes) == {}
+
+
+CALL = CallAttempt(*("scope", "ctx", 3, 0, "call-1", "look", "{}", None, 1, "worker"), dispatched_by=None)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_handler_s_own_spans_are_below_that_of_its_call(spans, is_async):
+    async def looks():
+        with tracing.start("its own", "internal"):
+            raise KeyError("what it was asked")
+
+    def looks_plainly():
+        with tracing.start("its own", "internal"):
+            raise KeyError("what it was asked")
+
+    async def scenario():
+        executor, over = HandlerExecutor(), asyncio.Event()
+        span = execute_tool(CALL)
+
+        def ended(how):
+            end_of(span, how)
+            over.set()
+
+        with span.current():
+            executor.start(
+                looks if is_async else looks_plainly,
+                *((), {}),
+                is_async=is_async,
+                name="look",
+                may_begin=lambda: True,
+                ended=ended,
+            )
+        assert tracing.current_traceparent() is None
+        async with asyncio.timeout(IN_PROCESS):
+            await over.wait()
+
+    asyncio.run(scenario())
+    inner, outer = spans.get_finished_spans()
+    assert (inner.name, outer.name) == ("its own", "execute_tool look")
+    assert inner.parent.span_id == outer.context.span_id
+    assert outer.attributes["error.type"] == "KeyError"
+    assert outer.attributes["gen_ai.tool.call.id"] == "call-1"
+    assert "asked" not in repr((inner.to_json(), outer.to_json()))
+
+
+def test_a_handler_that_did_not_begin_has_no_span(spans):
+    end_of(execute_tool(CALL), NotBegun())
+    assert spans.get_finished_spans() == ()
+
+
+def frame(wire, traceparent, context_id="ctx"):
+    headers = () if traceparent is None else (("traceparent", traceparent.encode()),)
+    return decode_record(Record("t", 0, 1, context_id.encode(), json.dumps(wire).encode(), headers))
+
+
+ANOTHER = f"00-{'a' * 32}-{'b' * 16}-01"
+RUN = {"type": "LLMRunFrame"}
+
+
+@pytest.mark.parametrize(
+    ("batch", "parent", "links"),
+    [
+        ([], None, None),
+        (
+            [frame(RUN, None), frame(RUN, UNSAMPLED), frame({"type": "LLMTextFrame", "text": "a"}, GIVEN)],
+            None,
+            None,
+        ),
+        ([frame(RUN, GIVEN), frame(RUN, GIVEN), frame(RUN, None)], SPAN, 0),
+        ([frame(RUN, GIVEN), frame(RUN, ANOTHER)], None, 2),
+        ([frame(RUN, f"00-{number:032x}-{SPAN}-01") for number in range(1, 100)], None, 32),
+    ],
+)
+def test_a_batch_has_one_span_if_a_frame_of_it_is_recorded_and_no_piece_of_text(spans, batch, parent, links):
+    with batch_span("t", "projector", batch):
+        pass
+    found = spans.get_finished_spans()
+    if links is None:
+        assert found == ()
+        return
+    (one,) = found
+    assert (one.parent and f"{one.parent.span_id:016x}") == parent
+    assert len(one.links) == links
+    assert one.attributes["messaging.batch.message_count"] == len(batch)
 
 
 EVERYTHING = """

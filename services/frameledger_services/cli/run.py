@@ -13,6 +13,7 @@ from frameledger_services import extras, logs
 from frameledger_services.cli.terminal import backend, output
 from frameledger_services.settings import Settings
 from frameledger_services.telemetry.metrics_recorder import Metrics
+from frameledger_services.telemetry.provider import recording
 
 commands = typer.Typer(
     name="run", no_args_is_help=True, help="Run one service in this process, until SIGTERM or Ctrl-C."
@@ -33,7 +34,12 @@ def projector() -> None:
     process.collect_garbage_rarely()
     with backend.exit_on_error():
         settings, metrics = _begin()
-        _run(settings, metrics, lambda stopping: service.serve(settings, stopping, metrics=metrics))
+        _run(
+            "projector",
+            settings,
+            metrics,
+            lambda stopping: service.serve(settings, stopping, metrics=metrics),
+        )
 
 
 @commands.command()
@@ -49,7 +55,12 @@ def timekeeper() -> None:
 
     with backend.exit_on_error():
         settings, metrics = _begin()
-        _run(settings, metrics, lambda stopping: service.serve(settings, stopping, metrics=metrics))
+        _run(
+            "timekeeper",
+            settings,
+            metrics,
+            lambda stopping: service.serve(settings, stopping, metrics=metrics),
+        )
 
 
 @commands.command()
@@ -114,7 +125,7 @@ def inference(
             slots=slots,
             metrics=metrics,
         )
-        _run(settings, metrics, answering.run)
+        _run("inference", settings, metrics, answering.run)
 
 
 @commands.command()
@@ -156,7 +167,7 @@ def functions(
             slots=slots,
             metrics=metrics,
         )
-        _run(settings, metrics, running.run)
+        _run("functions", settings, metrics, running.run)
 
 
 @commands.command()
@@ -173,7 +184,9 @@ def gateway() -> None:
         from frameledger_services.gateway import service
 
         settings, metrics = _begin()
-        _run(settings, metrics, lambda stopping: service.serve(settings, stopping, metrics=metrics))
+        _run(
+            "gateway", settings, metrics, lambda stopping: service.serve(settings, stopping, metrics=metrics)
+        )
 
 
 def _begin() -> tuple[Settings, Metrics]:
@@ -185,8 +198,12 @@ def _begin() -> tuple[Settings, Metrics]:
     return settings, ops.metrics_of(settings)
 
 
-def _run(settings: Settings, metrics: Metrics, serve: Callable[[asyncio.Event], Awaitable[None]]) -> None:
-    """Run a service in this process, watched if the settings say where."""
+def _run(
+    name: str, settings: Settings, metrics: Metrics, serve: Callable[[asyncio.Event], Awaitable[None]]
+) -> None:
+    """Run a service in this process, watched if the settings say where, and traced if the environment does: here, since
+    a module of functions that sets a provider of its own keeps it."""
     from frameledger_services.cli import ops
 
-    ops.run_service(settings, metrics, serve)
+    with recording(name):
+        ops.run_service(settings, metrics, serve)

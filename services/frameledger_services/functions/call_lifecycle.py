@@ -37,6 +37,7 @@ from frameledger_services.functions.execution import NotBegun
 from frameledger_services.functions.handler import CallHandler
 from frameledger_services.functions.plan import CallPlan
 from frameledger_services.store.tool_calls import CallSnapshot
+from frameledger_services.telemetry.tracing import NO_SPAN, Span
 from frameledger_services.work import Ending, LeaseLostError, StopReason
 
 _log = logs.get_logger("functions")
@@ -56,11 +57,13 @@ class CallLifecycle:
         started_before: CallSnapshot | None = None,
         start_next: Callable[[], None] = lambda: None,
         failpoint: Failpoint = failpoints.none,
+        span: Span = NO_SPAN,
     ) -> None:
         """`age_secs`: since it was dispatched. `started_before`: its status, if an earlier attempt had started it.
-        `start_next` is called when the in-progress frame is published: the next call of the context may follow."""
+        `start_next` is called when the in-progress frame is published: the next call of the context may follow. `span`
+        is that of the job."""
         deadline = asyncio.get_running_loop().time() + plan.timeout_secs - age_secs
-        self._state = CallState(call, plan, deps, leased, deadline, failpoint)
+        self._state = CallState(call, plan, deps, leased, deadline, failpoint, span=span)
         self._publisher = CallPublisher(self._state)
         self._handler = CallHandler(self._state, self._publisher)
         self._started_before = started_before

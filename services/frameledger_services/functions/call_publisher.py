@@ -16,6 +16,7 @@ from frameledger_services.functions.handler_api import HandlerReport, ResultRepo
 from frameledger_services.functions.notifications import context_updated
 from frameledger_services.functions.params import ResultRefusedError
 from frameledger_services.store.tool_calls import Interruption
+from frameledger_services.telemetry import names
 
 REFUSALS = 3
 """Refusals by the broker after which a handler that waits for its reply gets an error."""
@@ -186,6 +187,7 @@ class CallPublisher:
         """Cancel the call: that frame interrupted it. `own` as in `settle`."""
         call, hook = self._state.call, self._state.deps.cancelled
         self._state.note_error("cancelled")
+        self._state.span.set(names.INTERRUPTED, True)
         await hook.interrupted(call, interruption.version)
         await self.publish_by(interruption.frame_id, call.cancel(run_llm=False, own=own))
         hook.cancelled(call, interruption.version)

@@ -21,6 +21,8 @@ from frameledger_services.functions.params import FunctionCallParams, ResultRefu
 from frameledger_services.functions.plan import CallPlan
 from frameledger_services.store.connections import DatabaseError
 from frameledger_services.store.tool_calls import CallSnapshot
+from frameledger_services.telemetry import names
+from frameledger_services.telemetry.tracing import NO_SPAN, Span
 from frameledger_services.work import Job, LeaseLostError, Session
 
 RETRY_SECONDS = 0.5
@@ -112,6 +114,8 @@ class CallState:
 
     error_type: str = ""
     """How it ended without a result of its function, for the metrics; empty if it did not."""
+    span: Span = NO_SPAN
+    """Of the job, for how the call was settled; of a call without a claim nobody's."""
 
     inbox: Inbox = field(init=False)
 
@@ -121,6 +125,7 @@ class CallState:
     def note_error(self, error_type: str) -> None:
         """Note how it ends without a result. What was noted first is the cause of the rest."""
         self.error_type = self.error_type or error_type
+        self.span.set(names.CALL_SETTLED_AS, self.error_type)
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()

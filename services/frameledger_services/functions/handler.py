@@ -14,7 +14,8 @@ from frameledger.frames import FunctionCallResultFrame
 from frameledger_services import logs
 from frameledger_services.functions.call_publisher import CallPublisher
 from frameledger_services.functions.call_state import CallState
-from frameledger_services.functions.execution import Execution, Raised, Returned
+from frameledger_services.functions.execute_tool import end_of, execute_tool
+from frameledger_services.functions.execution import Execution, HandlerEnd, Raised, Returned
 from frameledger_services.functions.handler_api import (
     HandlerEvent,
     Reporter,
@@ -76,15 +77,23 @@ class CallHandler:
         reporter = Reporter(asyncio.get_running_loop(), inbox.put, gone)
         by_place, by_name = plan.called_with(deps.params(call, plan, reporter))
         inbox.begin()
-        self._execution = deps.handlers.start(
-            plan.function,
-            by_place,
-            by_name,
-            is_async=plan.is_async,
-            name=f"{call.function_name} {call.tool_call_id}",
-            may_begin=may_begin,
-            ended=inbox.put,
-        )
+        span = execute_tool(call)
+
+        def ended(how: HandlerEnd) -> None:
+            end_of(span, how)
+            inbox.put(how)
+
+        # Current for what is started here: spans of the handler are below it.
+        with span.current():
+            self._execution = deps.handlers.start(
+                plan.function,
+                by_place,
+                by_name,
+                is_async=plan.is_async,
+                name=f"{call.function_name} {call.tool_call_id}",
+                may_begin=may_begin,
+                ended=ended,
+            )
 
     def stop(self) -> None:
         """Ask it to stop, if it was begun. May be called again."""

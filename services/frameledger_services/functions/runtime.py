@@ -126,6 +126,7 @@ class Runtime:
             started_before=before,
             start_next=job.release_order,
             failpoint=self._setup.failpoint,
+            span=job.span,
         )
         began = time.perf_counter()
         forwarding = self.background.start(_forward(job, lifecycle))

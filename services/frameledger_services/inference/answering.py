@@ -38,6 +38,7 @@ from frameledger_services import logs, transient
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.event_log.producer import TooLargeError
 from frameledger_services.inference.attempt import Attempt
+from frameledger_services.inference.chat_span import ChatSpan
 from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies, RunOutcome
 from frameledger_services.inference.merging import Merging
 from frameledger_services.providers.errors import ConnectionLostError, ProviderError, ProviderUnavailableError
@@ -115,6 +116,13 @@ class _Attempt:
         """Answer. Returns why the answer broke off in the middle, if another attempt is to follow; else None."""
         prepared = await self._deps.prepare()
         self._attempt.skip_tts = prepared.skip_tts
+        with ChatSpan(self._run, self._model, prepared.request) as self._span:
+            lost = await self._run_with(prepared)
+            if lost is not None:
+                self._span.fails(lost.code)
+        return lost
+
+    async def _run_with(self, prepared: PreparedRequest) -> ProviderUnavailableError | None:
         lost: ProviderUnavailableError | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -166,6 +174,7 @@ class _Attempt:
         (RA5.attempts). Raises other errors."""
         for tried in count():
             self._spoke = False
+            self._span.asks()
             try:
                 answered = self._deps.metrics.measured(request, self._model.answer(request))
                 async with _closing(answered) as frames:
@@ -194,6 +203,7 @@ class _Attempt:
         raise AssertionError("the loop ends by a return or an error")
 
     async def _take(self, frame: AnyFrame, request: Request) -> None:
+        self._span.hears(frame)
         if isinstance(frame, LLMTextFrame) and frame.usage is not None and not frame.text:
             # `push_usage`. It is published with what comes next, so that it does not delay the first words.
             self._usage = frame.usage
@@ -262,6 +272,7 @@ class _Attempt:
     def _failure(self, code: str, message: str) -> Sequence[AnyFrame]:
         """Returns the frames of a failed attempt: the run is closed, its words stay, and nothing is called (R4.4)."""
         message = self._deps.redacted(message)
+        self._span.fails(code)
         _log.warning(
             "run.failed", context_id=self._run.context_id, run_id=self._run.run_id, code=code, reason=message
         )

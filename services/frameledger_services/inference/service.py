@@ -20,6 +20,7 @@ from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections, DatabaseError
 from frameledger_services.store.contexts import NoSuchContextError, NoSuchVersionError
+from frameledger_services.telemetry import names
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 _T = TypeVar("_T")
@@ -101,7 +102,10 @@ class InferenceService(work.BackgroundService):
             return publishing.if_released
         if outcome is not None:
             return outcome
-        return "over" if job.stop_reason == "obsolete" else publishing.if_released
+        if job.stop_reason == "obsolete":
+            job.span.set(names.INTERRUPTED, True)
+            return "over"
+        return publishing.if_released
 
     async def _prepare(self, run: ClaimedRun) -> PreparedRequest:
         stored, cancel_tools = await self._connections.read(preparation.read, run.context_id, run.version)

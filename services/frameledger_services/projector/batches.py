@@ -36,6 +36,7 @@ from frameledger_services.projector.batch_fold import (
     UnfoldableError,
     is_at_home,
 )
+from frameledger_services.projector.batch_span import batch_span, note_outcomes
 from frameledger_services.projector.decoded import DecodedRecord, FetchedRecord, Unstorable, decode_record
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.head_cache import HeadCache
@@ -52,6 +53,7 @@ from frameledger_services.store import heads as head_statements
 from frameledger_services.store.batch import StaleHeadError
 from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.store.projections import Progress
+from frameledger_services.telemetry.tracing import NO_SPAN
 
 Connection = AsyncConnection[Any]
 
@@ -98,6 +100,8 @@ class ProjectorTopics:
     dead_letters: str
     effects: Mapping[str, str]
     partitions: int
+    group: str = "projector"
+    """The consumer group that reads the frames."""
 
 
 class Batches:
@@ -124,6 +128,7 @@ class Batches:
         self._rebuild_frames = rebuild_frames
         self._of_rebuilds: list[OutboxRow] = []
         self._metrics = metrics or ProjectorMetrics()
+        self._span = NO_SPAN
 
     async def store(
         self,
@@ -141,7 +146,8 @@ class Batches:
             batch = [
                 decode_record(record) if logged is None else (record, logged) for record, logged in found
             ]
-        stored = await self._store_or_part(batch, owned, positions, None)
+        with batch_span(self._topics.frames, self._topics.group, batch) as self._span:
+            stored = await self._store_or_part(batch, owned, positions, None)
         return self._rows_of_rebuilds() + stored
 
     async def park(
@@ -229,6 +235,7 @@ class Batches:
         self._metrics.stored(parts)
         if folding.duplicates:
             self._metrics.duplicates.inc(folding.duplicates)
+        note_outcomes(self._span, parts)
         await self._failpoint("after commit")
         for head in folding.touched.values():
             head.stored = True

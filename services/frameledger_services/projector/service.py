@@ -130,15 +130,17 @@ async def _project(
         producer = await stack.enter_async_context(Producer(settings, name="frameledger-projector"))
         log = await stack.enter_async_context(open_probe(settings, names.frames))
 
+        group = f"{settings.topic_prefix}projector"
         topics = ProjectorTopics(
             frames=names.frames,
             dead_letters=names.dead_letters,
             effects=effect_topics(names),
             partitions=found.partitions,
+            group=group,
         )
         client = consumer(
             settings,
-            group=f"{settings.topic_prefix}projector",
+            group=group,
             name="frameledger-projector",
             group_instance_id=settings.projector_instance_id,
         )

@@ -88,6 +88,11 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
         }
         return cls(**(known | options))
 
+    @property
+    def server_address(self) -> tuple[str, int] | None:
+        url = httpx.URL(self._base_url)
+        return url.host, url.port or (443 if url.scheme == "https" else 80)
+
     @classmethod
     def missing(cls, settings: Settings) -> str | None:
         # A server at an address of its own may need no key.

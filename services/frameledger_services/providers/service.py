@@ -112,6 +112,11 @@ class LLMService(Hooks, ABC, Generic[TAdapter]):
         """Returns what no published message may hold, such as a key, even if the provider repeats it."""
         return ()
 
+    @property
+    def server_address(self) -> tuple[str, int] | None:
+        """The host and the port that requests go to; None if there is none, or nobody says it."""
+        return None
+
     # Life of the process, not of a context: the frames are Pipecat's and may be left out.
 
     async def start(self, frame: StartFrame | None = None) -> None:

@@ -69,6 +69,10 @@ class Span:
         self.end()
 
 
+NO_SPAN = Span(None)
+"""Where there is none. Never made the current one by `with`, only asked and told."""
+
+
 def start(
     name: str,
     kind: Kind,

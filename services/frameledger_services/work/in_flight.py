@@ -98,6 +98,7 @@ class InFlight(Generic[C]):
         ending: Ending = "release"
         try:
             with job_span(entry.job.claimed, *self._read_from, self._session.worker_id) as span:
+                entry.job.span = span
                 ending = await self._perform(entry.job, self._session)
                 span.set(names.CLAIM_ENDING, ending)
         except Exception as error:

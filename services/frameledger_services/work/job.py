@@ -9,6 +9,7 @@ from typing import Generic, Literal, TypeVar
 
 from frameledger_services import claims
 from frameledger_services.claims import Claimed
+from frameledger_services.telemetry.tracing import NO_SPAN, Span
 from frameledger_services.work.database import Database
 from frameledger_services.work.lease import Lease
 from frameledger_services.work.publisher import Publisher
@@ -37,6 +38,9 @@ class Job(Generic[C]):
     stop_reason: StopReason | None = None
     release_order: Callable[[], None] = lambda: None
     """Lets the next job of this context begin while this one runs."""
+
+    span: Span = NO_SPAN
+    """Lasts from the claim until the code returns, and is current while it runs."""
 
     def request_stop(self, why: StopReason) -> None:
         """Ask it to stop. A weaker reason than the one that it has changes nothing."""

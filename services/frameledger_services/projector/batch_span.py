@@ -1,0 +1,58 @@
+"""The span of a batch: only of one that has a frame whose trace is recorded, and no span for each frame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from frameledger.frames import AnyFrame
+from frameledger.frames.response import LLMThoughtTextFrame, TextFrame
+from frameledger.record import LoggedFrame
+from frameledger_services.projector.decoded import DecodedRecord
+from frameledger_services.projector.rows import Rows
+from frameledger_services.telemetry import names, tracing
+from frameledger_services.telemetry.messages import of_context, processing
+from frameledger_services.telemetry.tracing import Span
+
+MOST_LINKS = 32
+
+
+def batch_span(topic: str, group: str, batch: Sequence[DecodedRecord]) -> Span:
+    """Begins the span of a batch, if one is recorded of it.
+
+    If all that is recorded in it is of one trace, it is in that trace, below the first frame's. If several are, it is
+    in one of its own, with links to them. A piece of text alone is no reason for a span: an answer has hundreds.
+    """
+    if not tracing.is_possible():
+        return Span(None)
+    found: dict[str, LoggedFrame] = {}
+    for _, logged in batch:
+        if (
+            isinstance(logged, LoggedFrame)
+            and tracing.is_sampled(logged.traceparent)
+            and not _is_piece(logged.frame)
+        ):
+            found.setdefault(logged.trace_id or "", logged)
+    if not found:
+        return Span(None)
+    count = {names.MESSAGING_BATCH_MESSAGE_COUNT: len(batch)}
+    first, *others = found.values()
+    if not others:
+        return processing(topic, group, first.traceparent, count | of_context(first.context_id))
+    links = tuple(one.traceparent or "" for one in found.values())
+    return processing(topic, group, None, count, links=links[:MOST_LINKS])
+
+
+def note_outcomes(span: Span, parts: Sequence[Rows]) -> None:
+    """Note on it what became of the frames."""
+    if span.is_recording:
+        outcomes = [frame.outcome for part in parts for frame in part.frames]
+        span.set(names.BATCH_APPLIED, outcomes.count("applied"))
+        span.set(names.BATCH_IGNORED, outcomes.count("ignored"))
+
+
+def _is_piece(frame: AnyFrame) -> bool:
+    return isinstance(frame, TextFrame | LLMThoughtTextFrame) and frame.type not in _WHOLE
+
+
+_WHOLE = {"TranscriptionFrame"}
+"""A text frame that says all of it at once."""

@@ -1,0 +1,160 @@
+"""A turn is one trace, across all processes that had a part in it."""
+
+import asyncio
+import json
+import os
+
+import psycopg
+import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from tests.bounds import ON_SERVERS
+from tests.support import databases
+from tests.support.answered_road import running
+from tests.support.collector import collecting
+from tests.support.road import made as road_made
+
+from frameledger.frames import LLMContextFrame, UserStartedSpeakingFrame
+from frameledger_services.client import Client
+from frameledger_services.demo.tools import registry
+from frameledger_services.settings import PREFIX
+from frameledger_services.telemetry import otel
+
+SECRET = "the passenger of berth seven"
+SCRIPT = {
+    "replies": [
+        {"when": {"user": "late"}, "say": [{"text": f"I look for {SECRET}."}, {"call": "train_position"}]},
+        {"when": {"result_of": "train_position"}, "say": [{"text": f"25 minutes, {SECRET}."}]},
+    ]
+}
+
+
+@pytest.fixture
+def collector():
+    with collecting() as found:
+        yield found
+
+
+@pytest.fixture
+def program(collector, monkeypatch):
+    """The tracer of a program in which our client is used: this one."""
+    provider = TracerProvider(
+        resource=Resource({"service.name": "program", "service.instance.id": "this"}), shutdown_on_exit=False
+    )
+    provider.add_span_processor(
+        BatchSpanProcessor(OTLPSpanExporter(f"{collector.endpoint}/v1/traces"), schedule_delay_millis=20)
+    )
+    tracer = provider.get_tracer("program")
+    monkeypatch.setattr(otel, "_tracer", tracer)
+    yield tracer
+    provider.shutdown()
+
+
+@pytest.fixture
+def environment(kafka, database_server, migrated_template, tmp_path, collector):
+    """That of services with a road of their own, which send their spans to the collector; and its settings."""
+    bootstrap_servers = kafka.bootstrap_servers
+    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+    with (
+        databases.made(database_server, template=migrated_template) as (_, address),
+        road_made(bootstrap_servers, address, None) as road,
+    ):
+        said = {
+            "kafka_bootstrap_servers": bootstrap_servers,
+            "database_url": address,
+            "topic_prefix": road.settings.topic_prefix,
+            "data_dir": tmp_path,
+        }
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith((PREFIX, "OTEL"))
+        }
+        yield (
+            inherited
+            | {f"{PREFIX}{name.upper()}": str(value) for name, value in said.items()}
+            | collector.environment(),
+            road.settings,
+        )
+
+
+def question(text):
+    messages = [{"role": "user", "content": text}]
+    return LLMContextFrame(context={"messages": messages, "tools": registry.schemas()}, run_llm=True)
+
+
+def test_a_turn_with_a_call_is_one_trace_over_four_processes(environment, collector, program, tmp_path):
+    inherited, settings = environment
+
+    async def ask():
+        async with Client(settings) as client:
+            # What a projector finds when it begins is asked for from the tables, which know no span.
+            await client.publish("first", UserStartedSpeakingFrame(), wait=True, within=ON_SERVERS)
+            with program.start_as_current_span("a turn"):
+                (published,) = await client.publish(
+                    "call-17", question("Are we late?"), wait=True, within=ON_SERVERS
+                )
+            return published
+
+    script = str(tmp_path / "script.json")
+    with (
+        running(inherited, "run", "projector"),
+        running(inherited, "run", "inference", "--provider", "scripted", "--script", script),
+        running(inherited, "run", "functions", "--module", "frameledger_services.demo.tools"),
+    ):
+        asyncio.run(ask())
+        spans = collector.until(
+            lambda spans: (
+                sum(one.name.startswith("chat ") for one in spans) == 2
+                and sum(one.name.endswith(".inference") for one in spans) == 2
+                and any(one.name == "a turn" for one in spans)
+            )
+        )
+    (trace,) = {one.trace_id for one in spans if one.name == "a turn"}
+    turn = [one for one in spans if one.trace_id == trace]
+    assert len(turn) >= 8
+    assert len({(one.service, one.instance) for one in turn}) == 4
+    by_id = {one.span_id: one for one in turn}
+    below = {(by_id[one.parent_id].plain if one.parent_id else None, one.plain) for one in turn}
+    assert below == {
+        (None, "a turn"),
+        ("a turn", "send frames"),
+        ("send frames", "process frames"),
+        ("send frames", "process inference"),
+        ("process inference", "chat scripted"),
+        ("chat scripted", "process frames"),
+        ("chat scripted", "process function-calls"),
+        ("process function-calls", "execute_tool train_position"),
+        ("process function-calls", "process frames"),
+        ("process function-calls", "process inference"),
+    }
+    assert {one.status for one in turn} == {0}
+    everything = repr(spans)
+    assert not [word for word in (SECRET, "Are we late", "06:31", "late_minutes") if word in everything]
+    assert {one.events for one in spans} == {0}
+
+    first, _ = sorted(
+        (one for one in turn if one.plain == "chat scripted"),
+        key=lambda one: one.attributes["frameledger.context.version"],
+    )
+    assert first.kind == "client"
+    expected = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "scripted",
+        "gen_ai.request.model": "scripted",
+        "gen_ai.request.stream": True,
+        "gen_ai.conversation.id": "call-17",
+        "session.id": "call-17",
+        "frameledger.context.version": 1,
+        "gen_ai.response.finish_reasons": ["tool_calls"],
+    }
+    assert {name: first.attributes.get(name) for name in expected} == expected
+    assert first.attributes["gen_ai.usage.output_tokens"] > 0
+    assert 0 <= first.attributes["gen_ai.response.time_to_first_chunk"] < ON_SERVERS
+    (called,) = [one for one in turn if one.plain == "process function-calls"]
+    assert called.kind == "consumer"
+    assert called.attributes["frameledger.claim.ending"] == "done"
+    assert 0 <= called.attributes["frameledger.queue_seconds"] < ON_SERVERS
+    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
+        found = connection.execute("SELECT DISTINCT trace_id FROM frames WHERE context_id = 'call-17'")
+        assert found.fetchall() == [(trace,)]
