@@ -86,6 +86,33 @@ def test_an_id_may_have_any_letters(filled):
     with_app(filled, ask)
 
 
+@pytest.mark.parametrize("known", [{}, {"If-None-Match": '"9", W/"22"'}, {"If-None-Match": '"9"'}])
+@pytest.mark.parametrize(
+    "path",
+    [
+        path_of("barge-in"),
+        path_of("acme/ü?%25"),
+        path_of("acme/gone"),
+        "/v1/contexts/nobody",
+        "/v1/contexts/%FF",
+    ],
+)
+def test_a_context_as_it_is_now_is_the_same_answer_on_the_short_way_and_by_its_route(filled, path, known):
+    async def ask(http):
+        # A query of any kind is for the route.
+        short, routed = [await http.get(f"{path}{query}", headers=known) for query in ("", "?at-length")]
+        if "application/problem+json" in short.headers.get("content-type", ""):
+            assert short.json() == routed.json()
+        else:
+            assert short.content == routed.content
+        assert short.status_code == routed.status_code
+        assert dict(short.headers) == dict(routed.headers)
+        return short.status_code
+
+    status = with_app(filled, ask)
+    assert status == (304 if path == path_of("barge-in") and "22" in str(known) else status)
+
+
 def test_what_was_erased_says_when_and_why(filled):
     async def ask(http):
         for rest in ("", "/frames", "/history", "/runs", "/calls", "/verify"):

@@ -48,7 +48,12 @@ def etag(version: int, rebuilt: int = 0, parked_version: int | None = None) -> s
 
 def is_known(request: Request, tag: str) -> bool:
     """Returns whether the client has the entity of this tag (`If-None-Match`)."""
-    return any(one.strip().removeprefix("W/") in (tag, "*") for one in _tags(request))
+    return is_among(",".join(request.headers.getlist("if-none-match")), tag)
+
+
+def is_among(known: str, tag: str) -> bool:
+    """Returns whether this tag is one of those that a client knows, as `If-None-Match` lists them."""
+    return any(one.strip().removeprefix("W/") in (tag, "*") for one in known.split(","))
 
 
 def cursor(*keys: Any) -> str:
@@ -73,10 +78,6 @@ def next_page(request: Request, **parameters: Any) -> dict[str, str]:
     kept = [(name, value) for name, value in request.query_params.multi_items() if name not in parameters]
     query = urlencode([*kept, *parameters.items()])
     return {"Link": f'<{request.url.path}?{query}>; rel="next"'}
-
-
-def _tags(request: Request) -> list[str]:
-    return ",".join(request.headers.getlist("if-none-match")).split(",")
 
 
 def _plain(value: Any) -> Any:

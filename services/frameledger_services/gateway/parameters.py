@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
+from starlette.types import Scope
 
 from frameledger.record import MAX_KEY_BYTES
 from frameledger_services.client import NoSuchContextError
@@ -152,10 +153,15 @@ def in_path(parameter: Parameter[_T], name: str, description: str) -> Parameter[
 def context_id(request: Request) -> str:
     """Returns the conversation that the path names. Raises `bad-parameter` for what is no id, and `NoSuchContextError`
     for one that the caller may not see: it is not there for it."""
+    return context_id_of(request.path_params[CONTEXT.name], request.scope)
+
+
+def context_id_of(segment: str, scope: Scope) -> str:
+    """Returns the conversation that a segment of the path names. Raises as `context_id`."""
     try:
-        found = _read_id(request.path_params[CONTEXT.name])
+        found = _read_id(segment)
     except ValueError as error:
         raise ProblemError("bad-parameter", f"{CONTEXT.name}: {error}") from None
-    if not caller.of(request.scope).may_see(found):
+    if not caller.of(scope).may_see(found):
         raise NoSuchContextError(found)
     return found

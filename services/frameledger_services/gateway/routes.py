@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -42,7 +42,7 @@ class DescribedRoute(Route):
 
         async def checked(request: Request) -> Response:
             for one in scopes:
-                require(request, one)
+                require(request.scope, one)
             return await endpoint(request)
 
         super().__init__(path, checked, methods=[method], name=f"{method} {path}")
@@ -62,9 +62,9 @@ class DescribedRoute(Route):
             self.operation["requestBody"] = body
 
 
-def require(request: Request, scope: Scope) -> None:
-    """Raise `forbidden` unless the caller has this scope."""
-    who = caller.of(request.scope)
+def require(request: Mapping[str, Any], scope: Scope) -> None:
+    """Raise `forbidden` unless the caller of this request, an ASGI scope, has this scope."""
+    who = caller.of(request)
     if scope not in who.scopes:
         raise ProblemError("forbidden", f"The token {who.name} lacks the scope {scope}.")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from functools import lru_cache
 
 from starlette.datastructures import URL, Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -104,6 +105,7 @@ class _RevokedError(BaseException):
     """Ends an answer whose token is no longer good. The app would take an `Exception` for a failure of its own."""
 
 
+@lru_cache(maxsize=64)
 def is_this_machine(host: str) -> bool:
     """Returns whether a host's name or address is one that only this machine reaches."""
     try:

@@ -16,7 +16,7 @@ from frameledger_services.gateway.raw_paths import path_of
 VERSIONS = ("version", "at", "from", "to", "after", "before", "era", "limit", "prefix")
 """Parameters that say which part was read. What was searched for is not among them: it may be somebody's words."""
 
-_log = logs.get_logger("gateway")
+_log = logs.get_quick_logger("gateway")
 
 
 class ReadLog:
