@@ -4,7 +4,7 @@ A server closes a connection once its client has taken what is in the buffer; a 
 connection and buffer for as long as it likes.
 
 uvicorn writes the head of an answer by itself, and the body behind it: twice the calls of the system, and a client that
-wakes up for a head alone. Here the head waits for what comes next, but not longer than until the event loop comes round.
+wakes up for a head alone. Here the head waits for what comes next, until the event loop comes round at most.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ class AbortableProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Its answer can begin: the cycle that makes it writes to the transport from the next turn of the loop on."""
         super().on_headers_complete()
-        cycle = self.cycle
-        if cycle is not None and cycle.transport is self.transport:
-            cycle.transport = _HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
+        self.cycle.transport = _HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
 
 
 class _HeadWithBody:
@@ -65,7 +63,7 @@ class _HeadWithBody:
 
     def _flush(self) -> None:
         head, self._head = self._head, None
-        if head is not None:
+        if head is not None and not self._transport.is_closing():
             self._transport.write(head)
 
 
