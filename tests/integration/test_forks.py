@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from frameledger import chain
 from frameledger.evolve import State
-from frameledger.evolve.state import Speech
+from frameledger.evolve.state import Runs, Speech
 from frameledger.fold import Conversation, Folding, fold
 from frameledger.frames import (
     EndFrame,
@@ -46,7 +46,8 @@ def prefixes(values, context_id):
 
 def _settled(folding):
     conversation = folding.conversation()
-    nothing_said = replace(conversation.state, turn=None, speech=Speech())
+    # What is being said, and inputs that wait for an answer to be over, are in no context yet.
+    nothing_said = replace(conversation.state, turn=None, speech=Speech(), runs=Runs())
     ended = fold([EndFrame()], replace_state(conversation, nothing_said))
     return ended.context.to_wire(), conversation.state.terms
 
@@ -82,7 +83,11 @@ def test_a_fork_of_any_version_folds_to_the_prefix_with_open_calls_settled(datab
                     forked = fold(frames, Conversation.new(NEW))
                     assert forked.context.to_wire() == context, (context_id, version)
                     now = forked.state.terms
-                    assert (now.prompt_caching, now.skip_tts) == (terms.prompt_caching, terms.skip_tts)
+                    assert (now.prompt_caching, now.skip_tts, now.limits) == (
+                        terms.prompt_caching,
+                        terms.skip_tts,
+                        terms.limits,
+                    )
                     cursor = await connection.execute(
                         "SELECT chain FROM frames WHERE context_id = %s AND version = %s",
                         (context_id, version),
