@@ -266,6 +266,33 @@ class Settings(BaseModel):
     inference_merge_ms: int = _set(
         50, "Milliseconds for which chunks of a response are merged into one frame.", ge=0, le=1_000
     )
+    limit_rounds: int = _set(
+        50, "Runs one after another that results of functions request, without an input. 0: no limit.", ge=0
+    )
+    limit_calls_per_run: int = _set(128, "Function calls of one response. 0: no limit.", ge=0)
+    limit_context_messages: int = _set(
+        0, "Messages of a context that a model is asked with. 0: no limit.", ge=0
+    )
+    limit_context_bytes: int = _set(33_554_432, "Bytes of a request to a model. 0: no limit.", ge=0)
+    limit_runs_per_minute: int = _set(0, "Runs of a conversation in a minute. 0: no limit.", ge=0)
+    limit_conversation_tokens_per_day: int = _set(
+        0,
+        "Tokens, read and written, of a conversation and a day (UTC); the next run is stopped. 0: no limit.",
+        ge=0,
+    )
+    limit_conversation_cost_per_day: float = _set(
+        0,
+        "What a conversation may cost in a day, by the table prices. 0: no limit.",
+        ge=0,
+        allow_inf_nan=False,
+    )
+    limit_tokens_per_day: int = _set(0, "Tokens of all conversations in a day (UTC). 0: no limit.", ge=0)
+    limit_cost_per_day: float = _set(
+        0,
+        "What all conversations may cost in a day, by the table prices. 0: no limit.",
+        ge=0,
+        allow_inf_nan=False,
+    )
     inference_service: str | None = _set(
         None,
         "Name of the inference service and its Kafka consumer group. Not set: inference-PROVIDER.",

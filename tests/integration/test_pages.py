@@ -76,7 +76,18 @@ def test_what_the_readme_shows_above_the_way_of_a_frame_happens_and_the_pages_go
     reader.environment |= {"FRAMELEDGER_GATEWAY_OPENAI": "true", "FRAMELEDGER_GATEWAY_AG_UI": "true"}
     reader.follow([*install, *shown])
     with_curl = ["http", "openai", "ag-ui", "tokens"] if shutil.which("curl") else []
-    for page in ("publish", "move", *with_curl, "rerun", "functions", "provider", "unpark", "erase", "prove"):
+    for page in (
+        "publish",
+        "limits",
+        "move",
+        *with_curl,
+        "rerun",
+        "functions",
+        "provider",
+        "unpark",
+        "erase",
+        "prove",
+    ):
         reader.follow(blocks(HOW_TO / f"{page}.md"))
     reader.environment["REPOSITORY"] = str(ROOT)
     reader.follow(blocks(AUDIT))

@@ -35,6 +35,7 @@ class Stage:
         told = Script.model_validate_json(json.dumps(wire))
         self.model = ScriptedLLMService(script=told, completion_timeout_secs=0.05)
         self.keepalive_secs = None
+        self.calls_per_run = None
         self.cancel_tools: tuple[str, ...] = ()
         self.log = []
         self.published = asyncio.Event()
@@ -69,6 +70,7 @@ class Stage:
             retries=2,
             keepalive_secs=self.keepalive_secs,
             secrets=self._hidden,
+            calls_per_run=self.calls_per_run,
         )
 
     def answer(self, run=RUN):
@@ -440,3 +442,18 @@ def test_to_cancel_it_closes_the_stream_and_publishes_nothing_more():
     assert stage.model.open_streams == 0
     assert stage.said() == "I was about to"
     assert "FullResponseEnd" not in stage.types()
+
+
+@pytest.mark.parametrize(("most", "made"), [(None, 2), (2, 2), (1, 0)])
+def test_a_model_that_makes_more_calls_than_a_run_may_makes_none(most, made):
+    stage = Stage({"call": "f"}, {"call": "g"})
+    stage.calls_per_run = most
+    assert stage.answer() == "done"
+    announced = [
+        call for one in stage.log if one.type == "FunctionCallsStartedFrame" for call in one.function_calls
+    ]
+    assert len(announced) == made
+    said = "The model makes 2 calls at once. FRAMELEDGER_LIMIT_CALLS_PER_RUN is 1."
+    assert stage.errors() == ([] if made else [("too_many_calls", False, said)])
+    assert stage.log[-1].type == "LLMFullResponseEndFrame"
+    assert (stage.log[-1].finish_reason == "error") == (not made)

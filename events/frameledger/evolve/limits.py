@@ -12,10 +12,10 @@ from frameledger.evolve.state import Announced, Pace
 from frameledger.frames import FunctionCallsStartedFrame, LLMSetLimitsFrame
 from frameledger.ids import Version
 
-NAMES = ("calls_per_run", "rounds")
+NAMES = ("calls_per_run", "rounds", "runs_per_minute", "tokens_per_day", "cost_per_day")
 
 
-def of(frame: LLMSetLimitsFrame) -> dict[str, int]:
+def of(frame: LLMSetLimitsFrame) -> dict[str, float]:
     """The limits that the frame sets, by name."""
     return {name: value for name in NAMES if (value := getattr(frame, name)) is not None}
 

@@ -41,7 +41,7 @@ class RequestParameters:
     skip_tts: bool | None = None
     recording: bool = False
     ended: bool = False
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, int | float] = field(default_factory=dict)
 
 
 @value

@@ -201,6 +201,17 @@ class LLMSetLimitsFrame(ControlFrame, OfContext):
     """The most runs with calls, one after another, without an input in between. The announcement of the next one is
     ignored (`too_many_rounds`)."""
 
+    runs_per_minute: Count | None = None
+    """The most runs that may be requested in a minute. The inference service fails the next one (`too_many_runs`)."""
+
+    tokens_per_day: Count | None = None
+    """The most tokens, read and written, of a day (UTC). The inference service fails the run after that
+    (`too_many_tokens`)."""
+
+    cost_per_day: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """What a day (UTC) may cost, by the table `prices`. The inference service fails the run after that
+    (`too_much_spent`)."""
+
 
 class LLMRunFrame(DataFrame, OfContext):
     """Asks the model to answer.

@@ -40,6 +40,7 @@ from frameledger_services.event_log.producer import TooLargeError
 from frameledger_services.inference.attempt import Attempt
 from frameledger_services.inference.chat_span import ChatSpan
 from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies, RunOutcome
+from frameledger_services.inference.limits import Limit
 from frameledger_services.inference.merging import Merging
 from frameledger_services.providers.errors import ConnectionLostError, ProviderError, ProviderUnavailableError
 from frameledger_services.providers.request import Request
@@ -106,6 +107,7 @@ class _Attempt:
         self._attempt = Attempt(run.run_id, number, run.claim)
         self._merging = Merging(self._publish, merge_secs=deps.merge_secs)
         self._added = 0
+        self._calls = 0
         self._spoke = False
         """Whether the request that is being answered has produced anything."""
         self._usage: Usage | None = None
@@ -212,6 +214,7 @@ class _Attempt:
         if isinstance(frame, FunctionCallsStartedFrame):
             if not frame.function_calls:
                 return
+            self._count_calls(len(frame.function_calls))
             frame = self._attempt.announcement(
                 frame,
                 builtin=request.builtin_tools,
@@ -227,6 +230,14 @@ class _Attempt:
         if self._merging.is_urgent:
             # Sent before the provider's client continues with the rest of its input.
             await asyncio.sleep(0)
+
+    def _count_calls(self, more: int) -> None:
+        """Raises `LimitReachedError` if the attempt calls more than a run may."""
+        self._calls += more
+        most = self._deps.calls_per_run
+        if most is not None and self._calls > most:
+            limit = Limit(most, "FRAMELEDGER_LIMIT_CALLS_PER_RUN")
+            raise limit.error("too_many_calls", f"The model makes {self._calls} calls at once.")
 
     async def _push(self, request: Request, frame: AnyFrame) -> None:
         """Takes a frame from the provider's `push_frame` or `run_function_calls`."""

@@ -61,6 +61,9 @@ class RunDependencies:
     metrics: InferenceMetrics = field(default_factory=InferenceMetrics)
     """Counts the requests."""
 
+    calls_per_run: int | None = None
+    """The most calls of one attempt; None for no limit."""
+
     def redacted(self, message: str) -> str:
         """Returns the message without secrets, for publication and logs."""
         for secret in self.secrets:

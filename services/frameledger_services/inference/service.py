@@ -14,8 +14,10 @@ from frameledger_services.claims import ClaimedRun
 from frameledger_services.inference import preparation
 from frameledger_services.inference.answering import answer
 from frameledger_services.inference.dependencies import PreparedRequest, RunDependencies
+from frameledger_services.inference.limits import Limits
 from frameledger_services.inference.metrics import InferenceMetrics
 from frameledger_services.providers.errors import ProviderError
+from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections, DatabaseError
@@ -50,6 +52,7 @@ class InferenceService(work.BackgroundService):
         self._settings = settings
         self._model = model
         self._connections = Connections(settings, "frameledger inference")
+        self._limits = Limits(settings)
         self._registered = preparation.service_config(model)
         own = model.settings.model or model.default_model
         self._worker = work.Worker(
@@ -89,6 +92,7 @@ class InferenceService(work.BackgroundService):
             keepalive_secs=self._settings.timekeeper_run_silent_secs / 3 or None,
             secrets=self._model.secrets(),
             metrics=self._metrics,
+            calls_per_run=self._settings.limit_calls_per_run or None,
         )
         try:
             outcome = await _unless(job.stop, answer(run, self._model, dependencies))
@@ -114,6 +118,11 @@ class InferenceService(work.BackgroundService):
                 f"The context {run.context_id} is parked since version {stored.parked_version}."
             )
         request = preparation.request_of(self._model, stored, cancel_tools)
+        if isinstance(request, Request):
+            beyond = self._limits.size(stored, request) or await self._connections.read(
+                self._limits.used, run, stored
+            )
+            request = beyond or request
         if isinstance(request, ProviderError):
             return PreparedRequest(request, stored.skip_tts)
         metadata = preparation.metadata_of(request, preparation.service_config(self._model), self._registered)

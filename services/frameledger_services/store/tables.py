@@ -183,7 +183,9 @@ context_settings = Table(
     "context_settings",
     metadata,
     _context_id(),
-    _column("name", _ID, "tools, tool_choice, settings, prompt_caching, skip_tts, recording, or ended."),
+    _column(
+        "name", _ID, "tools, tool_choice, settings, prompt_caching, skip_tts, recording, ended, or limits."
+    ),
     _column(
         "valid_from",
         BigInteger,
@@ -371,6 +373,7 @@ Index("runs_open", runs.c.opened_at, postgresql_where=text("status = 'open'"))
 # The run that a frame asked for.
 Index("runs_by_version", runs.c.context_id, runs.c.requested_version)
 Index("runs_requested_at", runs.c.requested_at)
+Index("runs_of_context", runs.c.context_id, runs.c.requested_at)
 Index(
     "runs_refused",
     runs.c.closed_at,

@@ -1,0 +1,178 @@
+"""The limits that are checked before a model is asked: what an installation sets, and what a conversation does.
+
+A run that is beyond one ends with an error that says which limit it was, its value, and what raises it. So the decision
+is on the log like any other failure, and whoever folds the log again decides nothing anew. Of a limit that both the
+settings and the conversation (`LLMSetLimitsFrame`) have, the smaller counts.
+
+Time is that of the log: a day is one of UTC, and a run belongs to that in which it was requested. What runs use is
+known when they are over: a run may go beyond a limit of tokens or money, the next one is stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger import errors
+from frameledger_services.claims import ClaimedRun
+from frameledger_services.providers.errors import ProviderError
+from frameledger_services.providers.request import Request
+from frameledger_services.settings import Settings
+from frameledger_services.store import spending
+from frameledger_services.store.contexts import StoredContext
+from frameledger_services.store.spending import Place, Spent
+
+Connection = AsyncConnection[Any]
+
+SETTLED = timedelta(hours=1)
+"""Runs that were requested so long ago are over: what they used is added up once."""
+
+REMEMBERED_SECS = 2.0
+"""For how long it is remembered what all conversations have used."""
+
+
+class LimitReachedError(ProviderError, errors.RefusedError):
+    """A run is beyond a limit, and the model was not asked, or its calls are not made. `code` says which limit.
+
+    Remedy: The message names what raises it: a setting of the inference service, or the limits of the conversation.
+    """
+
+    code = "limit_reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit that is in force, and what raises it."""
+
+    value: float
+    said_by: str
+
+    def error(self, code: str, what: str) -> LimitReachedError:
+        return LimitReachedError(f"{what} {self.said_by} is {self.value:g}.", code=code)
+
+
+@dataclass(slots=True)
+class Limits:
+    """Checks runs. One for a service: it remembers what all conversations have used for a moment."""
+
+    settings: Settings
+    _day: datetime | None = None
+    _upto: datetime | None = None
+    _settled: Spent = field(default_factory=lambda: Spent(0, Decimal(0)))
+    _known: Spent = field(default_factory=lambda: Spent(0, Decimal(0)))
+    _known_until: float = 0.0
+
+    def size(self, stored: StoredContext, request: Request) -> LimitReachedError | None:
+        """Returns why a context is too large to ask a model with it, if it is."""
+        if (limit := self._limit("context_messages")) and len(stored.context.messages) > limit.value:
+            return limit.error(
+                "context_too_large", f"The context has {len(stored.context.messages)} messages."
+            )
+        if (limit := self._limit("context_bytes")) and len(request.content) > limit.value:
+            return limit.error("context_too_large", f"The request has {len(request.content)} bytes.")
+        return None
+
+    async def used(
+        self, connection: Connection, run: ClaimedRun, stored: StoredContext
+    ) -> LimitReachedError | None:
+        """Returns why a run is not to be answered, if what was used before is beyond a limit."""
+        own = stored.limits
+        rounds, minute = self._limit("rounds"), self._limit("runs_per_minute", own)
+        tokens, cost = (
+            self._limit("conversation_tokens_per_day", own),
+            self._limit("conversation_cost_per_day", own),
+        )
+        all_tokens, all_cost = self._limit("tokens_per_day"), self._limit("cost_per_day")
+        if not (rounds or minute or tokens or cost or all_tokens or all_cost):
+            return None
+        place = await spending.place(connection, run.context_id, run.run_id)
+        if place is None:
+            return None
+        return (
+            await _of_its_runs(connection, run.context_id, place, rounds, minute)
+            or await _of_its_day(connection, run.context_id, place, tokens, cost)
+            or await self._of_all(connection, place, all_tokens, all_cost)
+        )
+
+    async def _of_all(
+        self, connection: Connection, place: Place, tokens: Limit | None, cost: Limit | None
+    ) -> LimitReachedError | None:
+        if tokens is None and cost is None:
+            return None
+        spent = await self._spent_by_all(connection, place.requested_at)
+        return _of_a_day(spent, tokens, cost, "All conversations have")
+
+    async def _spent_by_all(self, connection: Connection, at: datetime) -> Spent:
+        """Returns what all runs of the day used. What is settled is added up once, so that each look reads the runs of
+        two hours at most, every `REMEMBERED_SECS`."""
+        day = day_of(at)
+        if day == self._day and time.monotonic() < self._known_until:
+            return self._known
+        if day != self._day or self._upto is None:
+            self._day, self._upto, self._settled = day, day, Spent(0, Decimal(0))
+        settled = max(day, at.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - SETTLED)
+        if settled > self._upto:
+            self._settled = _sum(self._settled, await spending.of_all(connection, self._upto, settled))
+            self._upto = settled
+        recent = await spending.of_all(connection, self._upto, day + timedelta(days=1))
+        self._known = _sum(self._settled, recent)
+        self._known_until = time.monotonic() + REMEMBERED_SECS
+        return self._known
+
+    def _limit(self, name: str, own: Mapping[str, Any] | None = None) -> Limit | None:
+        """Returns a limit, if there is one: that of the settings, or the conversation's own if that is smaller."""
+        found = getattr(self.settings, f"limit_{name}")
+        limit = Limit(found, f"FRAMELEDGER_LIMIT_{name.upper()}") if found else None
+        mine = None if own is None else own.get(name.removeprefix("conversation_"))
+        if mine is not None and (limit is None or mine < limit.value):
+            return Limit(mine, f"{name.removeprefix('conversation_')} of its LLMSetLimitsFrame")
+        return limit
+
+
+def day_of(at: datetime) -> datetime:
+    """Returns the beginning of the day of UTC."""
+    return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+async def _of_its_runs(
+    connection: Connection, context_id: str, place: Place, rounds: Limit | None, minute: Limit | None
+) -> LimitReachedError | None:
+    if rounds and place.is_of_a_result:
+        most = int(rounds.value)
+        if await spending.rounds(connection, context_id, place.requested_at, most) >= most:
+            what = f"The model has called functions {most} times in a row without an input."
+            return rounds.error("too_many_rounds", what)
+    if minute:
+        most = int(minute.value)
+        if await spending.runs_in_minute(connection, context_id, place.requested_at, most + 1) > most:
+            what = f"More than {most} runs were requested within a minute."
+            return minute.error("too_many_runs", what)
+    return None
+
+
+async def _of_its_day(
+    connection: Connection, context_id: str, place: Place, tokens: Limit | None, cost: Limit | None
+) -> LimitReachedError | None:
+    if tokens is None and cost is None:
+        return None
+    first = day_of(place.requested_at)
+    spent = await spending.of_conversation(connection, context_id, first, place.requested_at)
+    return _of_a_day(spent, tokens, cost, "The conversation has")
+
+
+def _of_a_day(spent: Spent, tokens: Limit | None, cost: Limit | None, who: str) -> LimitReachedError | None:
+    if tokens and spent.tokens >= tokens.value:
+        return tokens.error("too_many_tokens", f"{who} used {spent.tokens} tokens today.")
+    if cost and spent.cost >= Decimal(str(cost.value)):
+        return cost.error("too_much_spent", f"{who} cost {spent.cost:.2f} today.")
+    return None
+
+
+def _sum(one: Spent, other: Spent) -> Spent:
+    return Spent(one.tokens + other.tokens, one.cost + other.cost)

@@ -1,0 +1,128 @@
+"""What runs have used: rounds and runs of one conversation, tokens and money of one and of all, by the log's time.
+
+Each statement reads a range of an index: the latest runs of a conversation, those of its day, those of some hours. None
+grows with how long a conversation is, or with how many there are.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from frameledger.values import value
+
+Connection = AsyncConnection[Any]
+
+RESULTS = ("FunctionCallResultFrame", "FunctionCallCancelFrame", "BotStoppedSpeakingFrame")
+"""What requests a run and is no input: what became of a call, at once or when the bot had stopped to speak."""
+
+
+@value
+class Spent:
+    """What runs used. Runs that are not over yet, and those whose provider says nothing, count for nothing."""
+
+    tokens: int
+    """Read and written."""
+
+    cost: Decimal
+    """By the table `prices`; what has no price there costs nothing here."""
+
+
+@value
+class Place:
+    """When a run was requested, and by what: its time on the log, and what its limits are counted from."""
+
+    requested_at: datetime
+    trigger: str
+
+    @property
+    def is_of_a_result(self) -> bool:
+        return self.trigger in RESULTS
+
+
+async def place(connection: Connection, context_id: str, run_id: str) -> Place | None:
+    """Returns when a run was requested; None if there is no such run any more."""
+    cursor = await connection.execute(
+        "SELECT requested_at, trigger FROM runs WHERE context_id = %s AND run_id = %s", (context_id, run_id)
+    )
+    row = await cursor.fetchone()
+    return None if row is None else Place(*row)
+
+
+async def rounds(connection: Connection, context_id: str, upto: datetime, most: int) -> int:
+    """Returns how many runs one after another were requested by results, the newest of them not after `upto`; `most` if
+    there are more."""
+    cursor = await connection.execute(
+        ROUNDS, {"id": context_id, "upto": upto, "most": most, "results": list(RESULTS)}
+    )
+    row = await cursor.fetchone()
+    return 0 if row is None else int(row[0])
+
+
+async def runs_in_minute(connection: Connection, context_id: str, upto: datetime, most: int) -> int:
+    """Returns how many runs were requested in the minute before `upto`, the one at that time included; `most` if there
+    are more. Runs that were dropped do not count."""
+    cursor = await connection.execute(RUNS_IN_MINUTE, {"id": context_id, "upto": upto, "most": most})
+    row = await cursor.fetchone()
+    return 0 if row is None else int(row[0])
+
+
+async def of_conversation(connection: Connection, context_id: str, first: datetime, upto: datetime) -> Spent:
+    """Returns what the runs of a conversation used that were requested from `first` to `upto`."""
+    cursor = await connection.execute(OF_CONVERSATION, {"id": context_id, "first": first, "upto": upto})
+    return _spent(await cursor.fetchone())
+
+
+async def of_all(connection: Connection, first: datetime, before: datetime) -> Spent:
+    """Returns what all runs used that were requested from `first` on and before `before`."""
+    cursor = await connection.execute(OF_ALL, {"first": first, "before": before})
+    return _spent(await cursor.fetchone())
+
+
+def _spent(row: tuple[Any, ...] | None) -> Spent:
+    tokens, cost = row or (0, 0)
+    return Spent(int(tokens), Decimal(cost))
+
+
+# The first that is no result ends the count.
+ROUNDS = """
+    WITH latest AS (
+        SELECT trigger, row_number() OVER (ORDER BY requested_at DESC, requested_version DESC) AS place
+        FROM (
+            SELECT trigger, requested_at, requested_version
+            FROM runs
+            WHERE context_id = %(id)s AND requested_at <= %(upto)s AND status <> 'dropped'
+            ORDER BY requested_at DESC, requested_version DESC
+            LIMIT %(most)s
+        ) AS newest
+    )
+    SELECT coalesce(min(place) FILTER (WHERE NOT trigger = ANY(%(results)s)) - 1, count(*)) FROM latest
+"""
+
+RUNS_IN_MINUTE = """
+    SELECT count(*)
+    FROM (
+        SELECT 1
+        FROM runs
+        WHERE context_id = %(id)s AND requested_at > %(upto)s - interval '1 minute' AND requested_at <= %(upto)s
+            AND status <> 'dropped'
+        LIMIT %(most)s
+    ) AS found
+"""
+
+_SUMS = "coalesce(sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)), 0), coalesce(sum(cost), 0)"
+
+OF_CONVERSATION = f"""
+    SELECT {_SUMS}
+    FROM facts_runs
+    WHERE context_id = %(id)s AND requested_at >= %(first)s AND requested_at <= %(upto)s
+"""
+
+OF_ALL = f"""
+    SELECT {_SUMS}
+    FROM facts_runs
+    WHERE requested_at >= %(first)s AND requested_at < %(before)s
+"""
