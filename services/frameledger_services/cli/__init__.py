@@ -54,6 +54,11 @@ COMMANDS = {
         "Print the last log lines of each process that `frameledger up` runs.",
         extras=("services", "embedded"),
     ),
+    "top": Lazily(
+        "top.command",
+        "Show what the whole installation does just now, until Ctrl-C.",
+        extras=("services",),
+    ),
     "run": Lazily("run", "Run one service in this process, until SIGTERM or Ctrl-C.", extras=("services",)),
     "calls": Lazily(
         "calls", "Function calls that go on, wait for a person, or may or may not have happened."

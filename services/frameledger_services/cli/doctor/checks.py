@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 
 from frameledger.partition import partition_for
 from frameledger_services import database, transient
-from frameledger_services.cli.doctor import conversations, servers, work
+from frameledger_services.cli.doctor import conversations, servers, waiting, work
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
@@ -36,8 +36,6 @@ SAMPLE = 200
 
 PATIENCE = 3.0
 """Seconds in which a projector that is behind has to read something."""
-
-OLD_OUTBOX_SECONDS = 30.0
 
 Connection = AsyncConnection[Any]
 
@@ -152,10 +150,8 @@ async def _of_database(
     yield _owners(topic, reach, frames, pooled=pooled)
     if frames is not None and reach:
         yield await _progress(settings, connection, topic, reach)
-    left = await queries.waiting(connection)
-    yield _counted("parked", "Parked conversations", left.parked, "`frameledger parked` says why.")
-    yield _counted("dead letters", "Records set aside", left.rejected, "`frameledger dlq list` says why.")
-    yield _outbox(left)
+    for finding in waiting.findings(await queries.waiting(connection)):
+        yield finding
     yield await conversations.unknown_types(connection)
     async for finding in work.findings(connection):
         yield finding
@@ -247,21 +243,6 @@ async def _progress(
 def _behind(reach: Sequence[PartitionProgress], ends: Mapping[int, int]) -> dict[int, int]:
     gaps = {one.partition: ends[one.partition] - one.next_offset for one in reach if one.partition in ends}
     return {partition: gap for partition, gap in gaps.items() if gap > 0}
-
-
-def _counted(check: str, what: str, count: int, remedy: str) -> Finding:
-    return Finding(check, "warn" if count else "ok", f"{what}: {count:,}.", remedy)
-
-
-def _outbox(left: queries.Waiting) -> Finding:
-    if left.outbox_seconds > OLD_OUTBOX_SECONDS:
-        return Finding(
-            "outbox",
-            "warn",
-            f"{left.outbox:,} effects or forwards wait to be published, the oldest for {left.outbox_seconds:,.0f} s.",
-            "A projector publishes them when it takes their partition: is one running, and does Kafka answer?",
-        )
-    return Finding("outbox", "ok", "What was decided is on Kafka.")
 
 
 async def _partitioners(settings: Settings, frames: TopicDescription) -> Finding:

@@ -1,0 +1,1 @@
+"""`frameledger top`: the whole installation, live in a terminal."""

@@ -1,0 +1,147 @@
+"""What `frameledger top` shows: one sample, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from frameledger_services.cli.terminal.plural import plural
+from frameledger_services.cli.terminal.safe import one_line
+from frameledger_services.cli.top.look import Road, Sample, Service
+from frameledger_services.store.activity import Finished, InProgress, WentWrong
+
+_INDENT = (0, 0, 0, 2)
+
+
+def page(sample: Sample, title: str) -> RenderableType:
+    """The whole screen. `title` says which installation it is."""
+    head = Text.assemble((title, "bold"), f"  {sample.at.astimezone():%H:%M:%S}")
+    lines = Table.grid(padding=(0, 2, 0, 0))
+    lines.add_column(style="dim", no_wrap=True)
+    lines.add_column(overflow="fold")
+    lines.add_row("log", _road(sample.road, sample.records_per_second))
+    lines.add_row("batches", _batches(sample.stages, sample.frames_of_a_batch))
+    lines.add_row("last minute", _finished(sample.finished))
+    lines.add_row("workers", _services(sample.services))
+    return Group(
+        head,
+        lines,
+        *_section("In progress, the longest first", [_in_progress(sample.in_progress)], sample.in_progress),
+        *_section("Went wrong in the last hour", [_went_wrong(sample.went_wrong)], sample.went_wrong),
+        *_section("Needs somebody", [_needs(sample)], sample.needs),
+    )
+
+
+def trouble(title: str, problem: str, remedy: str) -> RenderableType:
+    """The screen while there is nothing to look at."""
+    return Group(Text(title, "bold"), Text(one_line(problem), "red"), Text(remedy, "dim"))
+
+
+def _section(title: str, body: Iterable[RenderableType], rows: Sequence[object]) -> Iterable[RenderableType]:
+    yield Text()
+    yield Text.assemble((title, "bold"), "" if rows else ("  nothing", "dim"))
+    if rows:
+        yield from (Padding(one, _INDENT) for one in body)
+
+
+def _road(road: Road, rate: float) -> Text:
+    if not road.partitions:
+        return Text("no projector ever read it", "red")
+    stored = Text(f"{rate:,.0f} records/s, ")
+    if road.gap:
+        stored.append(f"{road.gap:,} behind by {road.lag_seconds:,.1f} s", "yellow")
+    else:
+        stored.append("all stored")
+    readers = f", {road.read} of {plural(road.partitions, 'partition')} read by {plural(road.projectors, 'projector')}"
+    return stored.append(readers, "" if road.read == road.partitions else "red")
+
+
+def _batches(stages: Mapping[str, float] | None, frames: float | None) -> Text:
+    if stages is None:
+        return Text("no projector's metrics can be read: see --metrics", "dim")
+    if not stages:
+        return Text("none", "dim")
+    parts = " · ".join(f"{stage} {milliseconds:,.1f} ms" for stage, milliseconds in stages.items())
+    return Text(parts if frames is None else f"{parts}, of {frames:,.1f} frames each")
+
+
+def _finished(finished: Finished) -> Text:
+    said = Text(_counted(finished.runs, "run"))
+    if finished.first_text_p50 is not None and finished.first_text_p95 is not None:
+        said.append(
+            f", first words after {finished.first_text_p50:,.2f} s (p50), {finished.first_text_p95:,.2f} s (p95)"
+        )
+    said.append(f", {finished.input_tokens:,} tokens read, {finished.output_tokens:,} written")
+    return said.append(f"; {_counted(finished.calls, 'call')}")
+
+
+def _counted(by_status: Mapping[str, int], thing: str) -> str:
+    count = plural(sum(by_status.values()), thing)
+    kinds = ", ".join(f"{number:,} {status}" for status, number in sorted(by_status.items()))
+    return f"{count} ({kinds})" if kinds else count
+
+
+def _services(services: Sequence[Service]) -> Text:
+    if not services:
+        return Text("none", "dim")
+    return Text(
+        " · ".join(
+            f"{one_line(one.service)} {one.workers} ({one.busy} of {plural(one.slots, 'slot')} busy)"
+            for one in services
+        )
+    )
+
+
+def _in_progress(work: Sequence[InProgress]) -> Table:
+    table = _table("", "", "", "s", "conversation", "version", "worker")
+    for one in work:
+        table.add_row(
+            one.kind,
+            one_line(one.name or ""),
+            one.status,
+            f"{one.seconds:,.1f}",
+            one_line(one.context_id),
+            str(one.version),
+            one_line(one.worker or ""),
+        )
+    return table
+
+
+def _went_wrong(failures: Sequence[WentWrong]) -> Table:
+    table = _table("", "", "", "", "conversation", "version", "")
+    for one in failures:
+        table.add_row(
+            _time(one.at),
+            one.kind,
+            one_line(one.name or ""),
+            Text(one.status, "red"),
+            one_line(one.context_id),
+            str(one.version),
+            one_line(one.error or ""),
+        )
+    return table
+
+
+def _needs(sample: Sample) -> Table:
+    table = _table("", "", "")
+    for finding in sample.needs:
+        colour = "red" if finding.state == "fail" else "yellow"
+        said = Text(one_line(finding.found)).append(f"\n{one_line(finding.remedy)}", "dim")
+        table.add_row(Text(finding.state, colour), finding.check, said)
+    return table
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=any(headings), header_style="dim")
+    for heading in headings:
+        table.add_column(heading, overflow="fold", justify="right" if heading in ("s", "version") else "left")
+    return table
+
+
+def _time(at: datetime | None) -> str:
+    return "" if at is None else f"{at.astimezone():%H:%M:%S}"

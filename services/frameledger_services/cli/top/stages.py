@@ -1,0 +1,85 @@
+"""The stages of batches, from what projectors serve at `/metrics`."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from frameledger_services.telemetry.metrics import PROJECTOR_BATCH_DURATION, PROJECTOR_BATCH_FRAMES
+
+ANSWER_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a batch took, on average; nothing of a stage that no batch came through."""
+
+    milliseconds: Mapping[str, float]
+    frames: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Sums over some projectors since each began."""
+
+    seconds: Mapping[str, float]
+    """By stage."""
+
+    batches: Mapping[str, float]
+    """By stage: how many went through it."""
+
+    frames: float
+    commits: float
+
+    def since(self, before: Stages) -> Spent:
+        """Returns what was spent after an earlier reading. A projector that began anew counts from its beginning."""
+        milliseconds = {}
+        for stage, count in self.batches.items():
+            batches, seconds = count - before.batches.get(stage, 0.0), self.seconds[stage]
+            earlier = before.seconds.get(stage, 0.0)
+            if batches < 0:
+                batches, earlier = count, 0.0
+            if batches:
+                milliseconds[stage] = 1_000 * (seconds - earlier) / batches
+        commits, frames = self.commits - before.commits, self.frames - before.frames
+        if commits < 0:
+            commits, frames = self.commits, self.frames
+        return Spent(milliseconds, frames / commits if commits else None)
+
+
+def read(addresses: Iterable[str]) -> Stages | None:
+    """Returns the sums of the projectors at these addresses of `/metrics`; None if none answered. Blocks for up to
+    `ANSWER_SECONDS` for each."""
+    texts = [text for address in addresses if (text := _fetched(address)) is not None]
+    return parsed(texts) if texts else None
+
+
+def parsed(texts: Iterable[str]) -> Stages | None:
+    """Returns the sums of these expositions; None if none of them is a projector's."""
+    seconds: dict[str, float] = {}
+    batches: dict[str, float] = {}
+    frames = commits = 0.0
+    for text in texts:
+        for family in text_string_to_metric_families(text):
+            for name, labels, value, *_ in family.samples:
+                if name == f"{PROJECTOR_BATCH_DURATION.name}_sum":
+                    seconds[labels["stage"]] = seconds.get(labels["stage"], 0.0) + value
+                elif name == f"{PROJECTOR_BATCH_DURATION.name}_count":
+                    batches[labels["stage"]] = batches.get(labels["stage"], 0.0) + value
+                elif name == f"{PROJECTOR_BATCH_FRAMES.name}_sum":
+                    frames += value
+                elif name == f"{PROJECTOR_BATCH_FRAMES.name}_count":
+                    commits += value
+    return Stages(seconds, batches, frames, commits) if batches else None
+
+
+def _fetched(address: str) -> str | None:
+    try:
+        with urllib.request.urlopen(address, timeout=ANSWER_SECONDS) as answer:
+            return str(answer.read(), "utf-8", "replace")
+    except (OSError, ValueError):
+        return None

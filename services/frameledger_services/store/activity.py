@@ -1,0 +1,168 @@
+"""What goes on in the whole installation just now: what was finished lately, what is in progress, what went wrong.
+
+Each function runs one statement on the caller's connection and changes nothing. None reads more than partial indexes of
+what is open, or the runs and calls of the last hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What was finished within the last `seconds`, of what was asked for within the last hour."""
+
+    seconds: int
+    runs: Mapping[str, int]
+    """By status."""
+
+    calls: Mapping[str, int]
+    """By status."""
+
+    first_text_p50: float | None
+    """Seconds from the request of a run until its first text; None without such a run."""
+
+    first_text_p95: float | None
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class InProgress:
+    """A run or a call that is not over. The longest ones come first."""
+
+    kind: str
+    """`run` or `call`."""
+
+    name: str | None
+    """The model, once it is known, or the function."""
+
+    status: str
+    seconds: float
+    """Since it was asked for."""
+
+    worker: str | None
+    context_id: str
+    version: int
+    """That of the frame that asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WentWrong:
+    """A run or a call that failed. The latest come first."""
+
+    at: datetime
+    kind: str
+    name: str | None
+    status: str
+    error: str | None
+    context_id: str
+    version: int
+    """That of the frame that ended it, or else that asked for it."""
+
+
+async def finished(connection: Connection, seconds: int) -> Finished:
+    """Returns what was finished within the last `seconds`."""
+    cursor = await connection.execute(
+        """
+        WITH
+        over AS MATERIALIZED (
+            SELECT status, first_text_at - requested_at AS first_text, input_tokens, output_tokens
+            FROM runs
+            WHERE requested_at > clock_timestamp() - interval '1 hour'
+                AND closed_at > clock_timestamp() - %(seconds)s * interval '1 second'
+        ),
+        settled AS (
+            SELECT status, count(*) AS calls
+            FROM tool_calls
+            WHERE requested_at > clock_timestamp() - interval '1 hour'
+                AND settled_at > clock_timestamp() - %(seconds)s * interval '1 second'
+            GROUP BY status
+        )
+        SELECT
+            %(seconds)s,
+            (
+                SELECT coalesce(jsonb_object_agg(status, runs), '{}')
+                FROM (SELECT status, count(*) AS runs FROM over GROUP BY status) AS by_status
+            ),
+            (SELECT coalesce(jsonb_object_agg(status, calls), '{}') FROM settled),
+            percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM first_text)::double precision),
+            percentile_cont(0.95) WITHIN GROUP (ORDER BY extract(epoch FROM first_text)::double precision),
+            coalesce(sum(input_tokens), 0)::bigint,
+            coalesce(sum(output_tokens), 0)::bigint
+        FROM over
+        """,
+        {"seconds": seconds},
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    return Finished(*row)
+
+
+async def in_progress(connection: Connection, limit: int) -> list[InProgress]:
+    """Returns up to `limit` runs and calls that are open, those that were asked for first."""
+    async with connection.cursor(row_factory=class_row(InProgress)) as cursor:
+        await cursor.execute(
+            """
+            SELECT kind, name, status,
+                extract(epoch FROM clock_timestamp() - requested_at)::double precision AS seconds,
+                worker, context_id, version
+            FROM (
+                (
+                    SELECT 'run' AS kind, model AS name, status, requested_at, worker, context_id,
+                        requested_version AS version
+                    FROM runs
+                    WHERE status = 'open'
+                    ORDER BY opened_at
+                    LIMIT %(limit)s
+                )
+                UNION ALL
+                (
+                    SELECT 'call', function_name, status, requested_at, worker, context_id, requested_version
+                    FROM tool_calls
+                    WHERE status IN ('announced', 'dispatched', 'running')
+                    ORDER BY requested_at
+                    LIMIT %(limit)s
+                )
+            ) AS work
+            ORDER BY requested_at
+            LIMIT %(limit)s
+            """,
+            {"limit": limit},
+        )
+        return await cursor.fetchall()
+
+
+async def went_wrong(connection: Connection, limit: int) -> list[WentWrong]:
+    """Returns up to `limit` runs and calls that failed, of those that were asked for within the last hour."""
+    async with connection.cursor(row_factory=class_row(WentWrong)) as cursor:
+        await cursor.execute(
+            """
+            SELECT at, kind, name, status, error, context_id, version
+            FROM (
+                SELECT closed_at AS at, 'run' AS kind, model AS name, status,
+                    concat_ws(': ', error_code, error) AS error, context_id,
+                    coalesce(closed_version, requested_version) AS version
+                FROM runs
+                WHERE requested_at > clock_timestamp() - interval '1 hour' AND status = 'failed'
+                UNION ALL
+                SELECT settled_at, 'call', function_name, status, left(result::text, 200), context_id,
+                    coalesce(settled_version, requested_version)
+                FROM tool_calls
+                WHERE requested_at > clock_timestamp() - interval '1 hour' AND status IN ('failed', 'ambiguous')
+            ) AS failures
+            ORDER BY at DESC NULLS LAST, context_id, version
+            LIMIT %s
+            """,
+            (limit,),
+        )
+        return await cursor.fetchall()
