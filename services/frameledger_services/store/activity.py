@@ -78,14 +78,14 @@ async def finished(connection: Connection, seconds: int) -> Finished:
         over AS MATERIALIZED (
             SELECT status, first_text_at - requested_at AS first_text, input_tokens, output_tokens
             FROM runs
-            WHERE requested_at > clock_timestamp() - interval '1 hour'
-                AND closed_at > clock_timestamp() - %(seconds)s * interval '1 second'
+            WHERE requested_at > statement_timestamp() - interval '1 hour'
+                AND closed_at > statement_timestamp() - %(seconds)s * interval '1 second'
         ),
         settled AS (
             SELECT status, count(*) AS calls
             FROM tool_calls
-            WHERE requested_at > clock_timestamp() - interval '1 hour'
-                AND settled_at > clock_timestamp() - %(seconds)s * interval '1 second'
+            WHERE requested_at > statement_timestamp() - interval '1 hour'
+                AND settled_at > statement_timestamp() - %(seconds)s * interval '1 second'
             GROUP BY status
         )
         SELECT
@@ -114,7 +114,7 @@ async def in_progress(connection: Connection, limit: int) -> list[InProgress]:
         await cursor.execute(
             """
             SELECT kind, name, status,
-                extract(epoch FROM clock_timestamp() - requested_at)::double precision AS seconds,
+                extract(epoch FROM statement_timestamp() - requested_at)::double precision AS seconds,
                 worker, context_id, version
             FROM (
                 (
@@ -153,12 +153,12 @@ async def went_wrong(connection: Connection, limit: int) -> list[WentWrong]:
                     concat_ws(': ', error_code, error) AS error, context_id,
                     coalesce(closed_version, requested_version) AS version
                 FROM runs
-                WHERE requested_at > clock_timestamp() - interval '1 hour' AND status = 'failed'
+                WHERE requested_at > statement_timestamp() - interval '1 hour' AND status = 'failed'
                 UNION ALL
                 SELECT settled_at, 'call', function_name, status, left(result::text, 200), context_id,
                     coalesce(settled_version, requested_version)
                 FROM tool_calls
-                WHERE requested_at > clock_timestamp() - interval '1 hour' AND status IN ('failed', 'ambiguous')
+                WHERE requested_at > statement_timestamp() - interval '1 hour' AND status IN ('failed', 'ambiguous')
             ) AS failures
             ORDER BY at DESC NULLS LAST, context_id, version
             LIMIT %s
