@@ -38,7 +38,7 @@ def test_what_has_another_port_than_the_usual_one_keeps_it_once_that_is_free(
     name, tmp_path, held, monkeypatch
 ):
     (tmp_path / "run").mkdir()
-    monkeypatch.setattr(ports, "_reserved", {})
+    monkeypatch.setattr(ports, "_reserved", set())
     chosen = stack._Stack(Settings(), tmp_path, lambda _: None)._port(name, None, held)
     assert chosen != held
     with socket.socket() as usual:
@@ -85,6 +85,37 @@ input()
         assert ports.choose(free) != free
         other.communicate("\n")
     assert ports.choose(free) == free
+
+
+def test_any_port_is_none_that_the_kernel_gives_to_others_and_none_that_was_chosen_before(
+    monkeypatch, tmp_path
+):
+    outgoing = tmp_path / "ip_local_port_range"
+    first, last = ports.DYNAMIC[0], ports.DYNAMIC[-3]
+    outgoing.write_text(f"{first}\t{last}\n")
+    monkeypatch.setattr(ports, "OUTGOING", outgoing)
+    chosen = [ports.choose(0) for _ in range(3)]
+    assert len(set(chosen)) == 3
+    # What is left is soon used up by this machine's other processes; then it is any other.
+    assert {port for port in chosen if port > last} <= {last + 1, last + 2}
+
+
+def test_of_two_processes_that_want_any_port_each_has_its_own(monkeypatch, tmp_path):
+    """There is one port left that the kernel gives nobody."""
+    outgoing = tmp_path / "ip_local_port_range"
+    monkeypatch.setattr(ports, "OUTGOING", outgoing)
+    outgoing.write_text("32768\t60999\n")
+    left = ports.choose(0)
+    outgoing.write_text(f"{ports.DYNAMIC[0]}\t{left - 1}\n")
+    choosing = f"""
+from pathlib import Path
+from frameledger_services.embedded import ports
+ports.OUTGOING, ports.DYNAMIC = Path({str(outgoing)!r}), range({left}, {left + 1})
+print(ports.choose(0), flush=True)
+"""
+    other = subprocess.run([sys.executable, "-c", choosing], capture_output=True, text=True, check=True)
+    assert int(other.stdout) != left
+    assert ports.is_free(left), "its server has not begun yet"
 
 
 def test_whose_process_listens_on_a_port_is_known_by_its_arguments(held):

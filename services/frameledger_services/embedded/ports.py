@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import random
 import socket
 import tempfile
 from pathlib import Path
@@ -13,14 +14,17 @@ from frameledger_services.embedded.program import EmbeddedError
 HOST = "127.0.0.1"
 OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 """Where Linux says which ports it gives to outgoing connections: the first and the last."""
+DYNAMIC = range(49_152, 65_536)
+"""Ports that nobody registers (RFC 6335)."""
 
 
 def choose(preferred: int, *, explicit: bool = False, setting: str = "") -> int:
     """A port that is free now: `preferred`, or any if that is busy or 0.
 
     Raises `EmbeddedError` if `preferred` is busy and `explicit`, because somebody asked for it by `setting`.
-    Between this answer and the server's start another program can take the port; the server then says so. No other
-    process that asks here gets it, as long as this process lives.
+    Where Linux says which ports it gives to outgoing connections, any port is none of those: the kernel gives nobody
+    else this one. No other process that asks here gets it, as long as this process lives. Between this answer and the
+    server's start a program that insists on it can take it; the server then says so.
     """
     if preferred and is_free(preferred) and _reserve(preferred):
         return preferred
@@ -37,33 +41,56 @@ def choose(preferred: int, *, explicit: bool = False, setting: str = "") -> int:
         raise EmbeddedError(
             problem, f"Set {setting} to {where}, or stop that program; without it a free port is chosen."
         )
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return _any()
 
 
-_reserved: dict[int, int] = {}
-"""Files that are locked for as long as this process lives, by port."""
+def _any() -> int:
+    """Returns a free port that is reserved for this process, and was never before."""
+    first, last = _outgoing()
+    quiet = [port for port in DYNAMIC if not first <= port <= last] if last else []
+    # By chance: the port of a server that has just ended is not the next one's, while its clients still ask for it.
+    for port in random.sample(quiet, len(quiet)):
+        if port not in _reserved and is_free(port) and _reserve(port):
+            return port
+    while True:
+        with socket.socket() as probe:
+            probe.bind((HOST, 0))
+            given: int = probe.getsockname()[1]
+        if given not in _reserved and _reserve(given):
+            return given
+
+
+_reserved: set[int] = set()
+"""The ports that this process has chosen."""
+
+_file: int | None = None
+"""A file of which each byte stands for a port. Who has locked a byte has chosen its port; the lock ends with the
+process, and children do not have it."""
 
 
 def _reserve(port: int) -> bool:
     """Returns whether no other process of ours has chosen this port: servers take seconds until they have theirs."""
-    if port in _reserved:
+    if port not in _reserved:
+        if not _lock(port):
+            return False
+        _reserved.add(port)
+    return True
+
+
+def _lock(port: int) -> bool:
+    global _file
+    try:
+        if _file is None:
+            path = Path(tempfile.gettempdir()) / f"frameledger-ports-{os.getuid()}.lock"
+            _file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError:
+        # Somebody took the name, or nothing can be written: there is nobody to ask.
         return True
     try:
-        file = os.open(
-            Path(tempfile.gettempdir()) / f"frameledger-port-{port}.lock", os.O_RDWR | os.O_CREAT, 0o600
-        )
+        # The lock is the process's, and goes when it closes the file: so that is opened once, and never closed.
+        fcntl.lockf(_file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
     except OSError:
-        # Another user's.
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(file)
         return False
-    _reserved[port] = file
     return True
 
 
