@@ -5,6 +5,7 @@ new ones is a thing of its own: `make chaos` does, and `pytest tests/laws --hypo
 """
 
 import gc
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,9 @@ needs_shared = pytest.mark.skipif(
 )
 
 in_memory.use()
+# What a shell starts in the background ignores Ctrl-C, and so does all that it starts; tests send it to programs.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # An example of most laws is a conversation of fifty frames.
 settings.register_profile("default", derandomize=True, deadline=None, database=None, max_examples=50)
 settings.register_profile("chaos", derandomize=False, deadline=None, max_examples=1_000, print_blob=True)
