@@ -59,7 +59,7 @@ ON_SERVERS = scaled(90.0)
 """Something on a real broker and a real database, other processes included: milliseconds to some seconds, of which
 a rebalance of a consumer group (3 s) and a session that has to time out (6 to 10 s) are the longest."""
 
-PROGRAM = scaled(180.0)
+PROGRAM = scaled(300.0)
 """A program that starts servers or many processes of its own, installs a package, or measures a bench."""
 
 BENCH = scaled(600.0)
