@@ -270,6 +270,27 @@ def test_what_was_read_of_another_leader_is_revalidated():
 
 
 @pytest.mark.regression("fault 4")
+def test_what_was_read_of_a_leader_that_has_not_said_that_it_leads_no_more_is_revalidated():
+    """The client heard of the new one by itself, and the new one knows of no error."""
+
+    async def run():
+        brokers = Brokers(TOPIC, {0: 1, 1: 1})
+        async with reading(brokers, p0=0, p1=0) as (_, taking, _):
+            brokers.append(0, b"a")
+            await taking.until(lambda: taking.got == [(0, b"a")])
+            await turns()
+            brokers.held[1] = asyncio.Event()
+            brokers.leaders[0] = 2
+            brokers.tell()
+            brokers.append(0, b"b")
+            await taking.until(lambda: (0, b"b") in taking.got)
+            assert taking.revalidated == [{0: 1}]
+            brokers.held[1].set()
+
+    asyncio.run(run())
+
+
+@pytest.mark.regression("fault 4")
 def test_what_was_read_before_the_process_was_frozen_is_revalidated():
     async def run():
         brokers = Brokers(TOPIC, {0: 1, 1: 2})
