@@ -3,12 +3,13 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test chaos lint bench docs picture lock clean FORCE
+.PHONY: help setup demo test chaos lint bench promtool docs picture lock clean FORCE
 
 VENV := .venv
 PY := $(VENV)/bin/python
 PYTHONS := $(or $(PYTHON),python3.13 python3.12 python3.11 python3)
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
+PROMTOOL := github.com/prometheus/prometheus/cmd/promtool@v0.305.0
 # The next two files only say when something was done. The first: .venv holds exactly the lock.
 LOCKED := $(VENV)/.locked
 # The second: our own two packages are installed in it, from this folder.
@@ -44,6 +45,12 @@ bench: $(READY) ## how fast everything is, beside its yardsticks; half an hour
 	@$(PY) -m pytest -q tests/bench/answers.py tests/bench/road.py
 	@missed=0; for part in core road inference functions audit gateway; do $(VENV)/bin/frameledger bench $$part || missed=$$?; done; \
 	for part in page facts; do $(PY) -m tests.bench.$$part || missed=$$?; done; exit $$missed
+
+promtool: ## build Prometheus' promtool as build/promtool, with Go; the tests of the alerts use it
+	@mkdir -p build/promtool-module
+	@cd build/promtool-module && { [ -e go.mod ] || go mod init promtool; } && \
+	    go get $(PROMTOOL) && go build -o ../promtool $(firstword $(subst @, ,$(PROMTOOL)))
+	@echo 'Ready: build/promtool'
 
 docs: $(READY) ## the pages as a site, in build/site; a dead link or a page in no menu is an error
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict --config-file infra/mkdocs.yml

@@ -69,6 +69,14 @@ def test_series_of_closed_lists_are_there_before_anything_happened():
     assert claims == [(("how", "new"), ("kind", "run"), ("service", "booking"))]
 
 
+def test_what_is_declared_is_on_the_page_before_anything_happened():
+    counted = ProcessMetrics()
+    counted.declare(metrics.TOOL_DURATION, metrics.RUNS)
+    text = prometheus_client.generate_latest(counted.registry).decode()
+    assert "# TYPE gen_ai_execute_tool_duration_seconds histogram" in text
+    assert samples(counted)["frameledger_runs_total", (("status", "ended"),)] == 0
+
+
 def test_what_is_not_on_a_list_is_other():
     counted = ProcessMetrics()
     counted.counter(metrics.PROJECTOR_FRAMES, "SomebodysFrame", "unknown").inc()
@@ -96,6 +104,7 @@ def test_nothing_is_counted_where_nobody_asks():
     NO_METRICS.counter(metrics.PROJECTOR_FENCED).inc()
     NO_METRICS.gauge(metrics.RUNS_OPEN).set(1)
     NO_METRICS.histogram(metrics.PUBLISH, "ok").observe(1)
+    NO_METRICS.declare(metrics.CALLS)
     NO_METRICS.watch(metrics.GATEWAY_STREAMS, dict)
     assert not [one for one in prometheus_client.REGISTRY.collect() if one.name.startswith("frameledger")]
 

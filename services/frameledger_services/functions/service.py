@@ -24,6 +24,7 @@ from frameledger_services.functions.runtime import Runtime, ServiceSetup
 from frameledger_services.providers.hooks import Hooks
 from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
+from frameledger_services.telemetry import metrics as listed
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 STOP_SECS = 4.0
@@ -132,6 +133,7 @@ class FunctionService(Hooks, work.BackgroundService):
             failpoint=failpoint,
         )
         self._running: Runtime | None = None
+        metrics.declare(listed.TOOL_DURATION)
 
     async def run(self, stopping: asyncio.Event) -> None:
         """As `BackgroundService.run`. Raises what a retry does not mend: a database of another schema, or a bug."""

@@ -26,6 +26,7 @@ class RequestMetrics:
     def __init__(self, app: ASGIApp, metrics: Metrics, routes: Sequence[BaseRoute]) -> None:
         self._app = app
         self._metrics = metrics
+        metrics.declare(listed.HTTP_DURATION)
         self._templates: Mapping[object, str] = {
             route.endpoint: route.path for route in reversed(routes) if isinstance(route, Route)
         }

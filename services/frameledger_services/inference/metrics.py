@@ -28,6 +28,7 @@ class InferenceMetrics:
 
     def __init__(self, metrics: Metrics = NO_METRICS) -> None:
         self._metrics = metrics
+        metrics.declare(listed.INFERENCE_DURATION, listed.INFERENCE_FIRST_CHUNK, *_TOKENS.values())
 
     async def measured(
         self, request: Request, frames: AsyncGenerator[AnyFrame, None]

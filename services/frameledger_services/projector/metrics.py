@@ -12,7 +12,6 @@ from frameledger.frames import FRAME_TYPES
 from frameledger_services.projector.rows import Rows
 from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.telemetry import metrics as listed
-from frameledger_services.telemetry.metrics import OTHER
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Counting, Metrics
 
 if TYPE_CHECKING:
@@ -47,11 +46,11 @@ class ProjectorMetrics:
         self._sent = {
             kind: metrics.counter(listed.OUTBOX_SENT, kind) for kind in listed.OUTBOX_SENT.labels[0].values
         }
-        # The others are bound when they are first counted: most are never.
-        metrics.counter(listed.PROJECTOR_FRAMES, OTHER, "applied")
-        metrics.counter(listed.PROJECTOR_REJECTED, OTHER)
-        metrics.counter(listed.RUNS_REQUESTED, OTHER)
-        metrics.counter(listed.RUNS, OTHER)
+        # These are bound when they are first counted: most of their series never are.
+        metrics.declare(
+            listed.PROJECTOR_FRAMES, listed.PROJECTOR_REJECTED, listed.RUNS_REQUESTED, listed.RUNS
+        )
+        metrics.declare(listed.RUN_FIRST_TEXT, listed.CALLS)
 
     def stored(self, parts: Sequence[Rows]) -> None:
         """Count what a commit wrote."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from frameledger_services.telemetry.metrics import Counter, Gauge, Histogram
+from frameledger_services.telemetry.metrics import Counter, Gauge, Histogram, Metric
 
 
 class Counting(Protocol):
@@ -51,6 +51,11 @@ class Metrics(ABC):
         """Returns the histogram of these values."""
 
     @abstractmethod
+    def declare(self, *metrics: Metric) -> None:
+        """Show that these are counted here, before anything is. For those whose labels' values come with what happens;
+        the others are there once they were asked for."""
+
+    @abstractmethod
     def watch(self, metric: Gauge, read: Read) -> None:
         """From now on this gauge is what `read` returns when somebody asks. Takes the place of what was given before;
         an error of `read` shows as no series."""
@@ -75,6 +80,8 @@ class _NoMetrics(Metrics):
 
     def histogram(self, metric: Histogram, *values: str) -> Observing:
         return _NOTHING
+
+    def declare(self, *metrics: Metric) -> None: ...
 
     def watch(self, metric: Gauge, read: Read) -> None: ...
 

@@ -41,16 +41,21 @@ class ProcessMetrics(Metrics):
         self.gauge(metrics.BUILD_INFO, version, str(FOLD_VERSION)).set(1)
 
     def counter(self, metric: Counter, *values: str) -> Counting:
-        found: Counting = self._child(metric, prometheus_client.Counter, values)
+        found: Counting = self._child(metric, values)
         return found
 
     def gauge(self, metric: Gauge, *values: str) -> Showing:
-        found: Showing = self._child(metric, prometheus_client.Gauge, values)
+        found: Showing = self._child(metric, values)
         return found
 
     def histogram(self, metric: Histogram, *values: str) -> Observing:
-        found: Observing = self._child(metric, prometheus_client.Histogram, values, buckets=metric.buckets)
+        found: Observing = self._child(metric, values)
         return found
+
+    def declare(self, *metrics: Metric) -> None:
+        with self._lock:
+            for metric in metrics:
+                self._family(metric)
 
     def watch(self, metric: Gauge, read: Read) -> None:
         with self._lock:
@@ -60,18 +65,28 @@ class ProcessMetrics(Metrics):
                 self.registry.register(watched)
             watched.read = read
 
-    def _child(self, metric: Metric, kind: Any, values: tuple[str, ...], **options: object) -> Any:
+    def _child(self, metric: Metric, values: tuple[str, ...]) -> Any:
         with self._lock:
-            made = self._made.get(metric.name)
-            if made is None:
-                names = [label.name for label in metric.labels]
-                made = kind(metric.name, metric.meaning, names, registry=self.registry, **options)
-                self._made[metric.name] = made
-                for closed in _closed_series(metric.labels):
-                    made.labels(*closed)
-            if not metric.labels:
-                return made
-            return made.labels(*self._bounded(metric, values))
+            family = self._family(metric)
+            return family.labels(*self._bounded(metric, values)) if metric.labels else family
+
+    def _family(self, metric: Metric) -> Any:
+        """Returns prometheus_client's own of it, which is made when it is first asked for."""
+        made = self._made.get(metric.name)
+        if made is not None:
+            return made
+        about = metric.name, metric.meaning, [label.name for label in metric.labels]
+        match metric:
+            case Counter():
+                made = prometheus_client.Counter(*about, registry=self.registry)
+            case Histogram():
+                made = prometheus_client.Histogram(*about, registry=self.registry, buckets=metric.buckets)
+            case _:
+                made = prometheus_client.Gauge(*about, registry=self.registry)
+        self._made[metric.name] = made
+        for closed in _closed_series(metric.labels):
+            made.labels(*closed)
+        return made
 
     def _bounded(self, metric: Metric, values: tuple[str, ...]) -> Iterator[str]:
         for label, value in zip(metric.labels, values, strict=True):

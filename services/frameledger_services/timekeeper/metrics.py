@@ -14,7 +14,7 @@ class TimekeeperMetrics:
 
     def __init__(self, metrics: Metrics = NO_METRICS) -> None:
         self._metrics = metrics
-        metrics.counter(listed.TIMEKEEPER_SETTLED, listed.OTHER)
+        metrics.declare(listed.TIMEKEEPER_SETTLED)
         self._behind = metrics.gauge(listed.PROJECTION_LAG)
         self._found = {
             "contexts_parked": metrics.gauge(listed.CONTEXTS_PARKED),
@@ -33,7 +33,10 @@ class TimekeeperMetrics:
             self._metrics.counter(listed.TIMEKEEPER_SETTLED, rule).inc()
 
     def saw(self, ends: Mapping[int, int], reached: Mapping[int, int]) -> None:
-        """Show how many records are not stored, of those that were on the log at the sweep before."""
+        """Show how many records are not stored, of those that were on the log at the sweep before. Without any ends, as
+        while the broker is away, it stays as it was."""
+        if not ends:
+            return
         self._behind.set(sum(max(0, end - reached.get(partition, 0)) for partition, end in ends.items()))
 
     def found(self, found: WorkToDo) -> None:

@@ -16,13 +16,7 @@ EVERY_SECONDS = 15.0
 _log = logs.get_logger("timekeeper")
 
 
-async def keep_counting(
-    settings: Settings,
-    stopping: asyncio.Event,
-    metrics: TimekeeperMetrics,
-    *,
-    every_secs: float = EVERY_SECONDS,
-) -> None:
+async def keep_counting(settings: Settings, stopping: asyncio.Event, metrics: TimekeeperMetrics) -> None:
     """Count until `stopping` is set. While the database is away the gauges stay as they were."""
     connections = Connections(settings, "frameledger timekeeper counts", most=1)
     try:
@@ -31,6 +25,6 @@ async def keep_counting(
                 metrics.found(await connections.read(work_to_do.count))
             except transient.DATABASE as error:
                 _log.warning("timekeeper.not_counted", reason=transient.reason(error))
-            await supervision.pause(stopping, every_secs)
+            await supervision.pause(stopping, EVERY_SECONDS)
     finally:
         await connections.close()

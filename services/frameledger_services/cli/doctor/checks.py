@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 
 from frameledger.partition import partition_for
 from frameledger_services import database, transient
-from frameledger_services.cli.doctor import conversations, servers, waiting, work
+from frameledger_services.cli.doctor import conversations, processes, servers, waiting, work
 from frameledger_services.cli.doctor.finding import Finding
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
@@ -46,6 +46,8 @@ async def findings(settings: Settings) -> AsyncIterator[Finding]:
     if settings.inference_provider is not None:
         yield _model(settings.inference_provider, settings)
     for finding in servers.disk(settings):
+        yield finding
+    for finding in await processes.findings(settings):
         yield finding
     topics: dict[str, TopicDescription] = {}
     try:

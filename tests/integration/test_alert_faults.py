@@ -1,0 +1,347 @@
+"""The faults that the alerts are for, made on real servers: the metric of each moves, and goes back where it can.
+
+One projector, timekeeper, gateway and function service, in one loop beside the tests, serve all of it, each with the
+metrics that `frameledger run` would give it.
+"""
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import psycopg
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from pydantic import SecretStr
+from tests.bounds import IN_PROCESS, ON_SERVERS, scaled
+from tests.integration.test_timekeeper_service import broker_of
+from tests.support import databases
+from tests.support.road import LOOK_AGAIN, Raw
+from tests.support.road import made as road_made
+from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, QUICK, Conversation, called
+from tests.unit.rules.dsl import ask, speak
+from tests.unit.test_alerts import NAME, queries
+
+from frameledger.evolve import evolve
+from frameledger.frames import encode_frame
+from frameledger_services.cli import ops
+from frameledger_services.client import Client
+from frameledger_services.embedded import ports
+from frameledger_services.functions import FunctionCallParams, FunctionRegistry, FunctionService
+from frameledger_services.gateway import service as gateway
+from frameledger_services.inference.service import InferenceService
+from frameledger_services.projector import batch_fold
+from frameledger_services.projector import service as projector
+from frameledger_services.providers import plugins
+from frameledger_services.store.connections import Connections
+from frameledger_services.telemetry import health
+from frameledger_services.telemetry import metrics as listed
+from frameledger_services.telemetry.health import Health
+from frameledger_services.telemetry.metrics import METRICS, series_of
+from frameledger_services.telemetry.metrics_registry import ProcessMetrics
+from frameledger_services.timekeeper import service as timekeeper
+from frameledger_services.timekeeper import work_to_do
+
+pytestmark = CONNECTIONS_LEFT_OPEN
+
+KEY = "sk-not-the-right-one"
+
+
+class Counted(ProcessMetrics):
+    """What one service counts, read as a collector reads it."""
+
+    def families(self):
+        return list(text_string_to_metric_families(generate_latest(self.registry).decode()))
+
+    def value(self, name, **labels):
+        """The sum of all series of this name that have these labels; None if there is none."""
+        found = [
+            sample.value
+            for family in self.families()
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        ]
+        return sum(found) if found else None
+
+
+class Stack:
+    """The services, in a loop of their own."""
+
+    def __init__(self, road):
+        self.road = road
+        self.settings = road.settings.model_copy(
+            update={
+                **QUICK,
+                "timekeeper_every_secs": 0.05,
+                "work_grace_secs": scaled(1.0),
+                "gateway_port": ports.choose(0),
+            }
+        )
+        self.projector, self.timekeeper, self.functions = Counted(), Counted(), Counted()
+        self.gateway, self.inference, self.health = Counted(), Counted(), Counted()
+        self.registry = FunctionRegistry()
+        self._stopping: dict[str, asyncio.Event] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._running: dict[str, Future] = {}
+
+    def begin(self):
+        self._thread.start()
+        self.start("projector")
+        self.start("timekeeper")
+        self.start("gateway")
+        self.start("functions")
+        self.start("health")
+
+    def start(self, name):
+        self._stopping[name] = stopping = asyncio.Event()
+        self._running[name] = asyncio.run_coroutine_threadsafe(
+            getattr(self, f"_{name}")(stopping), self._loop
+        )
+
+    def stop(self, name):
+        """Stop a service; raises what it died of."""
+        self._loop.call_soon_threadsafe(self._stopping[name].set)
+        self._running.pop(name).result(ON_SERVERS)
+
+    def end(self):
+        try:
+            for name in list(self._running):
+                self.stop(name)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(IN_PROCESS)
+            self._loop.close()
+
+    def _projector(self, stopping):
+        return projector.serve(self.settings, stopping, metrics=self.projector)
+
+    def _timekeeper(self, stopping):
+        return timekeeper.serve(self.settings, stopping, metrics=self.timekeeper)
+
+    def _gateway(self, stopping):
+        return gateway.serve(self.settings, stopping, metrics=self.gateway)
+
+    def _functions(self, stopping):
+        service = FunctionService(
+            self.settings, self.registry, service="tools", stop_secs=scaled(0.2), metrics=self.functions
+        )
+        return service.run(stopping)
+
+    async def _inference(self, stopping):
+        model = plugins.create("openai", self.settings)
+        await InferenceService(self.settings, model, metrics=self.inference).run(stopping)
+
+    async def _health(self, stopping):
+        connections = Connections(self.settings, "frameledger ops", most=1)
+        asked = Health(ops.checks(self.settings, connections))
+        self.health.watch(listed.READY, asked.by_check)
+        async with asked.ticking():
+            await stopping.wait()
+        await connections.close()
+
+    def talk(self, scenario):
+        """Play a conversation with this client of its own."""
+
+        async def run():
+            async with Client(self.settings) as client:
+                return await scenario(Conversation(client, self.settings))
+
+        return asyncio.run(run())
+
+    def until(self, holds):
+        """Wait until this is true of what was counted: it is looked at whenever something was stored, and between."""
+        with psycopg.connect(self.road.address, autocommit=True) as connection:
+            connection.execute("LISTEN frameledger_progress")
+            for _ in range(int(ON_SERVERS / LOOK_AGAIN)):
+                if holds():
+                    return
+                for name, running in self._running.items():
+                    assert not running.done(), (name, running.exception())
+                for _ in connection.notifies(timeout=LOOK_AGAIN, stop_after=1):
+                    pass
+        raise AssertionError("it was never counted")
+
+
+@pytest.fixture(scope="module", name="stack")
+def one_stack(kafka, database_server, migrated_template):
+    with (
+        pytest.MonkeyPatch.context() as quick,
+        databases.made(database_server, template=migrated_template) as (_, address),
+        road_made(kafka.bootstrap_servers, SecretStr(address), None) as road,
+    ):
+        quick.setattr(work_to_do, "EVERY_SECONDS", 0.05)
+        quick.setattr(health, "CHECK_SECONDS", scaled(1.0))
+        quick.setattr(health, "KEPT_SECONDS", 0.0)
+        stack = Stack(road)
+        stack.begin()
+        try:
+            yield stack
+        finally:
+            stack.end()
+
+
+def test_while_no_projector_runs_the_timekeeper_sees_what_is_not_stored(stack):
+    def behind():
+        return stack.timekeeper.value("frameledger_projection_lag_records")
+
+    stack.road.publish([Raw(b"before", encode_frame(speak()))])
+    stack.road.until("SELECT count(*) = 1 FROM frames WHERE context_id = 'before'")
+    stack.until(lambda: behind() == 0)
+    stack.stop("projector")
+    stack.road.publish([Raw(b"before", encode_frame(speak()))])
+    stack.until(lambda: behind() == 1)
+    stack.start("projector")
+    stack.until(lambda: behind() == 0)
+    stack.until(lambda: stack.projector.value("frameledger_projector_frames_total") == 2)
+    stack.until(lambda: stack.projector.value("frameledger_projector_visible_seconds_count") == 2)
+    stack.until(lambda: stack.projector.value("frameledger_projector_lag_records") == 0)
+
+
+def test_a_broker_that_is_away_shows_in_what_each_process_says_of_itself(stack, kafka):
+    def ready(check):
+        return stack.health.value("frameledger_ready", check=check)
+
+    stack.until(lambda: ready("log") == 1 and ready("database") == 1)
+    broker = broker_of(kafka)
+    broker.suspend()
+    try:
+        stack.until(lambda: ready("log") == 0)
+        assert ready("database") == 1
+    finally:
+        broker.resume()
+    stack.until(lambda: ready("log") == 1)
+
+
+def test_a_conversation_that_cannot_be_folded_is_counted_as_parked(stack, monkeypatch):
+    def failing(state, frame, *others):
+        if state.context_id == "poisoned":
+            raise ValueError("cannot fold")
+        return evolve(state, frame, *others)
+
+    monkeypatch.setattr(batch_fold, "evolve", failing)
+    assert stack.timekeeper.value("frameledger_contexts_parked") == 0
+    stack.road.publish([Raw(b"poisoned", encode_frame(speak()))])
+    stack.until(lambda: stack.timekeeper.value("frameledger_contexts_parked") == 1)
+    stack.until(lambda: stack.projector.value("frameledger_projector_frames_total", outcome="parked") == 1)
+
+
+def test_bytes_that_are_no_frame_are_counted_with_what_is_wrong(stack):
+    stack.road.publish([Raw(b"broken", b"[1, 2]")])
+    stack.until(
+        lambda: stack.projector.value("frameledger_projector_rejected_total", code="not_an_object") == 1
+    )
+
+
+def test_a_function_that_hangs_is_counted_and_the_call_of_which_nobody_knows_too(stack):
+    released = threading.Event()
+
+    async def search(params: FunctionCallParams):
+        await asyncio.Event().wait()
+
+    def book(params: FunctionCallParams):
+        # A plain function: nobody can stop it.
+        released.wait(ON_SERVERS)
+
+    stack.registry.register_function("search", search, timeout_secs=scaled(0.3))
+    stack.registry.register_function("book", book, timeout_secs=scaled(0.3))
+    found, booked = called("search"), called("book")
+
+    async def scenario(talk):
+        await talk.call(found, booked)
+        return await talk.settled(found.tool_call_id, booked.tool_call_id)
+
+    try:
+        assert stack.talk(scenario)[1] == "ambiguous"
+    finally:
+        released.set()
+    tool = "gen_ai_execute_tool_duration_seconds_count"
+    for name in ("search", "book"):
+        stack.until(
+            lambda name=name: stack.functions.value(tool, gen_ai_tool_name=name, error_type="timeout") == 1
+        )
+    stack.until(lambda: stack.timekeeper.value("frameledger_calls_ambiguous") == 1)
+    stack.until(lambda: stack.projector.value("frameledger_calls_total", function="book", status="ambiguous"))
+    assert stack.functions.value("frameledger_work_claims_total", kind="call", how="new") == 2
+    assert stack.functions.value("frameledger_work_queue_seconds_count") == 2
+
+
+def test_a_run_that_nobody_takes_is_open_until_the_timekeeper_gives_it_up(stack):
+    stack.stop("timekeeper")
+    stack.settings = stack.settings.model_copy(update={"timekeeper_run_unclaimed_secs": scaled(0.5)})
+    stack.start("timekeeper")
+    stack.road.publish([Raw(b"unclaimed", encode_frame(ask()))])
+    settled = "frameledger_timekeeper_settled_total"
+    stack.until(lambda: stack.timekeeper.value(settled, rule="run_unclaimed"))
+    stack.until(lambda: stack.projector.value("frameledger_runs_total", status="failed"))
+
+
+@contextmanager
+def refusing():
+    """A provider that says that the key is wrong; its address."""
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = b'{"error": {"message": "Incorrect API key provided.", "code": "invalid_api_key"}}'
+            self.send_response(401)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_key_that_is_wrong_is_counted_as_a_refusal_of_the_provider(stack):
+    with refusing() as address:
+        stack.settings = stack.settings.model_copy(
+            update={
+                "openai_api_key": SecretStr(KEY),
+                "openai_base_url": address,
+                # Nothing is given up while the service joins its group.
+                "timekeeper_run_unclaimed_secs": ON_SERVERS,
+            }
+        )
+        stack.stop("timekeeper")
+        stack.start("timekeeper")
+        stack.start("inference")
+        try:
+            stack.road.publish([Raw(b"keyless", encode_frame(ask()))])
+            asked = "gen_ai_client_inference_duration_seconds_count"
+            stack.until(lambda: stack.inference.value(asked, error_type="provider_refused"))
+            stack.road.until(
+                "SELECT count(*) = 1 FROM runs WHERE context_id = 'keyless' AND error_code = 'provider_refused'"
+            )
+            assert stack.inference.value(asked, gen_ai_provider_name="openai") >= 1
+            assert KEY not in generate_latest(stack.inference.registry).decode()
+        finally:
+            stack.stop("inference")
+
+
+def test_everything_that_alerts_and_dashboards_name_is_on_a_live_page(stack):
+    counted = (
+        stack.projector,
+        stack.timekeeper,
+        stack.functions,
+        stack.gateway,
+        stack.inference,
+        stack.health,
+    )
+    live = {family.name for one in counted for family in one.families()}
+    named = {name for _, query in queries() for name in NAME.findall(query)}
+    of = {name: metric.name for metric in METRICS.values() for name in series_of(metric)}
+    # The parser of the standard's own format leaves the end of a counter's name out.
+    wanted = {of[name].removesuffix("_total") for name in named if name in of}
+    assert len(wanted) > 40
+    assert wanted - live == set()

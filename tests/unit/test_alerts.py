@@ -1,0 +1,222 @@
+"""Alerts and dashboards: they name metrics that there are, each alert fires at its fault and at nothing else, and each
+has a section that says what to do."""
+
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml  # type: ignore[import-untyped]  # MkDocs brings it
+from tests.bounds import PROGRAM
+
+from frameledger_services.telemetry.metrics import METRICS, series_of
+
+INFRA = Path(__file__).resolve().parents[2] / "infra"
+ALERTS = INFRA / "alerts.yaml"
+RULES = {
+    rule["alert"]: rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]
+}
+DASHBOARDS = runpy.run_path(str(INFRA / "grafana" / "dashboards.py"))
+NAME = re.compile(r"\b(?:frameledger|gen_ai|http_server)_[a-z_]+\b")
+PROMTOOL = os.environ.get("TEST_PROMTOOL") or shutil.which("promtool") or INFRA.parent / "build" / "promtool"
+
+KNOWN = {name for metric in METRICS.values() for name in series_of(metric)}
+LABELS = {label.name for metric in METRICS.values() for label in metric.labels}
+
+
+class Case(NamedTuple):
+    """Series, a value each 15 s, with which an alert fires after twenty minutes, and with which it does not."""
+
+    fires: dict[str, str]
+    rests: dict[str, str]
+
+
+def gauge(series, bad, good=0):
+    return Case({series: f"{bad}x100"}, {series: f"{good}x100"})
+
+
+def counter(series, bad="0+1x100", good="7x100"):
+    return Case({series: bad}, {series: good})
+
+
+G = "gen_ai_client_inference_duration_seconds_count"
+TOOL = "gen_ai_execute_tool_duration_seconds_count"
+CASES = {
+    "FrameledgerDown": gauge('up{job="frameledger", instance="a"}', 0, 1),
+    "FrameledgerBrokerAway": gauge('frameledger_ready{check="log", instance="a"}', 0, 1),
+    "FrameledgerDatabaseAway": gauge('frameledger_ready{check="database", instance="a"}', 0, 1),
+    "FrameledgerStandsStill": gauge('frameledger_ready{check="loop", instance="a"}', 0, 1),
+    # Now and then there is something to store: that is work.
+    "FrameledgerProjectorsStopped": Case(
+        {"frameledger_projection_lag_records": "3x100"},
+        {"frameledger_projection_lag_records": "0 5 9 0 " * 25},
+    ),
+    "FrameledgerReadersWait": Case(
+        {
+            'frameledger_projector_visible_seconds_bucket{le="1"}': "0x100",
+            'frameledger_projector_visible_seconds_bucket{le="2.5"}': "0+3x100",
+            'frameledger_projector_visible_seconds_bucket{le="+Inf"}': "0+3x100",
+        },
+        {
+            'frameledger_projector_visible_seconds_bucket{le="1"}': "0+3x100",
+            'frameledger_projector_visible_seconds_bucket{le="2.5"}': "0+3x100",
+            'frameledger_projector_visible_seconds_bucket{le="+Inf"}': "0+3x100",
+        },
+    ),
+    "FrameledgerOutboxHeldBack": gauge("frameledger_outbox_oldest_seconds", 90, 2),
+    "FrameledgerProjectorsFight": counter("frameledger_projector_fenced_total", good="0 1 2 2x100"),
+    "FrameledgerRecordsRejected": counter('frameledger_projector_rejected_total{code="no_type"}'),
+    "FrameledgerConversationsParked": gauge("frameledger_contexts_parked", 1),
+    "FrameledgerCallsAmbiguous": gauge("frameledger_calls_ambiguous", 1),
+    # Its series begins with the first one that hangs.
+    "FrameledgerFunctionHangs": Case(
+        {TOOL + '{gen_ai_tool_name="book", error_type="timeout"}': "_x70 1x30"},
+        {TOOL + '{gen_ai_tool_name="book", error_type="timeout"}': "1x100"},
+    ),
+    "FrameledgerFunctionFails": Case(
+        {
+            'frameledger_calls_total{function="book", status="failed"}': "0+1x100",
+            'frameledger_calls_total{function="book", status="done"}': "0+2x100",
+        },
+        {
+            'frameledger_calls_total{function="book", status="failed"}': "0+1x100",
+            'frameledger_calls_total{function="book", status="done"}': "0+20x100",
+        },
+    ),
+    "FrameledgerProviderRefuses": Case(
+        {G + '{gen_ai_provider_name="openai", error_type="provider_refused"}': "_x78 1x30"},
+        {G + '{gen_ai_provider_name="openai", error_type="provider_refused"}': "1x100"},
+    ),
+    "FrameledgerProviderFails": Case(
+        {
+            G + '{gen_ai_provider_name="openai", error_type="provider_unavailable"}': "0+1x100",
+            G + '{gen_ai_provider_name="openai", error_type=""}': "0+2x100",
+        },
+        # What users cut off is no failure.
+        {
+            G + '{gen_ai_provider_name="openai", error_type="cancelled"}': "0+5x100",
+            G + '{gen_ai_provider_name="openai", error_type=""}': "0+2x100",
+        },
+    ),
+    "FrameledgerSlowToAnswer": Case(
+        {
+            'frameledger_run_first_text_seconds_bucket{le="10"}': "0x100",
+            'frameledger_run_first_text_seconds_bucket{le="30"}': "0+3x100",
+            'frameledger_run_first_text_seconds_bucket{le="+Inf"}': "0+3x100",
+        },
+        {
+            'frameledger_run_first_text_seconds_bucket{le="10"}': "0+3x100",
+            'frameledger_run_first_text_seconds_bucket{le="30"}': "0+3x100",
+            'frameledger_run_first_text_seconds_bucket{le="+Inf"}': "0+3x100",
+        },
+    ),
+    "FrameledgerWorkersBusy": Case(
+        {
+            'frameledger_work_slots{service="booking", state="busy"}': "10x100",
+            'frameledger_work_slots{service="booking", state="free"}': "0x100",
+        },
+        {
+            'frameledger_work_slots{service="booking", state="busy"}': "5x100",
+            'frameledger_work_slots{service="booking", state="free"}': "5x100",
+        },
+    ),
+    "FrameledgerLeasesLost": counter('frameledger_work_leases_lost_total{service="booking"}'),
+    "FrameledgerNobodyAnswers": Case(
+        {'frameledger_timekeeper_settled_total{rule="run_unclaimed"}': "0+1x100"},
+        # Somebody who speaks and then is silent: everyday life.
+        {'frameledger_timekeeper_settled_total{rule="user_stop"}': "0+1x100"},
+    ),
+    "FrameledgerGatewayFails": Case(
+        {
+            'http_server_request_duration_seconds_count{http_response_status_code="503"}': "0+1x100",
+            'http_server_request_duration_seconds_count{http_response_status_code="200"}': "0+3x100",
+        },
+        {
+            'http_server_request_duration_seconds_count{http_response_status_code="404"}': "0+3x100",
+            'http_server_request_duration_seconds_count{http_response_status_code="200"}': "0+3x100",
+        },
+    ),
+}
+
+
+def queries():
+    """Every query of alerts and dashboards, by where it stands."""
+    for name, rule in RULES.items():
+        yield name, rule["expr"]
+    for file in sorted((INFRA / "grafana").glob("*.json")):
+        for panel in json.loads(file.read_text())["panels"]:
+            for target in panel["targets"]:
+                yield f"{file.name}: {panel['title']}", target["expr"]
+
+
+def test_alerts_and_dashboards_name_metrics_and_labels_that_there_are():
+    found = list(queries())
+    assert len(found) > 50
+    for place, query in found:
+        names = set(NAME.findall(query)) - LABELS
+        assert names or query.startswith("up{"), place
+        assert names <= KNOWN, place
+        labels = set(re.findall(r"(\w+)(?:=~|!~|!=|=)\"", query))
+        labels |= {one.strip() for group in re.findall(r"by \(([^)]*)\)", query) for one in group.split(",")}
+        assert labels - {"", "le", "job", "instance"} <= LABELS, place
+
+
+@pytest.mark.parametrize("name", DASHBOARDS["DASHBOARDS"])
+def test_a_dashboard_is_what_its_program_writes(name):
+    text = (INFRA / "grafana" / f"{name}.json").read_text(encoding="utf-8")
+    assert text == DASHBOARDS["text"](name), "run: python infra/grafana/dashboards.py"
+
+
+def test_everything_that_is_counted_is_on_a_dashboard():
+    shown = {name for _, query in queries() for name in NAME.findall(query)}
+    missing = {metric.name for metric in METRICS.values() if not shown & set(series_of(metric))}
+    # The prices of these differ by provider: what they cost is a query of SQL (infra/queries.md).
+    assert missing == {
+        "gen_ai_client_inference_usage_cache_read_input_tokens_total",
+        "gen_ai_client_inference_usage_cache_write_input_tokens_total",
+        "gen_ai_client_inference_usage_reasoning_output_tokens_total",
+    }
+
+
+def test_each_alert_has_a_section_that_says_what_to_do():
+    page = (INFRA / "operations.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^### (Frameledger\w+)\n\n(.+?)(?=^##|\Z)", page, re.M | re.S))
+    assert list(sections) == list(RULES)
+    for name, rule in RULES.items():
+        assert rule["annotations"]["runbook"] == f"operations.md#{name.lower()}"
+        assert rule["labels"]["severity"] in {"page", "ticket"}
+        assert "**Do**" in sections[name], name
+
+
+def test_promtool_lets_each_alert_fire_at_its_fault_and_at_nothing_else(tmp_path):
+    assert list(CASES) == list(RULES)
+    if not Path(PROMTOOL).exists():
+        pytest.skip("There is no promtool: `make promtool` builds it, with Go; or TEST_PROMTOOL names one.")
+    firing = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    tests = [
+        {
+            "interval": "15s",
+            "name": f"{name} {'fires' if fires else 'rests'}",
+            "input_series": [{"series": one, "values": values} for one, values in series.items()],
+            "promql_expr_test": [
+                {
+                    "expr": firing,
+                    "eval_time": "20m",
+                    "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 1}] if fires else [],
+                }
+            ],
+        }
+        for name, case in CASES.items()
+        for fires, series in ((True, case.fires), (False, case.rests))
+    ]
+    file = tmp_path / "alerts.json"
+    file.write_text(json.dumps({"rule_files": [str(ALERTS)], "evaluation_interval": "15s", "tests": tests}))
+    done = subprocess.run(
+        [PROMTOOL, "test", "rules", file], capture_output=True, text=True, timeout=PROGRAM, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

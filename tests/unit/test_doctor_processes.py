@@ -1,0 +1,44 @@
+"""What `doctor` says of services, from what they say of themselves."""
+
+import asyncio
+
+from frameledger_services.cli.doctor import processes
+from frameledger_services.embedded.record import Phase, Process, Record, State, write_record
+from frameledger_services.settings import Settings
+from frameledger_services.telemetry import ops_server
+from frameledger_services.telemetry.health import OK, Health
+from frameledger_services.telemetry.metrics_registry import ProcessMetrics
+
+
+def findings(directory, *running):
+    (directory / "run").mkdir()
+    record = Record(pid=1, started=0.0, phase=Phase.READY, processes=running)
+    write_record(directory, record)
+    return asyncio.run(processes.findings(Settings(data_dir=directory)))
+
+
+def test_without_an_up_there_is_nothing_to_say(tmp_path):
+    assert asyncio.run(processes.findings(Settings(data_dir=tmp_path))) == []
+
+
+def test_all_that_are_well_are_one_line():
+    [finding] = processes.of({"projector": {"loop": OK}, "gateway": {"loop": OK, "log": OK}})
+    assert (finding.state, finding.found) == ("ok", "Projector, gateway say that they are ready.")
+
+
+def test_each_that_is_not_well_says_what_it_misses_in_the_words_of_its_readyz(tmp_path):
+    # No loop runs behind this one, and behind the other's address is nothing at all.
+    with ops_server.serving("127.0.0.1", 0, ProcessMetrics(), Health({})) as port:
+        still = f"http://127.0.0.1:{port}/metrics"
+        found = findings(
+            tmp_path,
+            Process(name="projector", state=State.RUNNING, metrics=still),
+            Process(name="gateway", state=State.RUNNING, metrics="http://127.0.0.1:1/metrics"),
+            Process(name="timekeeper", state=State.BACKING_OFF, metrics=still),
+            Process(name="kafka", state=State.RUNNING),
+        )
+    assert [(one.state, one.found) for one in found] == [
+        ("fail", "The projector says of itself: loop: It does not run."),
+        ("fail", "The gateway says of itself: process: It does not answer."),
+    ]
+    assert "log of the gateway" in found[1].remedy
