@@ -15,6 +15,7 @@ from pydantic_core import PydanticSerializationError
 
 from frameledger.errors import RefusedError
 from frameledger.evolve.state import State
+from frameledger.ids import Position
 from frameledger.values import replace
 
 FOLD_VERSION = 5
@@ -23,7 +24,8 @@ FOLD_VERSION = 5
 2: ambiguous calls are remembered, and when a turn was stopped.
 3: the claims under which the latest attempts of the open run and of running calls were started.
 4: erasures, and the newest runs of the life after one; when messages, tools or settings changed last.
-5: limits and what they count, second inputs and the messages that they hold.
+5: limits and what they count, second inputs and the messages that they hold; who keeps the history elsewhere, and which
+   positions are empty again.
 """
 
 
@@ -67,8 +69,19 @@ def load(stored: bytes) -> State:
         raise StoredStateError(
             f"the stored state is damaged at {where or 'its beginning'}: {first['msg']}; rebuild the context"
         ) from None
-    # The fold before did not know when the context changed last: it may have been by any frame so far.
-    return replace(state, changed_version=state.version) if fold < 4 else state
+    return _from_before(state, fold)
+
+
+def _from_before(state: State, fold: int) -> State:
+    """The state that an earlier fold made, with the safe side of what that did not know."""
+    if fold < 4:
+        # When the context changed last: it may have been by any frame so far.
+        state = replace(state, changed_version=state.version)
+    last = Position(state.place.next_position - 1)
+    if fold < 5 and last >= 1:
+        # Which positions are empty again: it may be any one.
+        state = replace(state, place=replace(state.place, fixed=(Position(1), last)))
+    return state
 
 
 def _parsed(stored: bytes) -> dict[str, Any]:

@@ -143,6 +143,7 @@ def _open(state: State) -> dict[str, Any]:
         **({"limits": dict(state.terms.limits)} if state.terms.limits else {}),
         **({"rounds": state.pace.rounds} if state.pace.rounds and state.terms.limits else {}),
         **({"held": list(wanted.held)} if wanted is not None and wanted.held else {}),
+        **({"mirror": state.terms.mirror} if state.terms.mirror is not None else {}),
     }
 
 

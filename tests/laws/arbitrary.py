@@ -11,6 +11,7 @@ from frameledger.frames import (
     Frame,
     FunctionCallFromLLM,
     FunctionCallResultProperties,
+    LLMMessageRewriteFrame,
     Usage,
     Waiting,
     encode_frame,
@@ -63,6 +64,8 @@ FIELD_VALUES: dict[str, tuple[Any, ...]] = {
         ContextSnapshot(messages=BROUGHT, tools=[TOOL], tool_choice="auto", settings={"seed": 1}),
     ),
     "react": (True, False),
+    "mirror": (None, None, "m1", "m2"),
+    "position": (1, 2, 7),
     "provider": (None, "scripted"),
     "model": (None, "m1"),
     "context_version": (None, 0, 9),
@@ -131,6 +134,8 @@ def arbitrary(rng: Random) -> Frame:
         for name, field in frame_type.model_fields.items()
         if name in FIELD_VALUES and (field.is_required() or name == "llm" or rng.random() < 0.4)
     }
+    if frame_type is LLMMessageRewriteFrame:
+        fields["message"] = rng.choice((None, *BROUGHT))
     return frame_type(**fields)
 
 

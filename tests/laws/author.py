@@ -47,8 +47,10 @@ from frameledger.frames import (
     LLMContextFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
+    LLMMessageRewriteFrame,
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
+    LLMMirrorFrame,
     LLMRunFrame,
     LLMSetLimitsFrame,
     LLMSetToolsFrame,
@@ -339,6 +341,7 @@ class Author:
                 run_llm=rng.random() < 0.6,
                 expected_version=self._expected(rng),
                 second_input=self._second_input(rng),
+                mirror=self._keeper(rng),
             ),
         )
         yield (
@@ -347,6 +350,8 @@ class Author:
                 messages=self._brought(rng), run_llm=rng.random() < 0.5, expected_version=self._expected(rng)
             ),
         )
+        yield (1.0 if terms.mirror else 0.4), self._rewrite
+        yield (0.5 if terms.mirror else 0.15), self._mirror
         yield (0.7 if terms.recording else 0.2), self._whole_context
         yield (0.7 if terms.ended else 0.15), lambda rng: rng.choice((EndFrame, CancelFrame))()
         yield 0.4, lambda rng: LLMSetToolsFrame(tools=rng.choice(((), (TOOL,), (OTHER_TOOL, TOOL), None)))
@@ -371,6 +376,21 @@ class Author:
         return rng.choice(
             (None, None, state.version, state.changed_version, rng.randrange(state.version + 2))
         )
+
+    def _keeper(self, rng: Random) -> str | None:
+        """Who keeps the history, or somebody who did, or would like to."""
+        return rng.choice((None, self.state.terms.mirror, self.state.terms.mirror, "m1"))
+
+    def _rewrite(self, rng: Random) -> Frame:
+        """Of a message near the end, most often; sometimes of none."""
+        newest = self.state.place.next_position
+        position = max(1, newest - rng.choice((0, 1, 1, 2, 2, 3, 4, 9)))
+        message = None if rng.random() < 0.4 else rng.choice(BROUGHT)
+        return LLMMessageRewriteFrame(position=position, message=message, mirror=self._keeper(rng))
+
+    def _mirror(self, rng: Random) -> Frame:
+        name = rng.choice(("m1", "m2", None, None if self.state.terms.mirror else "m3"))
+        return LLMMirrorFrame(mirror=name, react=rng.random() < 0.7)
 
     def _brought(self, rng: Random) -> list[dict[str, Any]]:
         return [rng.choice(BROUGHT) for _ in range(rng.choice((0, 1, 1, 2)))]

@@ -67,6 +67,8 @@ def follow(frames: Sequence[AnyFrame], begin: int, end: int) -> None:
             stored = messages
             continue
         if consumer.run is None:
+            is_mirror = moment.before.terms.mirror is not None
+            translation = Translation(CONTEXT, "run-1", is_mirror=is_mirror)
             consumer.take_all(translation.started(stored))
         outcome = moment.step.outcome
         consumer.take_all(translation.take(moment.after.version, moment.frame, outcome, moment.step.reason))

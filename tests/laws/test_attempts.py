@@ -19,6 +19,7 @@ from frameledger.evolve.changes import (
     EraBegan,
     MessageAppended,
     MessageEnded,
+    MessageReplaced,
     RunClosed,
     RunOpened,
     RunStarted,
@@ -27,6 +28,7 @@ from frameledger.frames import (
     FunctionCallsStartedFrame,
     HeardFrame,
     LLMFullResponseStartFrame,
+    LLMMessageRewriteFrame,
     LLMThoughtTextFrame,
     TextFrame,
 )
@@ -49,11 +51,16 @@ def test_no_word_of_a_superseded_attempt_or_a_closed_run_is_in_the_context(frame
         if isinstance(moment.frame, LLMFullResponseStartFrame) and moment.step.outcome == "applied":
             answering = (started[-1].run_id, started[-1].attempt) if started else None
         for start in started:
-            barred |= {
+            earlier = {
                 word
                 for word, (run_id, attempt) in owners.items()
                 if run_id == start.run_id and attempt < start.attempt
             }
+            if moment.after.terms.mirror is None:
+                barred |= earlier
+            else:
+                # What was written before somebody else began to keep the history is theirs to take back.
+                owners = {word: owner for word, owner in owners.items() if word not in earlier}
         if said_by_a_model(moment):
             words = words_in(moment.frame.text)
             if moment.step.outcome != "applied" or not getattr(moment.frame, "append_to_context", True):
@@ -77,6 +84,10 @@ def test_an_attempt_begins_with_no_message_of_its_run(frames):
                         of_runs[change.position] = change.run_id
                 case MessageEnded():
                     of_runs.pop(change.position, None)
+                case MessageReplaced() if isinstance(moment.frame, LLMMessageRewriteFrame):
+                    of_runs.pop(change.position, None)
+                case RunStarted() if moment.after.terms.mirror is not None:
+                    of_runs = {position: run for position, run in of_runs.items() if run != change.run_id}
                 case RunStarted():
                     assert change.run_id not in of_runs.values() or change.attempt == 0
 

@@ -16,8 +16,23 @@ from frameledger.evolve.changes import (
     MessageAppended,
     MessageEnded,
     MessageReplaced,
+    RunRequested,
 )
-from frameledger.frames import LLMContextFrame, LLMMessagesAppendFrame, LLMMessagesUpdateFrame
+from frameledger.frames import (
+    LLMContextEraseFrame,
+    LLMContextFrame,
+    LLMMessageRewriteFrame,
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+    LLMMirrorFrame,
+    OfContext,
+)
+from frameledger.ids import Era, Position
+
+MESSAGE_CHANGES = (MessageAppended, MessageReplaced, MessageEnded, EraBegan)
+
+REWRITTEN: Message = {}
+"""Stands for a message that a client rewrote."""
 
 
 @dataclass
@@ -110,7 +125,8 @@ def test_a_position_is_given_once_in_its_era_and_only_to_what_comes_last(frames)
 @pytest.mark.rule("RA5.valid", "R2.3", "R3.5")
 @given(conversations())
 def test_the_context_is_valid_for_a_provider_after_every_frame_but_for_what_clients_brought(frames):
-    brought: set[tuple[int, int]] = set()
+    brought: set[tuple[Era, Position]] = set()
+    rewritten: set[tuple[Era, Position]] = set()
     for moment in moments(frames):
         era = moment.after.place.era
         if isinstance(moment.frame, LLMMessagesAppendFrame | LLMMessagesUpdateFrame | LLMContextFrame):
@@ -127,14 +143,20 @@ def test_the_context_is_valid_for_a_provider_after_every_frame_but_for_what_clie
                 for change in moment.step.changes
                 if isinstance(change, MessageAppended) and change.message in wanted.held
             }
-        ours = [None if (era, position) in brought else message for position, message in moment.rows]
-        for before, message, behind in zip([None, *ours], ours, [*ours[1:], None], strict=False):
-            if message is not None:
+        if isinstance(moment.frame, LLMMessageRewriteFrame) and moment.step.changes:
+            rewritten.add((era, Position(moment.frame.position)))
+        ours: dict[Position, Message | None] = dict(moment.rows)
+        ours |= {position: None for at_era, position in brought if at_era == era}
+        ours |= {position: REWRITTEN for at_era, position in rewritten if at_era == era}
+        told = [ours[position] for position in sorted(ours)]
+        for before, message, behind in zip([None, *told], told, [*told[1:], None], strict=False):
+            if message is not None and message is not REWRITTEN:
                 assert_valid(before, message, behind)
 
 
 def assert_valid(before: Message | None, message: Message, behind: Message | None) -> None:
-    """That the fold may have written this message between these two; None for what a client brought."""
+    """That the fold may have written this message between these two; None for what a client brought, `REWRITTEN` where
+    one replaced or removed what was there."""
     match message:
         case {
             "role": "assistant",
@@ -142,11 +164,13 @@ def assert_valid(before: Message | None, message: Message, behind: Message | Non
         }:
             assert isinstance(function["arguments"], str)
             assert behind is not None
-            assert (behind["role"], behind.get("tool_call_id")) == ("tool", tool_call_id)
+            if behind is not REWRITTEN:
+                assert (behind["role"], behind.get("tool_call_id")) == ("tool", tool_call_id)
         case {"role": "tool", "tool_call_id": tool_call_id, "content": str(content)}:
             assert content
             assert before is not None
-            assert [call["id"] for call in before.get("tool_calls", ())] == [tool_call_id]
+            if before is not REWRITTEN:
+                assert [call["id"] for call in before.get("tool_calls", ())] == [tool_call_id]
         case {"role": "assistant" | "user", "content": str(content)}:
             assert content
             assert content == content.strip()
@@ -163,19 +187,74 @@ def assert_valid(before: Message | None, message: Message, behind: Message | Non
 @pytest.mark.rule("R3.5", "RA5.valid")
 @given(conversations())
 def test_the_tool_message_of_a_synchronous_call_says_in_progress_until_it_is_over(frames):
-    """As long as it stands where it was written; it is found by its call, the slow way."""
-    pending: dict[tuple[int, int], tuple[int, int]] = {}
+    """As long as it stands where it was written, and nobody else keeps the history; it is found by its call, the slow
+    way."""
+    pending: dict[tuple[int, int], tuple[Era, Position]] = {}
+    left: set[tuple[Era, Position]] = set()
     for moment in moments(frames):
+        era = moment.after.place.era
+        if isinstance(moment.frame, LLMMessageRewriteFrame) and moment.step.changes:
+            place = (era, Position(moment.frame.position))
+            pending = {key: at for key, at in pending.items() if at != place}
+            left.discard(place)
         for change in moment.step.changes:
-            if isinstance(change, CallStarted) and change.synchronous:
+            if isinstance(change, CallStarted) and change.synchronous and not change.again:
                 call = moment.after.calls.open[change.tool_call_id]
                 assert call.running is not None
-                place = call.running.era, call.running.position
-                pending[change.key.requested_version, change.key.ordinal] = place
+                assert (call.running.position is None) == (moment.after.terms.mirror is not None)
+                if call.running.position is not None:
+                    place = call.running.era, call.running.position
+                    pending[change.key.requested_version, change.key.ordinal] = place
             elif isinstance(change, CallSettled):
-                pending.pop((change.key.requested_version, change.key.ordinal), None)
+                settled = pending.pop((change.key.requested_version, change.key.ordinal), None)
+                if settled is not None and moment.after.terms.mirror is not None:
+                    left.add(settled)
         in_progress = {
             position for position, message in moment.rows if message.get("content") == "IN_PROGRESS"
         }
-        era = moment.after.place.era
-        assert in_progress == {position for at_era, position in pending.values() if at_era == era}
+        assert in_progress == {position for at_era, position in (*pending.values(), *left) if at_era == era}
+
+
+@pytest.mark.rule("RA5.mirror")
+@given(conversations())
+def test_in_a_mirror_only_clients_write_and_ask(frames):
+    for moment in moments(frames):
+        if moment.before.terms.mirror is not None and not isinstance(moment.frame, OfContext):
+            assert not any(isinstance(change, MESSAGE_CHANGES) for change in moment.step.changes)
+            if not isinstance(moment.frame, LLMContextEraseFrame):
+                assert not any(isinstance(change, RunRequested) for change in moment.step.changes)
+                assert not (moment.after.runs.owed_to_turn)
+                assert not (moment.after.runs.owed_to_bot)
+
+
+@pytest.mark.rule("RA5.mirror")
+@given(conversations())
+def test_nothing_that_is_said_for_another_mirror_counts(frames):
+    for moment in moments(frames):
+        frame = moment.frame
+        if (
+            isinstance(frame, OfContext)
+            and not isinstance(frame, LLMMirrorFrame)
+            and frame.mirror is not None
+        ):
+            superseded = frame.mirror != moment.before.terms.mirror
+            assert (moment.step.reason == "mirror_superseded") == superseded
+
+
+@pytest.mark.rule("RA5.rewrite", "RA5.positions")
+@given(conversations())
+def test_a_message_is_rewritten_where_there_is_one(frames):
+    """Against the list itself, which the state does not have."""
+    before: dict[Position, Message] = {}
+    for moment in moments(frames):
+        frame, now = moment.frame, dict(moment.rows)
+        if isinstance(frame, LLMMessageRewriteFrame):
+            position = Position(frame.position)
+            if moment.step.outcome == "applied":
+                assert position in before
+                assert list(now) == [one for one in before if one != position or frame.message is not None]
+                changed = {} if frame.message is None else {position: frame.message}
+                assert now == {one: said for one, said in before.items() if one != position} | changed
+            elif moment.step.reason == "no_such_position":
+                assert position not in before
+        before = now

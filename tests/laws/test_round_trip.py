@@ -9,6 +9,7 @@ from frameledger.frames import (
     FRAME_TYPES,
     Frame,
     FunctionCallFromLLM,
+    LLMMessageRewriteFrame,
     LLMThoughtTextFrame,
     TextFrame,
     UnknownFrame,
@@ -40,6 +41,8 @@ FREE = {
 
 
 def values_of(frame_type: type[Frame], name: str) -> st.SearchStrategy:
+    if (frame_type, name) == (LLMMessageRewriteFrame, "message"):
+        return OBJECTS | st.none()
     values = st.sampled_from(FIELD_VALUES[name]) if name in FIELD_VALUES else st.nothing()
     if name in FREE:
         return values | FREE[name]

@@ -25,8 +25,10 @@ from frameledger.frames import (
     LLMEnablePromptCachingFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
+    LLMMessageRewriteFrame,
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
+    LLMMirrorFrame,
     LLMRunFrame,
     LLMServiceMetadataFrame,
     LLMSetLimitsFrame,
@@ -56,6 +58,7 @@ TOOL = {"type": "function", "function": {"name": "get_time", "parameters": {"typ
 EXAMPLES: tuple[Frame, ...] = (
     LLMMessagesAppendFrame(id="a1", messages=[MESSAGE, {"llm": "x", "message": {"n": 1.5}}], run_llm=True),
     LLMMessagesUpdateFrame(messages=[], run_llm=False, expected_version=12),
+    LLMMessageRewriteFrame(position=3, message=MESSAGE, mirror="session-1"),
     LLMSetToolsFrame(tools=[TOOL], pts=-3),
     LLMSetToolChoiceFrame(tool_choice={"type": "function", "function": {"name": "get_time"}}),
     LLMUpdateSettingsFrame(settings={"temperature": 0.2, "stop": None}),
@@ -69,6 +72,7 @@ EXAMPLES: tuple[Frame, ...] = (
         react=False,
         forked_from=ForkedFrom(context_id="ctx-1", version=12, chain="0f" * 32),
     ),
+    LLMMirrorFrame(mirror="session-1", react=False, expected_version=0),
     LLMFullResponseStartFrame(
         run_id="r1",
         attempt=2,

@@ -48,7 +48,7 @@ HO = LLMMessagesAppendFrame(id="f2", messages=[{"role": "user", "content": "Ho"}
 NO_FRAME = b'{"type":"LLMTextFrame"}'
 KEYS = [
     *("context_id", "version", "messages", "tools", "tool_choice", "settings", "prompt_caching", "skip_tts"),
-    *("recording", "ended", "limits", "open", "frames"),
+    *("recording", "ended", "limits", "mirror", "open", "frames"),
 ]
 
 

@@ -30,6 +30,8 @@ CONTEXT = {
     "context_id": "a",
     "version": 3,
     "parked_version": None,
+    "positions": [],
+    "mirror": None,
     "messages": [],
     "answers": [],
     "tools": [],

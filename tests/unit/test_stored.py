@@ -26,6 +26,13 @@ def test_of_a_state_of_the_fold_before_any_frame_may_have_changed_the_context():
     assert stored.load(written(fold=4, version=7)).changed_version == 0
 
 
+@pytest.mark.rule("RA5.rewrite")
+def test_of_a_state_of_the_fold_before_any_position_may_be_empty_again():
+    assert stored.load(written(fold=4, place={"next_position": 7})).place.fixed == (1, 6)
+    assert stored.load(written(fold=4)).place.fixed is None
+    assert stored.load(written(fold=5, place={"next_position": 7})).place.fixed is None
+
+
 @pytest.mark.parametrize("fold", [None, True, "1", 1.0])
 def test_a_state_that_does_not_say_which_fold_made_it_is_refused(fold):
     with pytest.raises(StoredStateError, match="which fold made it"):

@@ -116,6 +116,8 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
         case (
             "LLMMessagesAppendFrame"
             | "LLMMessagesUpdateFrame"
+            | "LLMMessageRewriteFrame"
+            | "LLMMirrorFrame"
             | "LLMContextFrame"
             | "LLMRunFrame"
             | "LLMSetToolsFrame"
@@ -144,8 +146,9 @@ def _fold(draft: Draft, frame: KnownFrame) -> Reason | None:
 
 
 def _of_context(draft: Draft, frame: ContextFrames) -> Reason | None:
-    if history.has_changed(draft, frame.expected_version):
-        return "context_changed"
+    reason = history.refusal(draft, frame)
+    if reason is not None:
+        return reason
     if isinstance(frame, LLMRunFrame) or (
         isinstance(frame, LLMMessagesAppendFrame | LLMMessagesUpdateFrame | LLMContextFrame) and frame.run_llm
     ):
@@ -157,6 +160,10 @@ def _of_context(draft: Draft, frame: ContextFrames) -> Reason | None:
             history.appended(draft, frame)
         case "LLMMessagesUpdateFrame":
             history.updated(draft, frame)
+        case "LLMMessageRewriteFrame":
+            return history.rewritten(draft, frame)
+        case "LLMMirrorFrame":
+            history.mirrored(draft, frame)
         case "LLMContextFrame":
             history.opened(draft, frame)
         case "LLMRunFrame":

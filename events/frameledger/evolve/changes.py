@@ -16,7 +16,7 @@ Message = Mapping[str, Any]
 """A message in wire form: the OpenAI chat shape, or `{"llm": ..., "message": ...}` for a provider's own."""
 
 SettingName = Literal[
-    "tools", "tool_choice", "settings", "prompt_caching", "skip_tts", "recording", "ended", "limits"
+    "tools", "tool_choice", "settings", "prompt_caching", "skip_tts", "recording", "ended", "limits", "mirror"
 ]
 RunEnd = Literal["ended", "failed", "interrupted", "replaced", "context_ended"]
 CallEnd = Literal["done", "failed", "ambiguous", "cancelled", "forgotten"]
@@ -34,7 +34,8 @@ class MessageAppended:
 
 @value
 class MessageReplaced:
-    """The message at a position now reads otherwise: a result came, or only part of a text was heard."""
+    """The message at a position now reads otherwise: a result came, only part of a text was heard, or a client
+    rewrote it."""
 
     position: Position
     message: Message

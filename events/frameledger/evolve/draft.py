@@ -6,6 +6,7 @@ it does. They replace the themes they touch; the others go on unchanged into the
 
 from __future__ import annotations
 
+from frameledger.evolve import gaps
 from frameledger.evolve.changes import (
     Change,
     EraBegan,
@@ -65,20 +66,37 @@ class Draft:
             self.pace,
         )
 
-    def append(self, message: Message, run_id: RunId | None = None) -> Position:
-        """Write a message at the end; return its position."""
-        era, position = self.place.era, self.place.next_position
-        self.place = Place(era, Position(position + 1))
+    def append(self, message: Message, run_id: RunId | None = None) -> Position | None:
+        """Write a message of the fold's own at the end; return its position. In a mirror it is not written, and has
+        none: whoever keeps the history says what is in it (RA5.mirror)."""
+        return None if self.terms.mirror is not None else self.take(message, run_id)
+
+    def rewrite(self, position: Position, message: Message) -> None:
+        """Let a message of the fold's own, which is there, read otherwise; not in a mirror."""
+        if self.terms.mirror is None:
+            self.put(position, message)
+
+    def retract(self, position: Position) -> None:
+        """Take back a message of the fold's own, which is there; not in a mirror."""
+        if self.terms.mirror is None:
+            self.put(position, None)
+
+    def take(self, message: Message, run_id: RunId | None = None) -> Position:
+        """Write a message that a client brought at the end, also in a mirror."""
+        place = self.place
+        position = place.next_position
+        self.place = Place(place.era, Position(position + 1), place.gaps, place.fixed)
         self.changes.append(MessageAppended(position, message, run_id))
         self.changed_version = self.version
         return position
 
-    def rewrite(self, position: Position, message: Message) -> None:
-        self.changes.append(MessageReplaced(position, message))
-        self.changed_version = self.version
-
-    def retract(self, position: Position) -> None:
-        self.changes.append(MessageEnded(position))
+    def put(self, position: Position, message: Message | None) -> None:
+        """Let the message that is at a position be this one, also in a mirror; None removes it."""
+        if message is None:
+            self.place = gaps.emptied(self.place, position)
+            self.changes.append(MessageEnded(position))
+        else:
+            self.changes.append(MessageReplaced(position, message))
         self.changed_version = self.version
 
     def begin_era(self) -> None:

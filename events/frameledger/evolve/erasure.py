@@ -15,12 +15,15 @@ from __future__ import annotations
 from frameledger.evolve.changes import ContextErased
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.state import Calls, Erased, Pace, Place, RequestParameters, Runs, Speech, State
-from frameledger.frames import AnyFrame, FunctionCallInProgressFrame, OfContext, UnknownFrame
+from frameledger.frames import AnyFrame, FunctionCallInProgressFrame, LLMMirrorFrame, OfContext, UnknownFrame
 from frameledger.ids import ContextId, Version
 from frameledger.values import replace
 
 KNOWN_RUNS = 64
 """How many of its latest runs the life after an erasure knows. A frame of an older one is left out, too."""
+
+KNOWN_MIRRORS = 64
+"""The same of those who kept its history elsewhere."""
 
 
 def beginning(context_id: ContextId, version: Version) -> State:
@@ -52,6 +55,13 @@ def note_closed_run(draft: Draft, before: State) -> None:
         draft.erased = replace(draft.erased, runs=runs)
 
 
+def note_mirror(draft: Draft, mirror: str) -> None:
+    """In a life after an erasure: remember who keeps its history, as one of this life."""
+    if draft.erased is not None and mirror not in draft.erased.mirrors[-1:]:
+        mirrors = (*draft.erased.mirrors, mirror)[-KNOWN_MIRRORS:]
+        draft.erased = replace(draft.erased, mirrors=mirrors)
+
+
 def is_of_an_earlier_life(state: State, frame: AnyFrame) -> bool:
     """Whether a frame belongs to a life that was erased (RA5.lives): it is not to be folded, and gets no version."""
     erased = state.erased
@@ -60,9 +70,12 @@ def is_of_an_earlier_life(state: State, frame: AnyFrame) -> bool:
     opened_version = getattr(frame, "opened_version", None)
     if opened_version is not None and opened_version <= erased.version:
         return True
-    expected_version = frame.expected_version if isinstance(frame, OfContext) else None
-    if expected_version is not None and 0 < expected_version < erased.version:
-        return True
+    if isinstance(frame, OfContext):
+        expected_version = frame.expected_version
+        if expected_version is not None and 0 < expected_version < erased.version:
+            return True
+        if frame.mirror is not None and not isinstance(frame, LLMMirrorFrame):
+            return frame.mirror not in erased.mirrors
     run_id = _named(frame, "run_id")
     if run_id is not None:
         return not _knows_run(state, erased, run_id)

@@ -1,4 +1,5 @@
-"""What clients say about the context itself: messages appended or replaced, a whole context, its terms."""
+"""What clients say about the context itself: messages appended, rewritten or replaced, a whole context, its terms, and
+who keeps its history."""
 
 from __future__ import annotations
 
@@ -8,17 +9,22 @@ from typing import Any
 from pydantic_core import to_json
 
 from frameledger import tools as tool_definitions
-from frameledger.evolve import inputs, limits, runs
+from frameledger.evolve import erasure, gaps, inputs, limits, open_calls, runs
 from frameledger.evolve.changes import Message, SettingChanged, SettingName
 from frameledger.evolve.draft import Draft
+from frameledger.evolve.outcome import Reason
 from frameledger.frames import (
     LLMContextFrame,
+    LLMMessageRewriteFrame,
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
+    LLMMirrorFrame,
     LLMSetLimitsFrame,
     LLMSetToolsFrame,
     LLMUpdateSettingsFrame,
 )
+from frameledger.frames.context import ContextFrames
+from frameledger.ids import Position
 from frameledger.values import replace
 
 ADD_TOOL_CHANGE_MESSAGES = "add_tool_change_messages"
@@ -34,6 +40,15 @@ def has_changed(draft: Draft, expected: int | None) -> bool:
     if expected == 0 and draft.erased is not None:
         expected = draft.erased.version
     return expected is not None and not draft.changed_version <= expected < draft.version
+
+
+def refusal(draft: Draft, frame: ContextFrames) -> Reason | None:
+    """Why what a client says about the context does not count: another mirror keeps its history by now (RA5.mirror), or
+    the context is not what the client knows (RA5.expected)."""
+    is_of_a_mirror = frame.mirror is not None and not isinstance(frame, LLMMirrorFrame)
+    if is_of_a_mirror and frame.mirror != draft.terms.mirror:
+        return "mirror_superseded"
+    return "context_changed" if has_changed(draft, frame.expected_version) else None
 
 
 def appended(draft: Draft, frame: LLMMessagesAppendFrame) -> None:
@@ -53,6 +68,37 @@ def updated(draft: Draft, frame: LLMMessagesUpdateFrame) -> None:
     _replace_history(draft, frame.messages)
     if frame.run_llm:
         runs.request(draft)
+
+
+def rewritten(draft: Draft, frame: LLMMessageRewriteFrame) -> Reason | None:
+    """Let the message at a position be another one, or none; what stands there is the client's from now on, so the
+    fold writes there no more (RA5.rewrite)."""
+    reason = gaps.refusal(draft.place, frame.position)
+    if reason is not None:
+        return reason
+    position = Position(frame.position)
+    draft.put(position, frame.message)
+    runs.forget_position(draft, position)
+    open_calls.forget_position(draft, position)
+    if draft.speech.said is not None and position in draft.speech.said:
+        draft.speech = replace(draft.speech, said=None)
+    return None
+
+
+def mirrored(draft: Draft, frame: LLMMirrorFrame) -> None:
+    """Somebody else keeps the history from here on, under this name; or nobody does any more (RA5.mirror).
+
+    What was being said and heard until then is in the history that was kept elsewhere, as far as it belongs there.
+    """
+    reopen(draft)
+    if frame.mirror is not None or not frame.react:
+        runs.drop_pending(draft)
+    if frame.mirror is None and draft.terms.mirror is not None:
+        _leave_out_what_is_in_the_air(draft)
+    _set(draft, "mirror", frame.mirror)
+    _set(draft, "recording", not frame.react)
+    if frame.mirror is not None:
+        erasure.note_mirror(draft, frame.mirror)
 
 
 def opened(draft: Draft, frame: LLMContextFrame) -> None:
@@ -120,9 +166,18 @@ def _replace_history(draft: Draft, messages: Iterable[Message]) -> None:
     _write(draft, messages)
 
 
+def _leave_out_what_is_in_the_air(draft: Draft) -> None:
+    if draft.turn is not None:
+        draft.turn = replace(draft.turn, words=None)
+    response = draft.speech.response
+    if response is not None:
+        response = replace(response, text=None)
+    draft.speech = replace(draft.speech, response=response, thought=None)
+
+
 def _write(draft: Draft, messages: Iterable[Message]) -> None:
     for message in messages:
-        draft.append(message)
+        draft.take(message)
         if message.get("role") == "user" and draft.speech.said is not None:
             draft.speech = replace(draft.speech, said=None)
 

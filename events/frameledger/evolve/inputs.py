@@ -29,7 +29,9 @@ _WAYS: dict[object, SecondInput] = {
 
 def way(draft: Draft, said: SecondInput | None) -> SecondInput:
     """What an input does that comes now: as it says itself, else as the setting says, else `enqueue` (R7.1). The first
-    input is always `enqueue`."""
+    input is always `enqueue`, and so is each in a mirror, whose keeper says itself what is stopped (RA5.mirror)."""
+    if draft.terms.mirror is not None:
+        return "enqueue"
     if draft.terms.recording:
         interrupts = draft.speech.response is not None and _named(draft, said) == "interrupt"
         return "interrupt" if interrupts else "enqueue"

@@ -23,7 +23,7 @@ def interrupted(draft: Draft, frame: InterruptionFrame) -> None:
         before.owed_to_bot or before.wanted is not None or (before.open is not None and before.open.untouched)
     )
     owed_to_turn = before.owed_to_turn
-    if draft.turn is not None:
+    if draft.turn is not None and draft.terms.mirror is None:
         owed_to_turn |= groups.stop_waiting(draft, touched) or deferred
     runs.release(draft)
     draft.runs = replace(draft.runs, wanted=None, owed_to_bot=False, owed_to_turn=owed_to_turn)

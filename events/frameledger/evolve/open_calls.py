@@ -9,7 +9,7 @@ from frameledger.evolve.changes import CallDispatched, CallEnd, CallKey, CallSet
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
 from frameledger.evolve.state import Ambiguous, Call, Calls
-from frameledger.ids import ToolCallId
+from frameledger.ids import Position, ToolCallId
 from frameledger.values import replace
 
 TOMBSTONES_KEPT = 256
@@ -52,6 +52,14 @@ def forget(draft: Draft, call: Call) -> None:
     """Close a call that has not started, and will not."""
     tombstone(draft, call)
     settle(draft, call, "forgotten")
+
+
+def forget_position(draft: Draft, position: Position) -> None:
+    """A client rewrote a message: if it was the tool message of a running call, that has no place any more."""
+    for call in tuple(draft.calls.open.values()):
+        running = call.running
+        if running is not None and running.position == position and running.era == draft.place.era:
+            put(draft, replace(call, running=replace(running, position=None)))
 
 
 def tombstone(draft: Draft, call: Call) -> None:

@@ -27,5 +27,8 @@ Reason = Literal[
     "busy",
     "too_many_calls",
     "too_many_rounds",
+    "mirror_superseded",
+    "no_such_position",
+    "position_fixed",
 ]
 """Stored for ever: a reason may be added, none renamed or removed."""

@@ -124,10 +124,9 @@ def pushed(draft: Draft, frame: OfARun) -> Reason | None:
     response = draft.speech.response
     if response is None:
         return "no_open_response"
-    position = _write(draft, response)
-    if position is None:
+    if not trimmed(response.text):
         return "nothing_said"
-    runs.remember_position(draft, response.run_id, position)
+    runs.remember_position(draft, response.run_id, _write(draft, response))
     draft.speech = replace(draft.speech, response=replace(response, text=None))
     return None
 
@@ -219,7 +218,8 @@ def _correct(draft: Draft, positions: tuple[Position, ...], response: Response |
         draft.rewrite(positions[0], message)
         kept = positions[:1]
     elif heard and response is not None:
-        kept = (draft.append(message, response.run_id),)
+        position = draft.append(message, response.run_id)
+        kept = () if position is None else (position,)
     for position in positions[len(kept) :]:
         draft.retract(position)
     draft.speech = replace(draft.speech, said=kept)
@@ -286,9 +286,9 @@ def _finish(draft: Draft, response: Response) -> None:
 def _write(draft: Draft, response: Response) -> Position | None:
     """Append what the response has said since it was last written; nothing for whitespace (R2.3)."""
     text = trimmed(response.text)
-    if not text:
+    position = draft.append({"role": "assistant", "content": text}, response.run_id) if text else None
+    if position is None:
         return None
-    position = draft.append({"role": "assistant", "content": text}, response.run_id)
     speech = draft.speech
     said = (*(speech.said or ()), position)
     draft.speech = Speech(speech.response, speech.thought, said, speech.bot_since)

@@ -7,7 +7,7 @@ An ambiguous call has a second end: a person says what became of it (R3.8).
 from __future__ import annotations
 
 from frameledger.evolve import call_messages, groups, open_calls, runs
-from frameledger.evolve.changes import CallEnd, CallKey, CallProgressed, CallResolved
+from frameledger.evolve.changes import CallEnd, CallKey, CallProgressed, CallResolved, Message
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.fence import is_anothers
 from frameledger.evolve.outcome import Reason
@@ -29,9 +29,9 @@ def result(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:
         return _intermediate(draft, call, running, frame)
     open_calls.settle(draft, call, _end(frame), frame.result)
     if running.synchronous:
-        if running.era != draft.place.era:
+        if _has_no_place(draft, running):
             return "place_replaced"
-        draft.rewrite(running.position, call_messages.result(call.tool_call_id, frame.result))
+        _write(draft, running, call_messages.result(call.tool_call_id, frame.result))
     else:
         draft.append(call_messages.later_result(call.tool_call_id, frame.result))
     if running.interrupted and frame.call_attempt is not None:
@@ -61,7 +61,7 @@ def cancel(draft: Draft, frame: FunctionCallCancelFrame) -> Reason | None:
     if _is_superseded(running, frame):
         return "attempt_superseded"
     settle_cancelled(draft, call, running)
-    if running.synchronous and running.era != draft.place.era:
+    if running.synchronous and _has_no_place(draft, running):
         return "place_replaced"
     if frame.run_llm:
         groups.answered(draft, call, run_llm=None, has_result=True, synchronous=running.synchronous)
@@ -74,8 +74,20 @@ def settle_cancelled(draft: Draft, call: Call, running: Running) -> None:
     open_calls.settle(draft, call, "cancelled")
     if not running.synchronous:
         draft.append(call_messages.later_cancelled(call.tool_call_id))
-    elif running.era == draft.place.era:
-        draft.rewrite(running.position, call_messages.cancelled(call.tool_call_id))
+    elif not _has_no_place(draft, running):
+        _write(draft, running, call_messages.cancelled(call.tool_call_id))
+
+
+def _has_no_place(draft: Draft, running: Running) -> bool:
+    """Whether the place was replaced where a synchronous call would say how it ended. In a mirror nothing is said."""
+    if draft.terms.mirror is not None:
+        return False
+    return running.position is None or running.era != draft.place.era
+
+
+def _write(draft: Draft, running: Running, message: Message) -> None:
+    if running.position is not None:
+        draft.rewrite(running.position, message)
 
 
 def _resolve(draft: Draft, frame: FunctionCallResultFrame) -> Reason | None:

@@ -19,7 +19,7 @@ from frameledger.values import replace
 
 
 def request(draft: Draft) -> None:
-    """Request a run now: for an append, an update, `LLMRunFrame`, a user's turn, or a deferred run that is due.
+    """Request a run now, as a client wants it: by an append, an update, a context frame, or `LLMRunFrame`.
 
     In a recording it is noted, as if it had been answered, and nothing happens (R4.5).
     """
@@ -38,10 +38,17 @@ def request(draft: Draft) -> None:
         draft.runs = Runs(runs.open, pending, runs.owed_to_turn, runs.owed_to_bot)
 
 
+def request_by_rule(draft: Draft) -> None:
+    """Request a run now: for a user's turn, or a deferred run that is due; not in a mirror, where only clients do
+    (RA5.mirror)."""
+    if draft.terms.mirror is None:
+        request(draft)
+
+
 def request_for_result(draft: Draft) -> None:
     """Request the run for a result or a cancel: deferred while the user has the floor, then while the bot speaks
     (R4.1)."""
-    if draft.terms.ended:
+    if draft.terms.ended or draft.terms.mirror is not None:
         return
     if draft.turn is not None and draft.turn.holds_floor:
         draft.runs = replace(draft.runs, owed_to_turn=True)
@@ -114,11 +121,19 @@ def drop_pending(draft: Draft) -> None:
     draft.runs = Runs(open=draft.runs.open)
 
 
-def remember_position(draft: Draft, run_id: RunId | None, position: Position) -> None:
-    """Note a message of the open run, so that its next attempt can retract it."""
+def remember_position(draft: Draft, run_id: RunId | None, position: Position | None) -> None:
+    """Note a message of the open run, if there is one, so that its next attempt can retract it."""
     run = draft.runs.open
-    if run is not None and run.run_id == run_id:
+    if position is not None and run is not None and run.run_id == run_id:
         positions = (*run.positions, position)
+        draft.runs = replace(draft.runs, open=replace(run, positions=positions))
+
+
+def forget_position(draft: Draft, position: Position) -> None:
+    """A client rewrote a message: it is none that the open run's next attempt retracts."""
+    run = draft.runs.open
+    if run is not None and position in run.positions:
+        positions = tuple(one for one in run.positions if one != position)
         draft.runs = replace(draft.runs, open=replace(run, positions=positions))
 
 

@@ -23,16 +23,22 @@ Stage = Literal["announced", "queued", "dispatched", "running"]
 
 @value
 class Place:
-    """Where the next message goes. A position is given once and never reused within its era."""
+    """Where the next message goes. A position is given once and never reused within its era.
+
+    `gaps` are the positions that are empty again, as ranges in ascending order. Only so many are remembered (`gaps`):
+    of the range `fixed`, from one position to another, nothing here says any more where a message is.
+    """
 
     era: Era = Era(1)
     next_position: Position = Position(1)
+    gaps: tuple[tuple[Position, Position], ...] = ()
+    fixed: tuple[Position, Position] | None = None
 
 
 @value
 class RequestParameters:
     """Parameters of a request to the model, beside the messages; whether the context is a recording, or has ended; and
-    its limits, by name."""
+    its limits, by name; and the mirror that keeps its history, None if that is kept here (RA5.mirror)."""
 
     tools: tuple[Mapping[str, Any], ...] = ()
     tool_choice: str | Mapping[str, Any] | None = None
@@ -42,6 +48,7 @@ class RequestParameters:
     recording: bool = False
     ended: bool = False
     limits: Mapping[str, int | float] = field(default_factory=dict)
+    mirror: str | None = None
 
 
 @value
@@ -117,12 +124,13 @@ class Announced:
 
 @value
 class Running:
-    """The terms a call started on; it keeps them. `position` is that of its tool message, in `era`."""
+    """The terms a call started on; it keeps them. `position` is that of its tool message, in `era`; None if it has
+    none, or a client rewrote it."""
 
     since: Version
     synchronous: bool
     era: Era
-    position: Position
+    position: Position | None
     call_attempt: Attempt | None = None
     worker: str | None = None
     safe_to_retry: bool = False
@@ -241,10 +249,12 @@ class Pace:
 @value
 class Erased:
     """The latest erasure of the context (RA5.erase): the version at which its present life began, and the newest runs
-    of that life which are closed. A frame that names another run is one of a life before (RA5.lives)."""
+    of that life which are closed, and its newest mirrors. A frame that names another run or another mirror is one of a
+    life before (RA5.lives)."""
 
     version: Version
     runs: tuple[RunId, ...] = ()
+    mirrors: tuple[str, ...] = ()
 
 
 @value

@@ -109,7 +109,7 @@ def _pay_turn_debt(draft: Draft) -> None:
     """No word was heard and none is pending: the stop itself requests the deferred run (R4.1)."""
     if draft.runs.owed_to_turn:
         draft.runs = replace(draft.runs, owed_to_turn=False)
-        runs.request(draft)
+        runs.request_by_rule(draft)
 
 
 def _say(draft: Draft, words: Text | None, second_input: SecondInput | None) -> None:
@@ -123,7 +123,7 @@ def _say(draft: Draft, words: Text | None, second_input: SecondInput | None) -> 
     if way == "interrupt":
         inputs.interrupt(draft)
     _write(draft, words)
-    runs.request(draft)
+    runs.request_by_rule(draft)
 
 
 def _write(draft: Draft, words: Text | None) -> None:

@@ -30,8 +30,9 @@ from frameledger.frames.codec import (
     types_said_by,
     wire_object,
 )
-from frameledger.frames.context import ContextSnapshot, ForkedFrom, OfContext
+from frameledger.frames.context import OfContext
 from frameledger.frames.response import FinishReason, Usage
+from frameledger.frames.snapshot import ContextSnapshot, ForkedFrom
 from frameledger.frames.turn import HeardFrame
 from frameledger.frames.unknown import UnknownFrame
 

@@ -1,39 +1,23 @@
 """Frames that a client uses to say what is in a context: messages, tools, settings, and when to run."""
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, Field
 
-from frameledger.context import LLMContext, LLMContextMessage
 from frameledger.frames.base import (
+    INT64_MAX,
     ControlFrame,
     Count,
     DataFrame,
     Frame,
-    FromPython,
+    Id,
     JsonObject,
     JsonObjects,
-    NestedId,
     SecondInput,
-    Value,
     VersionNumber,
     wire_form,
-    wire_items,
 )
-from frameledger.tools import Tools, no_definition
-
-
-def _tools(value: Any) -> Any:
-    tools = wire_items(value)
-    if isinstance(tools, tuple):
-        for tool in tools:
-            if callable(tool):
-                raise ValueError(no_definition(tool))
-    return tools
-
-
-_Tools = Annotated[JsonObjects, FromPython(_tools)]
+from frameledger.frames.snapshot import ContextSnapshot, ForkedFrom, ToolDefinitions
 
 
 class OfContext(Frame):
@@ -42,6 +26,12 @@ class OfContext(Frame):
     expected_version: VersionNumber | None = None
     """The version that the client knows. Ignored (`context_changed`) if messages, tools or settings changed after
     it; 0 for a conversation that has none yet. Null: whatever has changed."""
+
+    id_fields: ClassVar[tuple[str, ...]] = ("id", "mirror")
+
+    mirror: Id | None = None
+    """The mirror for which this is said (`LLMMirrorFrame`). Ignored (`mirror_superseded`) if another one, or none,
+    keeps the history now. Null: whoever keeps it."""
 
 
 class LLMMessagesAppendFrame(DataFrame, OfContext):
@@ -94,6 +84,30 @@ class LLMMessagesUpdateFrame(DataFrame, OfContext):
     `second_input` of the conversation says, else `enqueue`."""
 
 
+class LLMMessageRewriteFrame(DataFrame, OfContext):
+    """Replaces one message, or removes it.
+
+    Says: from here on, the message at this position is this one, or is not there.
+    Published by: clients that correct, redact or take back a message; those that mirror a conversation, for a
+    message that changed where it is kept.
+    Effect: the message changes in its place; positions never move; requests no run. What the fold would still
+    have written there, such as the result of a running call, is not written. The former message remains readable
+    at its versions. Ignored if nothing is there (`no_such_position`), or if the position lies before more than 256
+    gaps (`position_fixed`).
+    """
+
+    said_by = None
+
+    type: Literal["LLMMessageRewriteFrame"] = "LLMMessageRewriteFrame"
+
+    position: Annotated[int, Field(ge=1, le=INT64_MAX)]
+    """The place of the message in the present history: the first one after an update or a context frame is 1.
+    `StoredContext.positions` and the table `messages` say it."""
+
+    message: JsonObject | None
+    """The message, as in `LLMMessagesAppendFrame`; null removes the one that is there."""
+
+
 class LLMSetToolsFrame(DataFrame, OfContext):
     """Replaces the tools that the model may call.
 
@@ -107,7 +121,7 @@ class LLMSetToolsFrame(DataFrame, OfContext):
 
     type: Literal["LLMSetToolsFrame"] = "LLMSetToolsFrame"
 
-    tools: _Tools | None
+    tools: ToolDefinitions | None
     """Tool definitions in the OpenAI shape. Null and an empty list both mean no tools."""
 
 
@@ -231,106 +245,6 @@ class LLMRunFrame(DataFrame, OfContext):
     `second_input` of the conversation says, else `enqueue`."""
 
 
-def _empty_object(value: Any) -> Any:
-    return {} if value is None else value
-
-
-def _empty_list(value: Any) -> Any:
-    return () if value is None else value
-
-
-_ObjectOrNull = Annotated[
-    JsonObject, BeforeValidator(_empty_object, json_schema_input_type=dict[str, Any] | None)
-]
-_ListOrNull = Annotated[
-    JsonObjects, BeforeValidator(_empty_list, json_schema_input_type=list[dict[str, Any]] | None)
-]
-_ToolsOrNull = Annotated[
-    _Tools, BeforeValidator(_empty_list, json_schema_input_type=list[dict[str, Any]] | None)
-]
-
-
-class ContextSnapshot(Value):
-    """A whole context inside a frame. A part that is absent or null is empty."""
-
-    # Its methods are those of an `LLMContext`. Each that would change it returns one, which a frame takes again.
-
-    messages: _ListOrNull = ()
-    """The history, oldest first; messages look as in `LLMMessagesAppendFrame`."""
-
-    tools: _ToolsOrNull = ()
-    """Tool definitions in the OpenAI shape."""
-
-    tool_choice: str | JsonObject | None = None
-    """As in `LLMSetToolChoiceFrame`; null leaves the choice to the provider."""
-
-    settings: _ObjectOrNull = Field(default_factory=dict)
-    """Settings of the conversation, such as the temperature."""
-
-    def to_context(self) -> LLMContext:
-        """This as an `LLMContext`, which shares nothing with it."""
-        return LLMContext(self.messages, self.tools, self.settings, self.tool_choice)
-
-    def to_wire(self) -> dict[str, Any]:
-        """As `LLMContext.to_wire`."""
-        return self.to_context().to_wire()
-
-    def get_messages(self, llm: str | None = None) -> tuple[LLMContextMessage, ...]:
-        """As `LLMContext.get_messages`."""
-        return self.to_context().get_messages(llm)
-
-    def get_tools(self) -> tuple[Mapping[str, Any], ...]:
-        """As `LLMContext.get_tools`."""
-        return self.to_context().get_tools()
-
-    def add_message(self, message: LLMContextMessage) -> LLMContext:
-        """As `LLMContext.add_message`."""
-        return self.to_context().add_message(message)
-
-    def add_messages(self, messages: Iterable[LLMContextMessage]) -> LLMContext:
-        """As `LLMContext.add_messages`."""
-        return self.to_context().add_messages(messages)
-
-    def with_messages(self, messages: Iterable[LLMContextMessage] | None) -> LLMContext:
-        """As `LLMContext.with_messages`."""
-        return self.to_context().with_messages(messages)
-
-    def with_tools(self, tools: Tools | None) -> LLMContext:
-        """As `LLMContext.with_tools`."""
-        return self.to_context().with_tools(tools)
-
-    def with_settings(self, settings: Mapping[str, Any] | None) -> LLMContext:
-        """As `LLMContext.with_settings`."""
-        return self.to_context().with_settings(settings)
-
-    def set_tool_choice(self, tool_choice: str | Mapping[str, Any] | None) -> LLMContext:
-        """As `LLMContext.set_tool_choice`."""
-        return self.to_context().set_tool_choice(tool_choice)
-
-    def for_logging(self) -> dict[str, Any]:
-        """As `LLMContext.for_logging`."""
-        return self.to_context().for_logging()
-
-    def messages_for_logging(self) -> list[dict[str, Any]]:
-        """As `LLMContext.messages_for_logging`."""
-        return self.to_context().messages_for_logging()
-
-
-class ForkedFrom(Value):
-    """The moment of a conversation that a fork continues."""
-
-    id_fields: ClassVar[tuple[str, ...]] = ("context_id",)
-
-    context_id: NestedId
-    """The conversation."""
-
-    version: VersionNumber
-    """Its version whose context the fork begins with."""
-
-    chain: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
-    """The link of its hash chain at that version, in hexadecimal: proves which frames the fork goes on from."""
-
-
 class LLMContextFrame(OfContext):
     """Opens or replaces a whole context.
 
@@ -365,9 +279,36 @@ class LLMContextFrame(OfContext):
     """Whose moment this context is, if it was forked; stored as the origin of the conversation. No rule reads it."""
 
 
+class LLMMirrorFrame(ControlFrame, OfContext):
+    """Says who keeps the history of this context.
+
+    Says: from here on another program keeps this history, and mirrors it here under this name; or nobody does any
+    more.
+    Published by: bridges to other frameworks, when a session begins; `frameledger_services.agents_sdk`.
+    Effect: changes no message. As long as there is a mirror, only clients write messages and request runs, by
+    frames about the context; all else (turns, responses, calls, interruptions, ends) is followed, and writes and
+    requests nothing. The newest mirror counts: what names an earlier one is ignored (`mirror_superseded`), which
+    fences a process that should be gone. With `react` false the context is a recording. Opens an ended context.
+    """
+
+    said_by = None
+    carries_json = False
+
+    type: Literal["LLMMirrorFrame"] = "LLMMirrorFrame"
+
+    mirror: Id | None
+    """The name of the mirror: best one that each process, or session, has for itself. Null: the history is kept
+    here again; what was being said and heard until then is not written."""
+
+    react: bool
+    """False makes the context a recording, as `react` of `LLMContextFrame` does; true lets `LLMRunFrame` and
+    `run_llm` run the model."""
+
+
 ContextFrames = (
     LLMMessagesAppendFrame
     | LLMMessagesUpdateFrame
+    | LLMMessageRewriteFrame
     | LLMSetToolsFrame
     | LLMSetToolChoiceFrame
     | LLMUpdateSettingsFrame
@@ -376,4 +317,5 @@ ContextFrames = (
     | LLMSetLimitsFrame
     | LLMRunFrame
     | LLMContextFrame
+    | LLMMirrorFrame
 )

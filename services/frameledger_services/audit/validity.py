@@ -38,8 +38,8 @@ def check(piece: Piece, ended: Iterable[Ended], found: Differences) -> None:
         if place[2] not in piece.brought and (problem := _problem(place, row, begun, ends)) is not None:
             _add(found, place, problem)
     for place, end in ends.items():
-        if place in begun:
-            continue  # It was replaced.
+        if place in begun or place[2] in piece.brought:
+            continue  # It was replaced, or a client took it away.
         era, position, version = place
         if end.role == "tool" and ((era, position - 1, version) not in ends):
             _add(found, place, "a result ended, and its call did not")

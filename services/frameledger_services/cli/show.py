@@ -64,6 +64,8 @@ def _details(found: Moment, shown: ContextAt) -> Iterator[tuple[str, str]]:
         return
     if found.recording:
         yield "recording", "nothing is done about its runs and calls"
+    if found.mirror is not None:
+        yield "mirror", format_fold.kept_by(found.mirror)
     if found.ended:
         yield "ended", "asks for nothing until it is opened again"
     if found.open_run_id is not None:

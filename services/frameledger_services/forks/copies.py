@@ -1,8 +1,8 @@
 """Copies of recorded frames for another conversation, which nothing acts on a second time.
 
 The conversation of the copies is a *recording* from its first frame on (rule RA5.recording): the fold emits no effect
-for it, so no model and no function hears of it. A context frame among the copies would end that, so each is given
-`react: false`. What the copies say is what reached the context:
+for it, so no model and no function hears of it. A context or mirror frame among the copies would end that, so each is
+given `react: false`. What the copies say is what reached the context:
 
 - Only applied frames are copied, and unknown ones. One that was ignored would not be, in the copy, where the run or the
   call that refused it is not open.
@@ -71,7 +71,7 @@ class Copies:
         metadata["replay_of"] = {"context_id": self.context_id, "version": recorded.version}
         changed["metadata"] = metadata
         changed |= {name: None for name in _OF_THE_ORIGINAL if getattr(frame, name, None) is not None}
-        if frame.type == "LLMContextFrame" and not self.live:
+        if frame.type in ("LLMContextFrame", "LLMMirrorFrame") and not self.live:
             changed["react"] = False
         if frame.type == "InterruptionFrame" and self.live:
             # What was heard of another answer.

@@ -122,9 +122,10 @@ def written(context_id: str, found: ContextJson) -> bytes:
         found.settings or b"{}",
         found.prompt_caching or b"null",
         found.skip_tts or b"null",
+        found.mirror or b"null",
     )
     return (
-        b'%s,"messages":[%s],"tools":%s,"tool_choice":%s,"settings":%s,"prompt_caching":%s,"skip_tts":%s}'
+        b'%s,"messages":[%s],"tools":%s,"tool_choice":%s,"settings":%s,"prompt_caching":%s,"skip_tts":%s,"mirror":%s}'
         % (about[:-1], *texts)
     )
 

@@ -88,6 +88,7 @@ SCHEMAS = {
         settings={},
         prompt_caching={"type": ["boolean", "null"]},
         skip_tts={"type": ["boolean", "null"]},
+        mirror=_MAYBE_TEXT,
     ),
     "FramePage": _object(
         "Stored frames in the order of their versions.",

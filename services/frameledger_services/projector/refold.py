@@ -22,7 +22,12 @@ from frameledger.decoding import decode
 from frameledger.errors import RefusedError
 from frameledger.evolve import evolve
 from frameledger.evolve.state import State
-from frameledger.frames import LLMContextFrame, LLMMessagesAppendFrame, LLMMessagesUpdateFrame
+from frameledger.frames import (
+    LLMContextFrame,
+    LLMMessageRewriteFrame,
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+)
 from frameledger_services.projector.batch_fold import named
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.rows import Rows, clean, time_of
@@ -136,4 +141,4 @@ class Refold:
             self.states[one.version] = step.state
 
 
-_BRINGS = frozenset({LLMMessagesAppendFrame, LLMMessagesUpdateFrame, LLMContextFrame})
+_BRINGS = frozenset({LLMMessagesAppendFrame, LLMMessagesUpdateFrame, LLMMessageRewriteFrame, LLMContextFrame})

@@ -68,6 +68,7 @@ class ContextJson(ContextHead):
     settings: bytes | None
     prompt_caching: bytes | None
     skip_tts: bytes | None
+    mirror: bytes | None
 
 
 async def heads(connection: AsyncConnection[Any], moments: Sequence[Moment]) -> list[ContextHead | None]:
@@ -120,7 +121,8 @@ CONTEXTS = f"""
         convert_to(setting_at(asked.context_id, 'tool_choice', head.version)::text, 'UTF8') AS tool_choice,
         convert_to(setting_at(asked.context_id, 'settings', head.version)::text, 'UTF8') AS settings,
         convert_to(setting_at(asked.context_id, 'prompt_caching', head.version)::text, 'UTF8') AS prompt_caching,
-        convert_to(setting_at(asked.context_id, 'skip_tts', head.version)::text, 'UTF8') AS skip_tts
+        convert_to(setting_at(asked.context_id, 'skip_tts', head.version)::text, 'UTF8') AS skip_tts,
+        convert_to(setting_at(asked.context_id, 'mirror', head.version)::text, 'UTF8') AS mirror
     FROM {_ASKED}
     CROSS JOIN LATERAL (SELECT era_at(asked.context_id, head.version) AS era OFFSET 0) AS head_era
     LEFT JOIN frames ON frames.context_id = asked.context_id AND frames.version = head.version

@@ -60,6 +60,12 @@ class StoredContext:
     """For each message the answer of a model that it is of, as text that two of one answer have in common; None where
     it is of none, or nobody said."""
 
+    positions: tuple[int, ...] = ()
+    """For each message its place in the history, which `LLMMessageRewriteFrame` names. There are gaps."""
+
+    mirror: str | None = None
+    """Who keeps the history elsewhere (`LLMMirrorFrame`); None if it is kept here."""
+
     parked_version: int | None = None
     """Since which version the conversation's frames are stored unfolded, now; None if it is not parked."""
 
@@ -75,8 +81,8 @@ async def context(
     row = await cursor.fetchone()
     if row is None:
         raise NoSuchContextError(context_id)
-    newest, at, parked_version, *terms, messages, answers = row
-    tools, tool_choice, settings, prompt_caching, skip_tts, limits = map(_loads, terms)
+    newest, at, parked_version, *terms, messages, answers, positions = row
+    tools, tool_choice, settings, prompt_caching, skip_tts, limits, mirror = map(_loads, terms)
     if not 0 <= at <= newest:
         raise NoSuchVersionError(context_id, at, newest)
     wire = {
@@ -94,6 +100,8 @@ async def context(
         skip_tts=skip_tts,
         limits=limits or {},
         answers=tuple(answers or ()),
+        positions=tuple(positions or ()),
+        mirror=mirror,
         parked_version=parked_version,
     )
 
@@ -151,14 +159,16 @@ _CONTEXT = f"""
         setting_at(context_id, 'prompt_caching', at.version)::text,
         setting_at(context_id, 'skip_tts', at.version)::text,
         setting_at(context_id, 'limits', at.version)::text,
-        found.messages, found.answers
+        setting_at(context_id, 'mirror', at.version)::text,
+        found.messages, found.answers, found.positions
     FROM contexts AS head
     CROSS JOIN LATERAL (SELECT coalesce(%(version)s::bigint, head.version) AS version) AS at
     CROSS JOIN LATERAL ({MADE_BY_CALL}) AS made
     CROSS JOIN LATERAL (
         SELECT
             string_agg(said.message::text, ',' ORDER BY said.position) AS messages,
-            array_agg({ANSWER} ORDER BY said.position) AS answers
+            array_agg({ANSWER} ORDER BY said.position) AS answers,
+            array_agg(said.position ORDER BY said.position) AS positions
         FROM messages AS said
         WHERE said.context_id = %(id)s AND said.era = era_at(%(id)s, at.version)
             AND said.valid_from <= at.version AND said.valid_to > at.version

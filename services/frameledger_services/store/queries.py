@@ -37,6 +37,9 @@ class Moment:
     """When the frame was logged that made the version; None for version 0."""
 
     recording: bool
+    mirror: str | None
+    """Who keeps its history elsewhere, if somebody does."""
+
     ended: bool
     open_run_id: str | None
     open_call_count: int
@@ -148,6 +151,7 @@ async def moment(
             """
             SELECT
                 head.context_id, at.version, head.version AS newest, frames.logged_at, head.recording, head.ended,
+                setting_at(head.context_id, 'mirror', head.version) #>> '{}' AS mirror,
                 head.open_run_id, head.open_call_count, head.parked_version, head.parked_error,
                 coalesce(
                     (SELECT min(kept.version) - 1 FROM frames AS kept WHERE kept.context_id = head.context_id), 0

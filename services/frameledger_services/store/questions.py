@@ -27,6 +27,8 @@ class Readiness:
     """Runs that were interrupted, or failed, and that some message is of."""
 
     is_recording: bool = False
+    """Nobody answers: it is a recording, or another program keeps its history."""
+
     goes_on: bool = False
     """A run is open, or a call that the conversation waits for."""
 
@@ -111,7 +113,7 @@ async def has_running_calls(connection: Connection, context_id: str) -> bool:
 
 _READINESS = """
     SELECT
-        recording,
+        recording OR setting_at(context_id, 'mirror', version) #>> '{}' IS NOT NULL,
         ARRAY(
             SELECT run_id FROM runs
             WHERE runs.context_id = head.context_id AND run_id = ANY (%(runs)s)

@@ -184,7 +184,10 @@ context_settings = Table(
     metadata,
     _context_id(),
     _column(
-        "name", _ID, "tools, tool_choice, settings, prompt_caching, skip_tts, recording, ended, or limits."
+        "name",
+        _ID,
+        "tools, tool_choice, settings, prompt_caching, skip_tts, recording, ended, limits, or mirror (who keeps "
+        "the history elsewhere).",
     ),
     _column(
         "valid_from",

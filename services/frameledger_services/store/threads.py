@@ -48,12 +48,16 @@ class AskedRun:
     is_answer: bool = False
     """It answered a call, which its events show."""
 
+    is_mirror: bool = False
+    """Another program keeps the history: what is said is not what is stored."""
+
 
 async def thread(connection: Connection, context_id: str) -> Thread:
     """Returns how a conversation stands. What changes while it is read has a later version than the one returned."""
     cursor = await connection.execute(
         """
-        SELECT version, recording, parked_version IS NOT NULL, setting_at(context_id, 'tools', version)::text
+        SELECT version, recording OR setting_at(context_id, 'mirror', version) #>> '{}' IS NOT NULL,
+            parked_version IS NOT NULL, setting_at(context_id, 'tools', version)::text
         FROM contexts
         WHERE context_id = %s
         """,
@@ -97,14 +101,15 @@ async def last_asked(connection: Connection, context_id: str) -> AskedRun | None
     row = await cursor.fetchone()
     if row is None:
         return None
-    newest, version, kind, payload, run_id = row
+    newest, version, kind, payload, run_id, is_mirror = row
     if version is None:
-        return AskedRun(newest, run_id or f"run-{newest}")
+        return AskedRun(newest, run_id or f"run-{newest}", is_mirror=is_mirror)
     metadata = loads(payload).get("metadata")
     about = metadata.get(CLIENT) if isinstance(metadata, dict) else None
     named = about.get("run_id") if isinstance(about, dict) else None
     name = named if isinstance(named, str) else run_id or f"run-{version}"
-    return AskedRun(version, name, kind in ("FunctionCallResultFrame", "FunctionCallCancelFrame"))
+    is_answer = kind in ("FunctionCallResultFrame", "FunctionCallCancelFrame")
+    return AskedRun(version, name, is_answer, is_mirror)
 
 
 def _names(tools: str | None) -> list[str]:
@@ -119,7 +124,8 @@ def _names(tools: str | None) -> list[str]:
 _LAST_ASKED = """
     SELECT
         head.version, asked.version, asked.type, asked.payload,
-        (SELECT run_id FROM runs WHERE context_id = head.context_id ORDER BY requested_version DESC LIMIT 1)
+        (SELECT run_id FROM runs WHERE context_id = head.context_id ORDER BY requested_version DESC LIMIT 1),
+        setting_at(head.context_id, 'mirror', head.version) #>> '{}' IS NOT NULL
     FROM contexts AS head
     LEFT JOIN LATERAL (
         SELECT version, type, payload::text AS payload

@@ -34,8 +34,10 @@ from frameledger.frames import (
     LLMContextFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
+    LLMMessageRewriteFrame,
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
+    LLMMirrorFrame,
     LLMRunFrame,
     LLMSetLimitsFrame,
     LLMSetToolsFrame,
@@ -253,6 +255,17 @@ def append(*contents: str, run_llm: bool | None = None, **fields: Any) -> Frame:
 
 def update(*contents: str, run_llm: bool | None = None, **fields: Any) -> Frame:
     return LLMMessagesUpdateFrame(messages=_users(contents), run_llm=run_llm, **fields)
+
+
+def rewrite(position: int, content: str | None, **fields: Any) -> Frame:
+    """The message there is the user's with these words from now on; None removes it."""
+    message = None if content is None else {"role": "user", "content": content}
+    return LLMMessageRewriteFrame(position=position, message=message, **fields)
+
+
+def mirror(name: str | None, react: bool = True, **fields: Any) -> Frame:
+    """Somebody of this name keeps the history, or nobody does any more."""
+    return LLMMirrorFrame(mirror=name, react=react, **fields)
 
 
 def context(*contents: str, run_llm: bool | None = None, react: bool = True, **parts: Any) -> Frame:

@@ -17,9 +17,11 @@ from tests.unit.rules.dsl import (
     interim,
     interrupt,
     limits,
+    mirror,
     play,
     push,
     result,
+    rewrite,
     settings,
     speak,
     start,
@@ -41,6 +43,8 @@ from frameledger.frames import (
 BY_CLIENTS: list[Frame] = [
     append("mine", run_llm=True),
     update("mine", run_llm=True),
+    rewrite(1, "mine"),
+    mirror("me"),
     context("mine", run_llm=True),
     ask(),
     tools("mine"),
@@ -97,6 +101,8 @@ CHANGES: dict[str, list[Frames]] = {
     "settings": [settings(temperature=0)],
     "prompt caching": [LLMEnablePromptCachingFrame(enable=False)],
     "output": [LLMConfigureOutputFrame(skip_tts=False)],
+    "a message that was rewritten": [rewrite(1, "ho")],
+    "somebody else who keeps the history": [mirror("somebody")],
     "a recording": [context("hi", react=False)],
 }
 

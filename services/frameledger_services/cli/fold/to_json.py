@@ -30,6 +30,7 @@ def to_json(lines: Iterable[Line], folding: Folding) -> str:
         "recording": terms.recording,
         "ended": terms.ended,
         "limits": terms.limits,
+        "mirror": terms.mirror,
         "open": open_parts(state),
         "frames": frames,
     }

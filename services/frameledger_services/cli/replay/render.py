@@ -19,8 +19,10 @@ from frameledger.frames import (
     LLMContextFrame,
     LLMFullResponseEndFrame,
     LLMFullResponseStartFrame,
+    LLMMessageRewriteFrame,
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
+    LLMMirrorFrame,
     TextFrame,
     TranscriptionFrame,
 )
@@ -57,6 +59,11 @@ class Screen:
                 self._replaced(frame.messages)
             case LLMMessagesAppendFrame():
                 self._messages(frame.messages)
+            case LLMMessageRewriteFrame():
+                self._rewritten(frame)
+            case LLMMirrorFrame():
+                keeper = "here again" if frame.mirror is None else f"by {safe.one_line(frame.mirror)}"
+                self._note(f"the history is kept {keeper}")
             case LLMFullResponseStartFrame():
                 if (frame.attempt or 1) > 1:
                     self._note(f"attempt {frame.attempt} begins anew; what was said before is taken back")
@@ -86,6 +93,13 @@ class Screen:
     def end(self) -> None:
         """Nothing follows."""
         self._end_line()
+
+    def _rewritten(self, frame: LLMMessageRewriteFrame) -> None:
+        if frame.message is None:
+            self._note(f"message {frame.position} is removed")
+        else:
+            self._note(f"message {frame.position} is rewritten")
+            self._messages((frame.message,))
 
     def _replaced(self, messages: Any) -> None:
         self._note(f"the context is opened with {plural(len(messages), 'message')}")

@@ -85,6 +85,10 @@ def request_terms(
         yield "settings", plain(settings)
 
 
+def kept_by(mirror: str) -> str:
+    return f"{mirror} keeps the history, and what it does not say is not written"
+
+
 def terms_and_open(state: State) -> Iterator[tuple[str, str]]:
     """What a request takes along beside the messages, as far as it was set, and what the context waits for."""
     terms, turn, speech, runs = state.terms, state.turn, state.speech, state.runs
@@ -97,6 +101,8 @@ def terms_and_open(state: State) -> Iterator[tuple[str, str]]:
         yield "limits", plain(terms.limits)
     if terms.recording:
         yield "recording", "nothing is done about its runs and calls"
+    if terms.mirror is not None:
+        yield "mirror", kept_by(terms.mirror)
     if terms.ended:
         yield "ended", "asks for nothing until it is opened again"
     if turn is not None:

@@ -47,6 +47,8 @@ def stored_context(context_id: str, content: bytes) -> StoredContext:
             skip_tts=said["skip_tts"],
             # For a token that is shown no words it is no list.
             answers=tuple(answers) if isinstance(answers, list) else (),
+            positions=tuple(said["positions"]),
+            mirror=said["mirror"],
             parked_version=said["parked_version"],
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -75,13 +75,14 @@ FRAME = Shape(
         """
         append_to_context attempt call_attempt calls_per_run cancel_on_interruption claim code context_version enable
         expected_version fatal finish_reason function_name group_id group_parallel_tools id
-        includes_inter_frame_spaces is_realtime_service language model opened_version produced_at provider pts react
-        rounds run_id run_in_parallel run_llm safe_to_retry second_input settled_as skip_tts timeout_secs timestamp
-        tool_call_id type v worker
+        includes_inter_frame_spaces is_realtime_service language mirror model opened_version position produced_at
+        provider pts react rounds run_id run_in_parallel run_llm safe_to_retry second_input settled_as skip_tts
+        timeout_secs timestamp tool_call_id type v worker
         """
     ),
     {
         "messages": _MESSAGE,
+        "message": _MESSAGE,
         "context": Shape(frozenset(), {"messages": _MESSAGE}),
         "usage": _USAGE,
         "function_calls": Shape(_names("function_name tool_call_id builtin")),
@@ -97,8 +98,8 @@ _PARTS: dict[str, Shape] = {"frame": FRAME, "message": _MESSAGE, "messages": _ME
 ANSWER = Shape(
     _names(
         """
-        at attempt builtin code completed depth duplicate era eras error_code experiment finish_reason
-        first frames from function_name generation goes_on id idempotency_key intact logged_at matches_sha256
+        at attempt builtin code completed depth duplicate era eras error_code experiment finish_reason first
+        frames from function_name generation goes_on id idempotency_key intact logged_at matches_sha256 mirror
         model newest offset ordinal outcome partition place position positions prompt_caching provider reason
         role safe_to_retry since skip_tts source status superseded synchronous there to topic trigger type
         usage_partial valid_from valid_to version waiting worker

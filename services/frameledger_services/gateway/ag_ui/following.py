@@ -51,7 +51,7 @@ class FollowedRun:
         self._parts = parts
         # An answer to a call is an event of this run, what was said is one of its messages.
         self._begin = asked.version - asked.is_answer
-        self._translation = Translation(thread_id, asked.run_id, parent_run_id)
+        self._translation = Translation(thread_id, asked.run_id, parent_run_id, is_mirror=asked.is_mirror)
         self._follower = parts.hub.follow(thread_id, self._begin)
 
     def close(self) -> None:

@@ -43,6 +43,8 @@ QUIET = frozenset(
     (
         "LLMMessagesAppendFrame",
         "LLMMessagesUpdateFrame",
+        "LLMMessageRewriteFrame",
+        "LLMMirrorFrame",
         "LLMContextFrame",
         "LLMSetToolsFrame",
         "LLMRunFrame",
@@ -74,7 +76,10 @@ class WaitingCall(Protocol):
 class Translation:
     """One run of a client: `started`, then `take` for each frame in order, then `finished` or `failed`."""
 
-    def __init__(self, thread_id: str, run_id: str, parent_run_id: str | None = None) -> None:
+    def __init__(
+        self, thread_id: str, run_id: str, parent_run_id: str | None = None, *, is_mirror: bool = False
+    ) -> None:
+        """`is_mirror` says that what is said and called is not what is stored (RA5.mirror)."""
         self._of_run = {"threadId": thread_id, "runId": run_id}
         self._parent_run_id = parent_run_id
         self._text: _OpenText | None = None
@@ -89,7 +94,9 @@ class Translation:
 
         self._calls = shown.CallNames()
         self._stale = False
-        self._is_era_new = False
+        self._is_told_anew = is_mirror
+        """What streams is not what is stored, or under another id: the messages are stated after it."""
+
         self._usage = RunUsage()
         self._cause: tuple[str, str] | None = None
         """What went wrong last in the run of ours that is open."""
@@ -183,8 +190,14 @@ class Translation:
                 yield from self._call_has_result(frame)
             case "FunctionCallCancelFrame":
                 yield from self._call_cancelled(frame)
-            case "LLMMessagesUpdateFrame" | "LLMContextFrame" | "LLMContextEraseFrame":
-                self._stale = self._is_era_new = True
+            case (
+                "LLMMessagesUpdateFrame"
+                | "LLMMessageRewriteFrame"
+                | "LLMMirrorFrame"
+                | "LLMContextFrame"
+                | "LLMContextEraseFrame"
+            ):
+                self._stale = self._is_told_anew = True
             case "EndFrame" | "CancelFrame":
                 yield from self._close_text()
                 yield from self._close_thought()
@@ -252,7 +265,7 @@ class Translation:
         yield {"type": "TEXT_MESSAGE_END", "messageId": text.message_id}
         assert self._answers is not None
         self._texts[self._answers] += 1
-        self._stale = self._stale or self._is_era_new
+        self._stale = self._stale or self._is_told_anew
 
     def _response_ended(self, frame: LLMFullResponseEndFrame) -> Iterator[Event]:
         yield from self._close_text()
@@ -296,7 +309,7 @@ class Translation:
     def _call_began(self, frame: FunctionCallInProgressFrame) -> Iterator[Event]:
         if self._calls.is_open(frame.tool_call_id):
             return
-        if self._is_era_new or frame.waiting is not None or (frame.call_attempt or 1) > 1:
+        if self._is_told_anew or frame.waiting is not None or (frame.call_attempt or 1) > 1:
             # It may be open since before the messages that the client has.
             self._stale = True
             return
@@ -327,6 +340,7 @@ class Translation:
             return
         message = call_messages.result(ToolCallId(frame.tool_call_id), frame.result)
         yield self._result(name, message["content"])
+        self._stale = self._stale or self._is_told_anew
 
     def _call_cancelled(self, frame: FunctionCallCancelFrame) -> Iterator[Event]:
         name = self._calls.synchronous_name(frame.tool_call_id)
@@ -335,6 +349,7 @@ class Translation:
             self._stale = True
             return
         yield self._result(name, call_messages.cancelled(ToolCallId(frame.tool_call_id))["content"])
+        self._stale = self._stale or self._is_told_anew
 
     def _result(self, name: str, content: str) -> Event:
         return {

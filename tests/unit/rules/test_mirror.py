@@ -1,0 +1,310 @@
+"""A context whose history somebody else keeps: clients write its messages, all else is followed (RA5.mirror)."""
+
+import pytest
+from tests.unit.rules.dsl import (
+    CONTEXT,
+    announce,
+    answer,
+    append,
+    ask,
+    begin,
+    bot_speaks,
+    bot_stops,
+    break_off,
+    cancel,
+    committed,
+    context,
+    effects_of,
+    end,
+    finish,
+    hear,
+    interim,
+    interrupt,
+    mirror,
+    play,
+    push,
+    result,
+    rewrite,
+    settings,
+    speak,
+    start,
+    stop,
+    think,
+    thinking,
+    thought,
+    tokens,
+    tools,
+    update,
+    words,
+)
+
+from frameledger import stored
+from frameledger.effects import Cancel
+from frameledger.evolve.erasure import KNOWN_MIRRORS
+from frameledger.frames import LLMContextEraseFrame, LLMMessagesAppendFrame
+
+KEPT = [mirror("m"), append("hello")]
+
+
+def by(name, frame):
+    """The frame, said for this mirror."""
+    return frame.model_copy(update={"mirror": name})
+
+
+@pytest.mark.rule("RA5.mirror")
+def test_a_mirror_changes_no_message_and_asks_for_nothing():
+    played = play(append("hello"), mirror("m"))
+    assert played.texts == ["user: hello"]
+    assert (played.became, played.asked, effects_of(played)) == ("applied", [], [])
+    assert played.state.terms.mirror == "m"
+
+
+SAID = {
+    "a turn": [speak(), hear("what is it like"), stop()],
+    "words outside a turn": [hear("by the way")],
+    "a turn whose words come late": [speak(), interim(), stop(), hear("late")],
+    "an answer": answer("it is ", "fine"),
+    "an answer that is pushed": [start(), *tokens("it is"), push(), end()],
+    "a thought": [start(), think(), *thinking("hm"), thought("signed"), end()],
+    "a call": [begin("a"), result("a", 1)],
+    "a cancelled call": [begin("a"), cancel("a")],
+    "an asynchronous call": [begin("a", sync=False), result("a", 1, final=False), result("a", 2)],
+    "an asynchronous call, cancelled": [begin("a", sync=False), cancel("a")],
+    "an ambiguous call": [
+        begin("a"),
+        result("a", None, settled_as="ambiguous"),
+        result("a", 1, settled_as="resolved"),
+    ],
+    "an interruption": [start(), *tokens("it is fine"), interrupt()],
+    "words that were heard": [start(), *words("it is fine"), interrupt(heard_text="it is")],
+    "an end": [speak(), hear("so"), start(), *tokens("well"), begin("a"), finish()],
+    "a cancel": [begin("a", sync=False), break_off()],
+    "tools": [settings(add_tool_change_messages=True), tools("a")],
+}
+
+
+@pytest.mark.rule("RA5.mirror")
+@pytest.mark.parametrize("said", SAID.values(), ids=SAID)
+def test_in_a_mirror_what_is_said_is_followed_and_writes_nothing(said):
+    assert play(said).texts != []
+    played = play(KEPT, said)
+    assert set(played.outcomes) == {"applied"}
+    assert played.texts == ["user: hello"]
+    assert played.asked == []
+    # Whoever works on a call that is cancelled is told so.
+    assert all(isinstance(effect, Cancel) for effects in played.effects for effect in effects)
+    assert played.state.runs.owed_to_turn is played.state.runs.owed_to_bot is False
+
+
+@pytest.mark.rule("RA5.mirror")
+@pytest.mark.parametrize("said", SAID.values(), ids=SAID)
+def test_what_is_followed_leaves_open_what_it_would_leave_open_elsewhere(said):
+    here, there = (
+        play(append("hello"), mirror(None), said).state,
+        play(append("hello"), mirror("m"), said).state,
+    )
+    assert (here.calls.open.keys(), here.calls.settled) == (there.calls.open.keys(), there.calls.settled)
+    assert (here.turn is None, here.speech.response is None) == (
+        there.turn is None,
+        there.speech.response is None,
+    )
+    assert here.terms.ended == there.terms.ended
+
+
+@pytest.mark.rule("RA5.mirror")
+def test_in_a_mirror_clients_write_and_rewrite_messages_and_begin_eras():
+    played = play(KEPT, append("more"), rewrite(1, "hullo"), rewrite(2, None))
+    assert (played.texts, played.positions) == (["user: hullo"], [1])
+    played = play(update("anew"), append("more"), onto=played)
+    assert (played.texts, played.state.place.era) == (["user: anew", "user: more"], 2)
+    played = play(context("opened"), onto=played)
+    assert (played.texts, played.state.place.era) == (["user: opened"], 3)
+    assert played.state.terms.mirror == "m"
+
+
+@pytest.mark.rule("RA5.mirror")
+@pytest.mark.parametrize(
+    "asking", [ask(), append("x", run_llm=True), update("x", run_llm=True), context("x", run_llm=True)]
+)
+def test_in_a_mirror_clients_ask(asking):
+    assert effects_of(play(KEPT, asking)) == ["run 3"]
+    if asking.type != "LLMContextFrame":
+        assert play(mirror("m", react=False), append("hello"), asking).effects[2:] == [()]
+
+
+@pytest.mark.rule("RA5.mirror")
+def test_in_a_mirror_a_result_asks_for_nothing_whatever_it_says():
+    played = play(
+        KEPT,
+        [begin("a"), result("a", 1, run_llm=True)],
+        [begin("b"), result("b", 1, says=True), begin("c"), cancel("c", run_llm=True)],
+        [bot_speaks(), begin("d"), result("d", 1), bot_stops()],
+        [speak(), begin("e"), result("e", 1), stop(), stop()],
+        [announce("f", "g"), begin("f"), begin("g"), result("f", 1), result("g", 2)],
+    )
+    assert played.asked == []
+
+
+@pytest.mark.rule("RA5.mirror")
+def test_the_model_answers_and_calls_in_a_mirror_and_the_keeper_says_what_is_kept_of_it():
+    played = play(KEPT, ask(), committed("a", run=3), [begin("a", attempt=1), result("a", 1, attempt=1)])
+    assert effects_of(played, 6) == ["call a"]
+    assert (played.texts, played.asked) == (["user: hello"], [3])
+    played = play(append("it said 1"), ask(), answer("one", run=10), onto=played)
+    assert (played.texts, played.became) == (["user: hello", "user: it said 1"], "applied")
+    assert played.state.runs.open is None
+
+
+@pytest.mark.rule("RA5.mirror", "RA5.attempts")
+def test_in_a_mirror_a_later_attempt_takes_nothing_back():
+    written = play(append("hello"), ask(), start(2), tokens("it is", run=2), push(2))
+    assert written.texts == ["user: hello", "assistant: it is"]
+    assert play(mirror("m"), start(2, attempt=2), onto=written).texts == written.texts
+
+
+@pytest.mark.rule("RA5.mirror", "R4.3")
+def test_whoever_begins_to_keep_the_history_asks_anew():
+    """What was to be asked for later, or waits, was to be asked by rules that do not hold any more."""
+    waiting = play(ask(), start(1), ask())
+    assert waiting.state.runs.wanted is not None
+    played = play(mirror("m"), end(1), onto=waiting)
+    assert played.opened == [1]
+    owed = play(bot_speaks(), begin("a"), result("a", 1))
+    assert play(mirror("m"), mirror(None), bot_stops(), onto=owed).asked == []
+
+
+@pytest.mark.rule("RA5.mirror")
+@pytest.mark.parametrize(
+    "late",
+    [append("x"), update("x"), rewrite(1, "x"), context("x"), ask(), settings(x=1), tools("t")],
+    ids=lambda frame: frame.type,
+)
+def test_what_is_said_for_another_mirror_than_the_present_one_is_ignored(late):
+    for before in (KEPT, [append("hello")], [*KEPT, mirror(None)], [*KEPT, mirror("n")]):
+        played = play(before, by("old", late))
+        assert played.became == "mirror_superseded"
+        assert (played.texts, played.asked, played.changes) == (["user: hello"], [], ())
+    for before in (KEPT, [mirror("n"), *KEPT]):
+        assert play(before, by("m", late)).became == "applied"
+        assert play(before, late).became == "applied"
+
+
+@pytest.mark.rule("RA5.mirror")
+def test_the_process_before_is_fenced_by_the_name_of_the_next():
+    """It did not die, and goes on with what it has: none of that counts, and what counts is in order."""
+    played = play(mirror("1"), by("1", append("a")), mirror("2"), by("1", append("b")), by("2", append("c")))
+    assert played.texts == ["user: a", "user: c"]
+    assert played.reasons == [None, None, None, "mirror_superseded", None]
+
+
+@pytest.mark.rule("RA5.mirror", "RA5.expected")
+def test_who_keeps_the_history_is_something_that_a_client_knows():
+    assert play(append("a"), mirror("m"), append("b").model_copy(update={"expected_version": 1})).became == (
+        "context_changed"
+    )
+    assert play(append("a"), mirror("m", expected_version=1)).became == "applied"
+    assert play(append("a"), append("b"), mirror("m", expected_version=1)).became == "context_changed"
+    assert (
+        play(mirror("m"), mirror("m"), append("b").model_copy(update={"expected_version": 1})).became
+        == "applied"
+    )
+
+
+@pytest.mark.rule("RA5.mirror", "R1.6")
+def test_a_mirror_opens_an_ended_context():
+    played = play(append("a"), finish(), mirror("m"), ask())
+    assert played.opened == [4]
+
+
+@pytest.mark.rule("RA5.mirror", "RA5.recording")
+def test_a_mirror_says_whether_it_is_a_recording():
+    assert play(mirror("m", react=False), ask()).opened == []
+    assert play(mirror("m", react=False), mirror("m"), ask()).opened == [3]
+    assert play(context("x", react=False), mirror("m"), ask()).opened == [3]
+    assert play(mirror("m", react=False), mirror(None, react=True), ask()).opened == [3]
+
+
+@pytest.mark.rule("RA5.mirror")
+def test_after_a_mirror_what_was_being_said_and_heard_until_then_is_not_written():
+    """Whoever kept the history has written of it what belongs there. What comes from then on is written as ever."""
+    played = play(KEPT, speak(), hear("kept elsewhere"), mirror(None), hear("kept here"), stop())
+    assert played.texts == ["user: hello", "user: kept here"]
+    played = play(KEPT, start(), tokens("kept elsewhere"), mirror(None), tokens(" kept here"), end())
+    assert played.texts == ["user: hello", "assistant: kept here"]
+    played = play(KEPT, start(), think(), thinking("hm"), mirror(None), thought("signed"), end())
+    assert (played.texts, played.reasons[-2:]) == (["user: hello"], ["no_open_response", None])
+
+
+@pytest.mark.rule("RA5.mirror", "R3.5")
+def test_after_a_mirror_a_call_that_began_in_it_has_no_place_for_its_result():
+    played = play(KEPT, begin("a"), begin("b", sync=False), mirror(None), result("a", 1))
+    assert (played.became, played.texts, played.asked) == ("place_replaced", ["user: hello"], [])
+    played = play(cancel("b"), onto=played)
+    assert (played.became, len(played.messages)) == ("applied", 2)
+
+
+@pytest.mark.rule("RA5.mirror", "R3.5")
+def test_a_call_that_began_before_a_mirror_ends_in_it_without_a_word():
+    played = play(begin("a"), mirror("m"), result("a", 1))
+    assert (played.became, played.texts) == ("applied", ["assistant calls a(a)", "tool a: IN_PROGRESS"])
+    assert play(mirror(None), cancel("a"), onto=played).became == "call_settled"
+
+
+@pytest.mark.rule("RA5.mirror", "RA5.erase")
+def test_an_erasure_ends_the_mirror():
+    played = play(KEPT, LLMContextEraseFrame(why="asked"), [speak(), hear("hi"), stop()])
+    assert (played.state.terms.mirror, played.texts) == (None, ["user: hi"])
+
+
+@pytest.mark.rule("RA5.lives")
+def test_what_is_said_for_a_mirror_of_an_erased_life_is_left_out():
+    """A process that goes on with its conversation would store it anew."""
+    erased = play(KEPT, LLMContextEraseFrame(why="asked"))
+    assert play(by("m", append("still there")), onto=erased).steps[-1] is None
+    assert play(by("m", ask()), onto=erased).steps[-1] is None
+    again = play(mirror("m"), by("m", append("anew")), onto=erased)
+    assert again.texts == ["user: anew"]
+    later = play(mirror("n"), by("m", append("late")), by("x", append("of nobody")), onto=again)
+    assert [step and step.reason for step in later.steps[-2:]] == ["mirror_superseded", None]
+    assert later.steps[-1] is None
+
+
+@pytest.mark.rule("RA5.lives")
+def test_the_life_after_an_erasure_knows_so_many_mirrors():
+    erased = LLMContextEraseFrame(why="asked")
+    played = play(erased, [mirror(f"m{n}") for n in range(KNOWN_MIRRORS + 1)])
+    assert played.state.erased is not None
+    assert len(played.state.erased.mirrors) == KNOWN_MIRRORS
+    assert play(by("m0", append("x")), onto=played).steps[-1] is None
+    assert play(by("m1", append("x")), onto=played).became == "mirror_superseded"
+
+
+@pytest.mark.rule("RA5.mirror")
+def test_a_mirror_is_part_of_the_stored_state():
+    played = play(KEPT, begin("a"), rewrite(1, None))
+    state = stored.load(stored.dump(played.state))
+    assert state == played.state
+    assert (state.terms.mirror, state.context_id) == ("m", CONTEXT)
+
+
+def test_a_name_of_a_mirror_is_an_id():
+    for name in ("", "x" * 256):
+        with pytest.raises(ValueError, match="mirror"):
+            LLMMessagesAppendFrame(messages=[], mirror=name)
+
+
+@pytest.mark.rule("RA5.mirror", "R7.1")
+@pytest.mark.parametrize("way", ["interrupt", "reject", "coalesce"])
+def test_in_a_mirror_nothing_is_held_stopped_or_refused_for_a_second_input(way):
+    """Who keeps the history interrupts by itself, and knows where each of its messages stands."""
+    busy = [*KEPT, settings(second_input=way), ask(), start(4), *tokens("so", run=4)]
+    played = play(busy, append("more", run_llm=True), [speak(), hear("and"), stop()])
+    assert (played.texts, set(played.outcomes)) == (["user: hello", "user: more"], {"applied"})
+    assert played.state.runs.open is not None
+
+
+@pytest.mark.rule("RA5.mirror", "R7.5")
+def test_what_was_held_for_a_run_is_written_before_somebody_else_keeps_the_history():
+    held = play(settings(second_input="coalesce"), ask(), append("later", run_llm=True))
+    assert held.texts == []
+    assert play(mirror("m"), onto=held).texts == ["user: later"]
