@@ -57,6 +57,9 @@ FIELD_VALUES: dict[str, tuple[Any, ...]] = {
     "second_input": (None, "enqueue", "interrupt", "reject", "coalesce"),
     "calls_per_run": (None, 1, 2),
     "rounds": (None, 1, 1, 2),
+    "runs_per_minute": (None, 5),
+    "tokens_per_day": (None, 1_000),
+    "cost_per_day": (None, 0.5),
     "enable": (True, False),
     "skip_tts": (True, False),
     "context": (
