@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test chaos lint bench promtool docs picture lock clean FORCE
+.PHONY: help setup demo test test-bridges bench-bridges chaos lint bench promtool docs picture lock clean FORCE
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -17,7 +17,7 @@ READY := $(VENV)/.ready
 
 help:
 	@echo 'Targets:'
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## make .venv from the lock (again only when the lock or pyproject.toml changed)
 	@echo 'Ready: $(VENV)/bin/frameledger --help'
@@ -28,6 +28,10 @@ demo: $(READY) ## see it work: a conversation with a model and functions on real
 # Each of its processes reads every test: without bytecode, as some containers want it, that takes twice the time.
 test: lint ## everything CI runs: setup, lint, types, all tests
 	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 3 --dist loadfile
+	@$(PY) -m tests.bridges --if-installable
+
+test-bridges: $(READY) ## the bridges on the real frameworks, newest and oldest release, in environments of their own
+	@$(PY) -m tests.bridges
 
 chaos: $(READY) ## twenty thousand simulated conversations, a thousand examples of each law, faults on real servers (CHAOS_ROUNDS=30, CHAOS_SEED), a million frames
 	@$(PY) -m tests.laws.simulation 0 20000
@@ -35,6 +39,7 @@ chaos: $(READY) ## twenty thousand simulated conversations, a thousand examples 
 	@$(PY) -m pytest -q tests/unit -m hypothesis --hypothesis-profile=chaos
 	@$(PY) -m pytest -s tests/chaos/projectors.py tests/chaos/calls.py tests/chaos/kills.py \
 		tests/chaos/failover.py tests/chaos/topics.py tests/chaos/gateway.py tests/chaos/rebuilds.py tests/chaos/large.py
+	@BRIDGE_KILLS=all $(PY) -m tests.bridges --if-installable --only pipecat
 
 lint: $(READY) ## style and types only
 	@$(PY) -m ruff check --quiet --output-format concise .
@@ -52,6 +57,9 @@ promtool: ## build Prometheus' promtool as build/promtool, with Go; the tests of
 	    go get $(PROMTOOL) && go build -o ../promtool $(firstword $(subst @, ,$(PROMTOOL)))
 	@echo 'Ready: build/promtool'
 
+bench-bridges: $(READY) ## what the bridges cost their frameworks, with and without them in one run
+	@$(PY) -m tests.bridges bench
+
 docs: $(READY) ## the pages as a site, in build/site; a dead link or a page in no menu is an error
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict --config-file infra/mkdocs.yml
 	@echo 'Ready: build/site/index.html'
@@ -62,7 +70,8 @@ picture: $(READY) ## record the demo as infra/docs/demo.svg, and the page as inf
 
 lock: $(READY) ## write requirements.lock anew, with the newest versions that pyproject.toml allows
 	@$(PY) -m uv pip compile --quiet --universal --upgrade --generate-hashes --no-header --no-annotate \
-	    --no-emit-index-url --no-emit-find-links --all-extras --group dev --output-file requirements.lock pyproject.toml
+	    --no-emit-index-url --no-emit-find-links --extra all --group dev --output-file requirements.lock pyproject.toml
+	@$(PY) -m tests.bridges lock
 
 clean: ## remove .venv and every cache
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

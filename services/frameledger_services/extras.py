@@ -32,7 +32,11 @@ MODULES = {
     "http": ("httpx",),
     # `opentelemetry` itself is a namespace: each distribution brings a part of it.
     "otel": ("opentelemetry.trace", "opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http"),
+    "pipecat": ("pipecat",),
 }
+
+SEPARATE = frozenset({"pipecat"})
+"""What `all` does not bring: half a gigabyte, which whoever uses it has already."""
 
 
 class MissingExtraError(ConfigurationError, ModuleNotFoundError):

@@ -31,6 +31,7 @@ BASE = {
 }
 SERVICES = "claims event_log functions inference projector providers.websocket recovery store timekeeper work"
 
+OVER_PIPECAT = "frameledger_services.pipecat.observer"
 OVER_HTTP = "frameledger_services.client.http"
 IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -179,7 +180,7 @@ def test_what_the_wheel_carries_is_there_without_any_extra(environment):
         ("embedded", ["frameledger_services.embedded"]),
         ("services,gateway", ["frameledger_services.gateway"]),
         ("http", [OVER_HTTP]),
-        ("all", ["frameledger", "frameledger_services"]),
+        ("all", [f"-{OVER_PIPECAT}", "frameledger", "frameledger_services"]),
     ],
 )
 def test_an_extra_brings_what_it_is_for(environment, extra, names):
@@ -249,6 +250,7 @@ def test_the_command_without_its_extra_is_one_sentence(environment):
     [
         ("import frameledger_services.functions", ["services"]),
         ("from frameledger_services.inference import InferenceService", ["services"]),
+        ("from frameledger_services.pipecat import FrameledgerObserver", ["pipecat"]),
         (
             "from frameledger_services.providers.openai import OpenAILLMService",
             ["openai", "anthropic", "services"],

@@ -120,6 +120,8 @@ ROOMS = {
         "store",
         "telemetry",
     },
+    # In an application's process, beside its pipeline.
+    "pipecat": {"client"},
     # Its functions are an application's, and its proof reads the log itself.
     "demo": {"client", "embedded", "event_log", "functions"},
     "bench": {
@@ -170,6 +172,7 @@ READ_THE_ENVIRONMENT = (
     "__main__",
     "demo.tools",  # an application's module, which `run functions` imports
     "bench.inference.deaf",
+    "pipecat.setup_file",  # a program of Pipecat's loads it
     "bench.road.bare_road",
     "bench.road.straight_line",
     "bench.road.watched",

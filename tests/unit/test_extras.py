@@ -1,6 +1,7 @@
 """The extras: what the distribution says of them, what the code imports, and what is said where one is missing."""
 
 import ast
+import importlib
 import re
 import sys
 import tomllib
@@ -16,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from frameledger.errors import ConfigurationError
 from frameledger_services import extras
-from frameledger_services.extras import MODULES, MissingExtraError
+from frameledger_services.extras import MODULES, SEPARATE, MissingExtraError
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -78,9 +79,24 @@ def shortened(module: str) -> str:
 def test_every_extra_names_the_modules_that_it_brings() -> None:
     of_extras = PROJECT["optional-dependencies"]
     assert list(of_extras) == [*MODULES, "all"]
-    assert of_extras["all"] == [f"frameledger[{','.join(MODULES)}]"]
-    for extra, modules in MODULES.items():
+    together = [extra for extra in MODULES if extra not in SEPARATE]
+    assert of_extras["all"] == [f"frameledger[{','.join(together)}]"]
+    for extra in together:
+        modules = MODULES[extra]
         assert {distribution(module) for module in modules} == names(of_extras[extra]) - OPTIONAL
+
+
+def test_what_all_does_not_bring_is_in_no_lock_and_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    for extra in SEPARATE:
+        for name in names(PROJECT["optional-dependencies"][extra]):
+            assert not re.search(rf"^{re.escape(name)}==", lock, re.MULTILINE)
+    monkeypatch.setitem(sys.modules, "pipecat", None)
+    monkeypatch.delitem(sys.modules, "frameledger_services.pipecat.observer", raising=False)
+    with pytest.raises(MissingExtraError, match=re.escape("pip install 'frameledger[pipecat]'")):
+        importlib.import_module("frameledger_services.pipecat.observer")
 
 
 def test_what_is_imported_belongs_to_the_base_or_to_an_extra() -> None:
@@ -120,7 +136,7 @@ def test_any_other_failed_import_stays_what_it_is() -> None:
 
 
 def test_all_that_is_missing_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    extras.check(*MODULES)
+    extras.check(*(extra for extra in MODULES if extra not in SEPARATE))
     monkeypatch.setattr(
         extras, "find_spec", lambda module: None if module in {"psutil", "structlog"} else object()
     )

@@ -1,0 +1,124 @@
+"""Answers: what a model writes, what is heard of it, thoughts, what it cost."""
+
+from __future__ import annotations
+
+from frameledger_services.pipecat.seen import GENERATED, Family, Fields, Heard, Seen, without_nulls
+from frameledger_services.pipecat.values import to_json
+
+
+def started(seen: Seen, heard: Heard) -> list[Fields]:
+    heard.answering, heard.line = True, False
+    said: Fields = {"skip_tts": seen.frame.skip_tts}
+    service = seen.service or heard.service
+    if service is not None:
+        said |= {"provider": service.provider, "model": service.model}
+    return [{"type": "LLMFullResponseStartFrame", **without_nulls(said)}]
+
+
+def ended(seen: Seen, heard: Heard) -> list[Fields]:
+    heard.answering = heard.line = False
+    said = {"usage": heard.usage, "skip_tts": seen.frame.skip_tts}
+    heard.usage = None
+    return [{"type": "LLMFullResponseEndFrame", **without_nulls(said)}]
+
+
+def text(seen: Seen, heard: Heard) -> list[Fields]:
+    """A token of a model. Where somebody speaks it, it is what was generated, and the words that are heard follow."""
+    frame = seen.frame
+    if not frame.text:
+        return []
+    said: Fields = {"type": "LLMTextFrame", "text": frame.text}
+    if seen.at == GENERATED or not frame.append_to_context:
+        said["append_to_context"] = False
+    if not frame.includes_inter_frame_spaces:
+        said["includes_inter_frame_spaces"] = False
+    return [said | without_nulls({"skip_tts": frame.skip_tts})]
+
+
+def words(seen: Seen, heard: Heard) -> list[Fields]:
+    """Words that were spoken. A line outside of an answer gets a start of its own, so that it belongs somewhere."""
+    frame = seen.frame
+    spoken = getattr(frame, "raw_text", None) or frame.text
+    if not spoken:
+        return []
+    about = {name: to_json(getattr(frame, name, None)) for name in ("context_id", "segment_id", "text_type")}
+    said: Fields = {"type": "TextFrame", "text": spoken, "metadata": without_nulls(about)}
+    if not frame.append_to_context:
+        said["append_to_context"] = False
+    if frame.includes_inter_frame_spaces:
+        said["includes_inter_frame_spaces"] = True
+    if isinstance(frame.pts, int):
+        said["pts"] = frame.pts
+    if heard.answering or not frame.append_to_context:
+        return [said]
+    heard.answering = heard.line = True
+    return [{"type": "LLMFullResponseStartFrame"}, said]
+
+
+def pushed(seen: Seen, heard: Heard) -> list[Fields]:
+    """What was spoken so far is a message: the end of a line, or a part of an answer."""
+    found: list[Fields] = [{"type": "LLMAssistantPushAggregationFrame"}]
+    if heard.line:
+        heard.answering = heard.line = False
+        found.append({"type": "LLMFullResponseEndFrame"})
+    return found
+
+
+def thought_started(seen: Seen, heard: Heard) -> list[Fields]:
+    llm = seen.frame.llm or None
+    keep = bool(seen.frame.append_to_context and llm)
+    return [{"type": "LLMThoughtStartFrame", "append_to_context": keep, **without_nulls({"llm": llm})}]
+
+
+def thought_text(seen: Seen, heard: Heard) -> list[Fields]:
+    return [{"type": "LLMThoughtTextFrame", "text": seen.frame.text}]
+
+
+def thought_ended(seen: Seen, heard: Heard) -> list[Fields]:
+    return [{"type": "LLMThoughtEndFrame", "signature": to_json(seen.frame.signature)}]
+
+
+def asked(seen: Seen, heard: Heard) -> list[Fields]:
+    """The context, by reference, to be answered. A speculation is of a copy and no part of the conversation."""
+    if getattr(seen.frame, "speculation", False):
+        return [{"type": "pipecat/LLMContextFrame", "speculation": True}]
+    heard.service, heard.usage = seen.service, None
+    return [{"type": "LLMRunFrame"}]
+
+
+def metrics(seen: Seen, heard: Heard) -> list[Fields]:
+    found: list[Fields] = []
+    for one in seen.frame.data:
+        if hasattr(tokens := getattr(one, "value", None), "prompt_tokens"):
+            heard.usage = _usage(tokens)
+        shown = to_json(one)
+        found.append({"kind": type(one).__name__} | (shown if isinstance(shown, dict) else {}))
+    return [{"type": "pipecat/MetricsFrame", "data": found}]
+
+
+_COUNTS = {
+    "input_tokens": "prompt_tokens",
+    "output_tokens": "completion_tokens",
+    "cache_read_tokens": "cache_read_input_tokens",
+    "cache_write_tokens": "cache_creation_input_tokens",
+    "reasoning_tokens": "reasoning_tokens",
+}
+
+
+def _usage(tokens: object) -> Fields:
+    counts = {ours: getattr(tokens, theirs, None) for ours, theirs in _COUNTS.items()}
+    return {name: count for name, count in counts.items() if type(count) is int and count >= 0}
+
+
+FAMILIES: dict[str, Family] = {
+    "LLMFullResponseStartFrame": started,
+    "LLMFullResponseEndFrame": ended,
+    "LLMTextFrame": text,
+    "TextFrame": words,
+    "LLMAssistantPushAggregationFrame": pushed,
+    "LLMThoughtStartFrame": thought_started,
+    "LLMThoughtTextFrame": thought_text,
+    "LLMThoughtEndFrame": thought_ended,
+    "LLMContextFrame": asked,
+    "MetricsFrame": metrics,
+}

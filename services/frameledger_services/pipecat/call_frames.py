@@ -1,0 +1,63 @@
+"""Calls of functions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from frameledger_services.pipecat.seen import Family, Fields, Heard, Seen
+from frameledger_services.pipecat.values import to_json
+
+
+def started(seen: Seen, heard: Heard) -> list[Fields]:
+    calls = [
+        {
+            "function_name": call.function_name,
+            "tool_call_id": call.tool_call_id,
+            "arguments": _arguments(call.arguments),
+        }
+        for call in seen.frame.function_calls
+    ]
+    return [{"type": "FunctionCallsStartedFrame", "function_calls": calls}]
+
+
+def in_progress(seen: Seen, heard: Heard) -> list[Fields]:
+    frame = seen.frame
+    how = {
+        "arguments": _arguments(frame.arguments),
+        "cancel_on_interruption": bool(frame.cancel_on_interruption),
+    }
+    if frame.group_id:
+        how["group_id"] = str(frame.group_id)
+    return [{"type": "FunctionCallInProgressFrame", **_call(frame), **how}]
+
+
+def result(seen: Seen, heard: Heard) -> list[Fields]:
+    frame = seen.frame
+    said: Fields = {"type": "FunctionCallResultFrame", **_call(frame), "result": to_json(frame.result)}
+    if frame.properties is not None and frame.properties.is_final is False:
+        said["properties"] = {"is_final": False}
+    if getattr(frame, "error", None):
+        said |= {"settled_as": "failed", "metadata": {"error": str(frame.error)}}
+    return [said]
+
+
+def cancelled(seen: Seen, heard: Heard) -> list[Fields]:
+    return [{"type": "FunctionCallCancelFrame", **_call(seen.frame)}]
+
+
+def _call(frame: Any) -> Fields:
+    return {"function_name": frame.function_name, "tool_call_id": frame.tool_call_id}
+
+
+def _arguments(arguments: Any) -> str:
+    """As text: as Pipecat writes it into the message of the call."""
+    return arguments if isinstance(arguments, str) else json.dumps(to_json(arguments), ensure_ascii=False)
+
+
+FAMILIES: dict[str, Family] = {
+    "FunctionCallsStartedFrame": started,
+    "FunctionCallInProgressFrame": in_progress,
+    "FunctionCallResultFrame": result,
+    "FunctionCallCancelFrame": cancelled,
+}

@@ -1,0 +1,293 @@
+"""`FrameledgerObserver`: a Pipecat pipeline's conversation on the log, and back after the process died."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+from uuid import uuid4
+
+from frameledger.errors import TransientError
+from frameledger_services.client import Client
+from frameledger_services.extras import needed
+from frameledger_services.pipecat.capture import ASSISTANT, LLM, OUTPUT, USER, Capture
+from frameledger_services.pipecat.mirror import Mirror
+from frameledger_services.pipecat.outbox import Outbox
+from frameledger_services.pipecat.restore import Restored, for_pipecat, names_of, stored
+from frameledger_services.pipecat.seen import Service
+from frameledger_services.pipecat.values import given, to_json, tools_to_json
+from frameledger_services.settings import Settings
+
+with needed("pipecat"):
+    from pipecat import version as pipecat_version
+    from pipecat.observers.base_observer import BaseObserver, ProcessorSetUp
+
+SOURCE = "frameledger/pipecat"
+FLUSH_SECONDS = 5.0
+SAY_SECONDS = 60.0
+
+logger = logging.getLogger("frameledger.pipecat")
+
+
+class FramesLostError(TransientError):
+    """Not all that a pipeline did is on the log: the message says how much is missing and why.
+
+    Remedy: See why the broker was not reached. The messages are complete up to the newest frame that it has.
+    """
+
+
+class FrameledgerObserver(BaseObserver):
+    """Publishes what a pipeline does, and every change of its `LLMContext`, as one conversation.
+
+        ledger = FrameledgerObserver("call-7")
+        worker = PipelineWorker(pipeline, observers=[ledger])
+
+    It never slows or ends the pipeline: frames wait in bounded memory for a broker that is away, and beyond it the
+    evidence goes, never the messages. One observer is for one pipeline and one context.
+    """
+
+    def __init__(
+        self,
+        context_id: str,
+        settings: Settings | None = None,
+        *,
+        strict: bool = False,
+        connect: Callable[[], Any] | None = None,
+    ) -> None:
+        """Settings are those of every client: without, the environment and the stack that `frameledger up` runs. Raises
+        `SettingsError` for an environment that is wrong.
+
+        With `strict`, `finish()` raises `FramesLostError` if anything was not published; Pipecat itself logs what an
+        observer raises at the end. `connect` makes another client than `Client`.
+        """
+        super().__init__()
+        if connect is None:
+            known = Settings.from_env() if settings is None else settings
+            connect = lambda: Client(known, source=SOURCE)  # noqa: E731
+        self.context_id = context_id
+        self.session = uuid4()
+        self._strict = strict
+        self._failures: Counter[str] = Counter()
+        self._said_at = 0.0
+        self._capture = Capture(self._note_failure)
+        capture = self._capture
+        self._outbox = Outbox(context_id, self.session, capture.items, connect, retell=capture.retell)
+        self._hooked: set[int] = set()
+        self._opened = False
+        self._ended = False
+        self._reason: str | None = None
+        self.restored: Restored | None = None
+        """What `restore` found; None before."""
+
+    @property
+    def lag(self) -> float:
+        """The age, in seconds, of the oldest frame that is not published yet; 0 if all are."""
+        return self._outbox.lag_seconds
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """What is not on the log and will not be, by reason; empty if nothing is missing."""
+        counts = {
+            "dropped": self._outbox.dropped + self._capture.lost,
+            "refused": self._outbox.refused,
+            "failures": sum(self._failures.values()) + self._outbox.failures,
+            "unpublished": self._outbox.unpublished if self._ended else 0,
+        }
+        return {name: count for name, count in counts.items() if count}
+
+    async def restore(
+        self,
+        messages: list[Any] | None = None,
+        tools: Any = None,
+        tool_choice: Any = None,
+        *,
+        open_calls: Literal["ambiguous", "keep"] = "ambiguous",
+        wait: float = 5.0,
+    ) -> Any:
+        """Returns Pipecat's `LLMContext` of this conversation, for the aggregators of this pipeline: `messages` if the
+        conversation is new, else all that was said before, whatever became of the process in which it was said.
+
+        Whoever kept the history until now is fenced: what it still says about messages does not count. Words that were
+        heard and transcribed and reached no message become one each, and a call that had begun says that nobody knows
+        whether it happened, unless `open_calls` is "keep". Tools are those given, of today's code. `restored` says what
+        was found. All of it may take `wait` seconds for each of its two or three steps.
+
+        Raises what `Client.publish` and `Client.context` raise. RuntimeError if the pipeline has begun.
+        """
+        if self._opened or self.restored is not None:
+            raise RuntimeError("restore() is called once, before the pipeline begins.")
+        from pipecat.processors.aggregators import llm_context as theirs
+
+        given_messages = list(messages or [])
+        work = self._outbox.call(
+            lambda client: stored(
+                client,
+                self.context_id,
+                self.session,
+                initial=[to_json(one) for one in given_messages],
+                open_calls=open_calls,
+                within=wait,
+            )
+        )
+        found = await asyncio.wrap_future(work)
+        chosen = {} if tools is None else {"tools": tools}
+        if tool_choice is not None or found.tool_choice is not None:
+            chosen["tool_choice"] = found.tool_choice if tool_choice is None else tool_choice
+        context = theirs.LLMContext(for_pipecat(found.messages, theirs.LLMSpecificMessage), **chosen)
+        self._outbox.encoder.positions = found.positions
+        self._capture.follow(context, Mirror(context.messages, known=True), found.tools, found.tool_choice)
+        offered = names_of(tools_to_json(context.tools)[0])
+        changed = tuple(sorted(offered ^ names_of(found.tools)))
+        self.restored = replace(found.restored, tools_changed=() if found.restored.is_new else changed)
+        return context
+
+    def note(self, **settings: Any) -> None:
+        """Keep something beside the conversation, such as the state of a flow: `note(flow={"node": "menu"})`. It is in
+        the settings of the stored context, and `restored.settings` after a restore. A null forgets it."""
+        self._capture.add({"type": "LLMUpdateSettingsFrame", "settings": to_json(settings)})
+
+    async def on_processor_setup(self, data: ProcessorSetUp) -> None:
+        """Pipecat tells of each processor that is set up. At the first all of the pipeline are known, so all handlers
+        are added; then this observer leaves, since Pipecat would wake it for each push of each frame."""
+        try:
+            worker = data.processor.pipeline_worker
+            self.attach(worker)
+        except Exception as error:
+            self._note_failure(error)
+            return
+        if self._opened:
+            worker.task_manager.create_task(self._leave(worker), f"{self}::leave")
+
+    def attach(self, worker: Any) -> None:
+        """Capture what this worker's pipeline does from now on. An observer does it by itself."""
+        processors = list(_all(worker.pipeline))
+        self._capture.speaks = any(_is(one, "TTSService") for one in processors)
+        for processor in processors:
+            if id(processor) not in self._hooked:
+                self._hooked.add(id(processor))
+                self._hook(processor)
+        if not self._opened:
+            self._opened = True
+            self._outbox.start()
+            self._open(processors)
+            worker.add_event_handler("on_pipeline_finished", self._on_finished)
+
+    def _hook(self, processor: Any) -> None:
+        service = None
+        if _is(processor, "LLMContextAggregator"):
+            if not self._is_ours(processor):
+                return
+            at = USER if processor.role == "user" else ASSISTANT
+        elif _is(processor, "LLMService"):
+            at, service = LLM, _service(processor)
+        elif _is(processor, "BaseOutputTransport"):
+            at = OUTPUT
+        else:
+            return
+        before, after = self._capture.handlers(at, pushes=True, service=service)
+        processor.add_event_handler("on_before_push_frame", before)
+        if at != OUTPUT:
+            before, after = self._capture.handlers(at, pushes=False, service=service)
+            processor.add_event_handler("on_before_process_frame", before)
+            if at != LLM:
+                processor.add_event_handler("on_after_process_frame", after)
+
+    def _is_ours(self, aggregator: Any) -> bool:
+        context = aggregator.context
+        if self._capture.context is None:
+            self._capture.follow(context)
+        if self._capture.context is context:
+            return True
+        logger.error(
+            "%s: %s has a context of its own, which is not recorded: one observer is for one context. Give the other "
+            "an observer with an id of its own; after restore() use the context that it returned.",
+            *(self.context_id, aggregator),
+        )
+        return False
+
+    def _open(self, processors: list[Any]) -> None:
+        capture = self._capture
+        if self.restored is None:
+            capture.add({"type": "LLMMirrorFrame", "mirror": str(self.session), "react": False})
+        about = {
+            "session": str(self.session),
+            "pipecat": pipecat_version(),
+            "processors": [str(one) for one in processors],
+        }
+        capture.add({"type": "StartFrame", "metadata": about})
+        for llm in (one for one in processors if _is(one, "LLMService")):
+            if said := given(_settings(llm)):
+                capture.add({"type": "LLMUpdateSettingsFrame", "settings": said})
+        capture.sync()
+
+    async def _leave(self, worker: Any) -> None:
+        try:
+            await worker.remove_observer(self)
+        except Exception as error:
+            self._note_failure(error)
+
+    async def _on_finished(self, worker: Any, frame: Any) -> None:
+        reason = getattr(frame, "reason", None)
+        self._reason = None if reason is None else str(reason)
+        await self._finish(type(frame).__name__)
+
+    async def finish(self, within: float = FLUSH_SECONDS) -> None:
+        """Publish what is left, for `within` seconds at most. A pipeline that ends has it done; called after it, it
+        raises with `strict` what was lost."""
+        await self._finish("EndFrame", within)
+        if self._strict and self.lost:
+            raise FramesLostError(
+                f"Of {self.context_id!r} not all is published: {self.lost}."
+            ) from self._outbox.why
+
+    async def _finish(self, kind: str, within: float | None = None) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        try:
+            capture = self._capture
+            capture.sync()
+            lost = {name: count for name, count in self.lost.items() if name != "unpublished"}
+            about = {"reason": self._reason, "not_recorded": dict(capture.untold), "lost": lost}
+            told = {key: value for key, value in about.items() if value}
+            end = "CancelFrame" if kind == "CancelFrame" else "EndFrame"
+            capture.add({"type": end, "metadata": {"session": str(self.session), **told}})
+            await self._outbox.finish(FLUSH_SECONDS if within is None else within)
+        except Exception as error:
+            self._note_failure(error)
+
+    def _note_failure(self, error: BaseException) -> None:
+        """Something of ours went wrong inside of Pipecat: counted, and said once a minute."""
+        self._failures[type(error).__name__] += 1
+        now = time.monotonic()
+        if now - self._said_at > SAY_SECONDS:
+            self._said_at = now
+            logger.error("%s: the recording failed at one place and goes on", self.context_id, exc_info=error)
+
+
+def _all(processor: Any) -> list[Any]:
+    found: list[Any] = []
+    for one in processor.processors:
+        found += [one, *_all(one)]
+    return found
+
+
+def _is(processor: Any, name: str) -> bool:
+    """Whether it is of this class of Pipecat's. By name: to import those of speech alone takes seconds."""
+    return any(one.__name__ == name for one in type(processor).__mro__)
+
+
+def _settings(service: Any) -> Any:
+    """Of a service; 1.8 has no property for it."""
+    return getattr(service, "settings", None) or getattr(service, "_settings", None)
+
+
+def _service(llm: Any) -> Service:
+    model = getattr(_settings(llm), "model", None)
+    name = type(llm).__name__
+    provider = name.removesuffix("LLMService").removesuffix("Service") or name
+    return Service(provider.lower(), model if isinstance(model, str) else None)

@@ -1,0 +1,248 @@
+"""The thread that publishes: its own event loop and client, so that TLS, DNS and rebalances never hold the audio loop.
+
+What dies with the process: a frame is lost if it was captured less than a tick ago, or was not acknowledged yet.
+Nothing else is kept here; what the broker has, the conversation has, and a frame that is published again has its id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+from frameledger.errors import FrameledgerError
+from frameledger_services.client import FramesRefusedError, NotPublishedError
+from frameledger_services.pipecat.capture import Item
+from frameledger_services.pipecat.outgoing import Encoder
+from frameledger_services.pipecat.pending import MOST_BYTES, MOST_FRAMES, Pending, Waiting
+
+TICK_SECONDS = 0.02
+FRAMES_AT_ONCE = 8
+FRAMES_AT_THE_END = 200
+"""A batch of a running pipeline costs a fraction of a millisecond; at its end nobody waits for the interpreter."""
+PUBLISH_SECONDS = 10.0
+PAUSE_SECONDS = 0.5
+AT_EXIT_SECONDS = 2.0
+SAY_SECONDS = 60.0
+
+AT_WORK_SECONDS = 0.0003
+LET_GO_SECONDS = 0.006
+"""The thread holds the interpreter for so long at most, and then lets go of it: a twentieth of a core, for some five
+hundred frames a second. What comes faster waits; a loop that plays audio does not."""
+
+logger = logging.getLogger("frameledger.pipecat")
+
+T = TypeVar("T")
+
+
+class Publisher(Protocol):
+    """What the thread needs of a client."""
+
+    async def publish(self, context_id: str, *frames: Any, within: float) -> object: ...
+
+    async def close(self) -> None: ...
+
+
+class Outbox:
+    """Publishes what is captured in `items`, in its order, each frame once."""
+
+    def __init__(
+        self,
+        context_id: str,
+        session: UUID,
+        items: deque[Item],
+        connect: Callable[[], Any],
+        *,
+        retell: Callable[[], None] = lambda: None,
+        most_frames: int = MOST_FRAMES,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._context_id = context_id
+        self._items = items
+        self._connect = connect
+        self._retell = retell
+        self.encoder = Encoder(session)
+        self._pending = Pending(
+            self.encoder.gap,
+            lambda: self.encoder.history(time.time_ns()),
+            most_frames=most_frames,
+            most_bytes=most_bytes,
+        )
+        self._sending: list[Waiting] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._client: Any = None
+        self._main: asyncio.Task[None] | None = None
+        self._some = asyncio.Event()
+        self._closing = False
+        self._said_at = 0.0
+        self.refused = 0
+        self.failures = 0
+        self.why: BaseException | None = None
+        """Why the newest attempt to publish did not succeed; None if it did."""
+
+    @property
+    def unpublished(self) -> int:
+        return len(self._items) + len(self._pending) + len(self._sending)
+
+    @property
+    def dropped(self) -> int:
+        return sum(self._pending.dropped.values())
+
+    @property
+    def lag_seconds(self) -> float:
+        """The age of the oldest frame that the broker does not have."""
+        sending, items = self._sending, self._items
+        oldest = sending[0].ns if sending else self._pending.oldest_ns
+        if oldest is None and items:
+            with suppress(IndexError):
+                oldest = items[0][1]
+        return 0.0 if oldest is None else max(0.0, (time.time_ns() - oldest) / 1e9)
+
+    def start(self) -> None:
+        """Start the thread. Called again, it does nothing."""
+        if self._thread is not None:
+            return
+        self._client = self._connect()
+        ready = threading.Event()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._run(ready)), name=f"frameledger {self._context_id}", daemon=True
+        )
+        self._thread.start()
+        ready.wait()
+        atexit.register(self._at_exit)
+
+    def call(self, work: Callable[[Any], Awaitable[T]]) -> concurrent.futures.Future[T]:
+        """Run this in the thread, with its client."""
+        self.start()
+        assert self._loop is not None
+
+        async def done() -> T:
+            return await work(self._client)
+
+        return asyncio.run_coroutine_threadsafe(done(), self._loop)
+
+    async def finish(self, within: float) -> None:
+        """Publish what is left, for so many seconds at most, and end the thread. Called again, it does nothing."""
+        thread, loop = self._thread, self._loop
+        if thread is None or loop is None or not thread.is_alive():
+            return
+        self._closing = True
+        atexit.unregister(self._at_exit)
+        await asyncio.to_thread(thread.join, within)
+        if thread.is_alive():
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._stop)
+
+    async def _run(self, ready: threading.Event) -> None:
+        self._loop = asyncio.get_running_loop()
+        ready.set()
+        self._main = asyncio.current_task()
+        publishing = asyncio.create_task(self._publish_all())
+        try:
+            while not (self._closing and not self._items):
+                await self._encode_all()
+                await asyncio.sleep(TICK_SECONDS)
+            self._some.set()
+            await publishing
+        except asyncio.CancelledError:
+            pass
+        finally:
+            publishing.cancel()
+            with suppress(Exception):
+                await asyncio.wait_for(self._client.close(), PUBLISH_SECONDS)
+
+    def _stop(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+
+    def _at_exit(self) -> None:
+        """The program ends and nobody has ended the pipeline."""
+        self._closing = True
+        if self._thread is not None:
+            self._thread.join(AT_EXIT_SECONDS)
+
+    async def _encode_all(self) -> None:
+        items, since = self._items, time.perf_counter()
+        while items:
+            item = items.popleft()
+            try:
+                self._pending.add(list(self.encoder.encode(item)))
+            except Exception:
+                # If it was a change of the messages, those that follow do not fit: they are said anew, all of them.
+                self.failures += 1
+                self._retell()
+                if self.failures == 1:
+                    logger.exception("a captured frame of %s could not be told", self._context_id)
+            if time.perf_counter() - since > AT_WORK_SECONDS and not self._closing:
+                await asyncio.sleep(LET_GO_SECONDS)
+                since = time.perf_counter()
+            if self._pending:
+                self._some.set()
+
+    async def _publish_all(self) -> None:
+        while not (self._closing and not self._items and not self._pending):
+            if not self._pending:
+                await self._some.wait()
+                self._some.clear()
+                continue
+            self._sending = self._pending.take(FRAMES_AT_THE_END if self._closing else FRAMES_AT_ONCE)
+            await self._publish(self._sending)
+            self._sending = []
+            if not self._closing:
+                await asyncio.sleep(LET_GO_SECONDS)
+
+    async def _publish(self, batch: list[Waiting]) -> None:
+        """Returns once the broker has all of them. They are sent again with their ids until it does: whatever of them
+        had arrived counts once."""
+        while batch:
+            try:
+                await self._client.publish(
+                    self._context_id, *(one.frame for one in batch), within=PUBLISH_SECONDS
+                )
+            except FramesRefusedError as error:
+                batch = await self._mend(batch, error)
+            except NotPublishedError as error:
+                left = {frame.id for frame in error.frames}
+                batch = [one for one in batch if one.frame.frame.id in left]
+                await self._pause(error)
+            except Exception as error:
+                await self._pause(error)
+            else:
+                self.why = None
+                return
+
+    async def _mend(self, batch: list[Waiting], error: FramesRefusedError) -> list[Waiting]:
+        """One by one, to find the frame that is refused; in its place its size and hash are told."""
+        left = {frame.id for frame in error.frames}
+        batch = [one for one in batch if one.frame.frame.id in left]
+        if len(batch) > 1:
+            for one in batch:
+                await self._publish([one])
+            return []
+        self.refused += 1
+        logger.error("%s: the broker refuses a %s: %s", self._context_id, batch[0].kind, error)
+        if batch[0].kind == "pipecat/RefusedFrame":
+            return []
+        return [self.encoder.refused(batch[0], str(error))]
+
+    async def _pause(self, error: Exception) -> None:
+        self.why = error
+        now = time.monotonic()
+        if now - self._said_at > SAY_SECONDS:
+            self._said_at = now
+            expected = isinstance(error, FrameledgerError | OSError)
+            logger.warning(
+                "%s: %d frames wait for %.0f s to be published, the conversation goes on: %s",
+                *(self._context_id, self.unpublished, self.lag_seconds, error),
+                exc_info=None if expected else error,
+            )
+        await asyncio.sleep(PAUSE_SECONDS)

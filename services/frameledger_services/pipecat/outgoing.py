@@ -1,0 +1,135 @@
+"""What was captured as frames ready to be published: translated, with ids that a repetition has too, encoded. Pure but
+for the session's name, which the caller draws."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid5
+
+import orjson
+
+from frameledger_services.client import EncodedFrame
+from frameledger_services.pipecat.capture import CHANGES, FIELDS, Item
+from frameledger_services.pipecat.mirror import Appended, Change, Positions, Replaced, Rewritten
+from frameledger_services.pipecat.pending import GAP, Waiting
+from frameledger_services.pipecat.seen import Fields, Heard
+from frameledger_services.pipecat.translate import translate
+
+SIZE_OF_ONE = 800_000
+"""Messages are told in frames of about so many bytes: topics take a megabyte by default. One message stays one."""
+
+MOST_GAPS = 200
+"""A history with more removed messages than this is told anew: our fold keeps no account of older gaps."""
+
+_OF_THE_MIRROR = {
+    *("LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMMessageRewriteFrame", "LLMSetToolsFrame"),
+    *("LLMSetToolChoiceFrame", "LLMUpdateSettingsFrame", "LLMEnablePromptCachingFrame"),
+    *("LLMConfigureOutputFrame", "LLMRunFrame"),
+}
+"""Frames that name the mirror for which they are said: of a process that another one has replaced they do not count."""
+
+
+class Encoder:
+    """Makes frames of what was captured in one session."""
+
+    def __init__(self, session: UUID) -> None:
+        self._session = session
+        self._heard = Heard()
+        self._own = 0
+        self.positions = Positions()
+
+    def encode(self, item: Item) -> Iterator[Waiting]:
+        """The frames of one captured item. Called once for each, in their order."""
+        sequence, ns, at, captured, service = item
+        if at == CHANGES:
+            told = [fields for change in captured for fields in self._change(change)]
+        elif at == FIELDS:
+            told = captured
+        else:
+            told = translate(captured, at, ns, self._heard, service)
+        for number, fields in enumerate(told):
+            yield self._waiting(fields, ns, f"{sequence}.{number}")
+
+    def own(self, fields: Fields, ns: int) -> Waiting:
+        """A frame that the bridge says of itself."""
+        self._own += 1
+        return self._waiting(fields, ns, f"own.{self._own}")
+
+    def history(self, ns: int) -> list[Waiting]:
+        """All messages, as a new era. Rewrites that are captured later count from it."""
+        return [self.own(fields, ns) for fields in self._replace(tuple(self.positions.messages))]
+
+    def gap(self, counts: dict[str, int], first_ns: int, last_ns: int) -> Waiting:
+        told = {"frames": counts, "first": _time(first_ns), "last": _time(last_ns)}
+        return self.own({"type": GAP, **told}, last_ns)
+
+    def refused(self, one: Waiting, why: str) -> Waiting:
+        """What is said in the place of a frame that the broker does not take."""
+        digest = hashlib.sha256(one.frame.encoded).hexdigest()
+        told = {"type": "pipecat/RefusedFrame", "refused": one.kind, "bytes": one.size, "sha256": digest}
+        return self.own({**told, "why": why[:500]}, one.ns)
+
+    def _change(self, change: Change) -> list[Fields]:
+        if isinstance(change, Replaced):
+            return self._replace(change.messages)
+        position = self.positions.apply(change)
+        if isinstance(change, Appended):
+            return [_messages("LLMMessagesAppendFrame", part) for part in _parts(change.messages)]
+        assert isinstance(change, Rewritten)
+        known = self.positions
+        if known.next_position - 1 - len(known.messages) > MOST_GAPS:
+            return self._replace(tuple(known.messages))
+        return [{"type": "LLMMessageRewriteFrame", "position": position, "message": change.message}]
+
+    def _replace(self, messages: tuple[Any, ...]) -> list[Fields]:
+        self.positions.begin(messages)
+        first, *others = _parts(messages) or [()]
+        told = [_messages("LLMMessagesAppendFrame", part) for part in others]
+        return [_messages("LLMMessagesUpdateFrame", first), *told]
+
+    def _waiting(self, fields: Fields, ns: int, name: str) -> Waiting:
+        if fields["type"] in _OF_THE_MIRROR:
+            fields = {**fields, "mirror": str(self._session)}
+        whole = {**fields, "id": str(uuid5(self._session, name)), "produced_at": _time(ns)}
+        encoded = _dumped(whole)
+        try:
+            frame = EncodedFrame.of(encoded)
+        except ValueError as error:
+            told = {"type": "pipecat/UntranslatedFrame", "name": fields["type"], "error": str(error)[:500]}
+            encoded = _dumped({**told, "id": whole["id"], "produced_at": whole["produced_at"]})
+            frame = EncodedFrame.of(encoded)
+        return Waiting(str(frame.frame.type), ns, len(encoded), frame)
+
+
+def _messages(kind: str, messages: Iterable[Any]) -> Fields:
+    return {"type": kind, "messages": list(messages)}
+
+
+def _parts(messages: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    parts: list[tuple[Any, ...]] = []
+    part: list[Any] = []
+    size = 0
+    for message in messages:
+        length = len(_dumped(message))
+        if part and size + length > SIZE_OF_ONE:
+            parts.append(tuple(part))
+            part, size = [], 0
+        part.append(message)
+        size += length
+    return [*parts, tuple(part)] if part else parts
+
+
+def _dumped(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except (TypeError, orjson.JSONEncodeError):
+        # Integers of more than 64 bits, and halves of characters.
+        return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def _time(ns: int) -> str:
+    return datetime.fromtimestamp(ns / 1e9, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,131 @@
+"""What waits to be published: bounded, whatever becomes of the broker. Pure.
+
+Beyond the bound evidence goes first, and a frame says how much and when; then the messages that wait become one update
+with the whole history, so that the context is right again with the first frame that gets through.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+MOST_FRAMES = 20_000
+MOST_BYTES = 16 * 1024 * 1024
+
+EXPENDABLE, FOLLOWED, MESSAGES = 0, 1, 2
+"""Ranks of frames: evidence, tokens and interim words; what is followed, such as turns and calls; what carries
+messages, or what they are asked with."""
+
+_MESSAGES = {
+    *("LLMMirrorFrame", "LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMMessageRewriteFrame"),
+    *("LLMSetToolsFrame", "LLMSetToolChoiceFrame", "StartFrame", "EndFrame"),
+}
+_HISTORY = {"LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMMessageRewriteFrame"}
+_EXPENDABLE = {"LLMTextFrame", "LLMThoughtTextFrame", "InterimTranscriptionFrame"}
+
+
+def rank_of(kind: str) -> int:
+    if kind in _MESSAGES:
+        return MESSAGES
+    return EXPENDABLE if kind in _EXPENDABLE or kind.startswith("pipecat/") else FOLLOWED
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A frame that waits."""
+
+    kind: str
+    ns: int
+    size: int
+    frame: Any
+    """As it will be published."""
+
+
+class Pending:
+    """The frames that wait, in their order. `gap` makes the frame that tells of those that went, `history` those that
+    say all messages."""
+
+    def __init__(
+        self,
+        gap: Callable[[dict[str, int], int, int], Waiting],
+        history: Callable[[], list[Waiting]],
+        *,
+        most_frames: int = MOST_FRAMES,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._gap, self._history = gap, history
+        self._most_frames, self._most_bytes = most_frames, most_bytes
+        self._waiting: deque[Waiting] = deque()
+        self._bytes = 0
+        self._gone: Counter[str] = Counter()
+        self._gone_between = (0, 0)
+        self._gap_waits = False
+        self.dropped: Counter[str] = Counter()
+        """Frames that went, in all, by type."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
+    @property
+    def oldest_ns(self) -> int | None:
+        return self._waiting[0].ns if self._waiting else None
+
+    def add(self, ones: Iterable[Waiting]) -> None:
+        """Let frames wait that were captured at once: between them nothing is dropped or told anew."""
+        for one in ones:
+            self._waiting.append(one)
+            self._bytes += one.size
+        if self._is_over(1.0):
+            self._shrink()
+
+    def take(self, most: int) -> list[Waiting]:
+        """Returns the next frames; they wait no more."""
+        taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+        self._bytes -= sum(one.size for one in taken)
+        if self._gap_waits and any(one.kind == GAP for one in taken):
+            self._gap_waits = False
+            self._gone.clear()
+        return taken
+
+    def _is_over(self, share: float) -> bool:
+        return len(self._waiting) > self._most_frames * share or self._bytes > self._most_bytes * share
+
+    def _shrink(self) -> None:
+        self._drop(lambda one: rank_of(one.kind) == EXPENDABLE)
+        if self._is_over(0.75):
+            self._collapse()
+        if self._is_over(0.75):
+            self._drop(lambda one: rank_of(one.kind) == FOLLOWED)
+
+    def _collapse(self) -> None:
+        kept = [one for one in self._waiting if one.kind not in _HISTORY]
+        if len(kept) == len(self._waiting):
+            return
+        self._set([*kept, *self._history()])
+
+    def _drop(self, goes: Callable[[Waiting], bool]) -> None:
+        """A gap that still waits is told anew, with what went before."""
+        gone = [one for one in self._waiting if one.kind != GAP and goes(one)]
+        if not gone:
+            return
+        for one in gone:
+            self._gone[one.kind] += 1
+            self.dropped[one.kind] += 1
+        first = self._gone_between[0] if self._gap_waits else gone[0].ns
+        self._gone_between = (first, gone[-1].ns)
+        kept = [one for one in self._waiting if one.kind != GAP and not goes(one)]
+        self._gap_waits = True
+        self._set([self._gap(dict(self._gone), *self._gone_between), *kept])
+
+    def _set(self, waiting: list[Waiting]) -> None:
+        self._waiting = deque(waiting)
+        self._bytes = sum(one.size for one in waiting)
+
+
+GAP = "pipecat/GapFrame"

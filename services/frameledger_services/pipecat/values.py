@@ -1,0 +1,134 @@
+"""Python values as JSON and back: what Pipecat keeps in messages, tools and settings, as it lies on the log.
+
+Everything here is pure, and knows Pipecat's classes by what they have, not by import: a message of one provider has
+`llm` and `message`, a schema of tools has `standard_tools`.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+MEDIA_LIMIT = 1024 * 1024
+"""Of the text of one `data:` URL, in characters. Longer ones are recorded as a hash and a size."""
+
+# An object with one of these names alone stands for what JSON has no form for. An application's own object that looks
+# like one is wrapped, so that every value comes back as it was.
+BYTES, MEDIA, PLAIN = "$bytes", "$media", "$plain"
+_MARKS = frozenset({BYTES, MEDIA, PLAIN})
+_FLOATS = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
+DEEPEST = 100
+"""Nesting beyond this is recorded as its `repr`: our log refuses what no reader could read."""
+
+
+def is_specific(value: object) -> bool:
+    """Whether this is a message that only one provider reads (`LLMSpecificMessage`)."""
+    return hasattr(value, "llm") and hasattr(value, "message") and not isinstance(value, Mapping)
+
+
+def to_json(value: Any, media_limit: int = MEDIA_LIMIT, depth: int = 0) -> Any:
+    """Returns a JSON value that shares nothing mutable with `value`. Never raises: what JSON has no form for becomes
+    its `repr`. Bytes, messages of one provider and long media have forms of their own, which `from_json` reads."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, str):
+        text = str(value.value) if isinstance(value, Enum) else str(value)
+        return {MEDIA: _media(text)} if len(text) > media_limit and text.startswith("data:") else text
+    if isinstance(value, float):
+        return _FLOATS.get(repr(value), value)
+    if depth > DEEPEST:
+        return _repr(value)
+    try:
+        if isinstance(value, Mapping):
+            plain = {str(key): to_json(one, media_limit, depth + 1) for key, one in value.items()}
+            return {PLAIN: plain} if len(plain) == 1 and next(iter(plain)) in _MARKS else plain
+        if isinstance(value, list | tuple | set | frozenset):
+            return [to_json(one, media_limit, depth + 1) for one in value]
+        if isinstance(value, bytes | bytearray):
+            return {BYTES: base64.b64encode(value).decode("ascii")}
+        if isinstance(value, Enum):
+            return to_json(value.value, media_limit, depth + 1)
+        if is_specific(value):
+            return {"llm": str(value.llm), "message": to_json(value.message, media_limit, depth + 1)}
+        if callable(dump := getattr(value, "model_dump", None)):
+            return to_json(dump(mode="python", exclude_none=True), media_limit, depth + 1)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+            return to_json(fields, media_limit, depth + 1)
+    except Exception:
+        # Somebody's object that cannot be looked at, or a list that grows while it is read: its name is better than
+        # nothing, and a sync point comes again.
+        return f"<{type(value).__name__}>"
+    return _repr(value)
+
+
+def from_json(value: Any) -> Any:
+    """The value that `to_json` made this of, but for media, which are gone, and what became its `repr`."""
+    if isinstance(value, list | tuple):
+        return [from_json(one) for one in value]
+    if not isinstance(value, Mapping):
+        return value
+    if len(value) == 1:
+        ((name, inside),) = value.items()
+        if name == BYTES and isinstance(inside, str):
+            return base64.b64decode(inside)
+        if name == PLAIN and isinstance(inside, Mapping):
+            return {key: from_json(one) for key, one in inside.items()}
+    return {key: from_json(one) for key, one in value.items()}
+
+
+def has_media_gone(value: Any) -> bool:
+    """Whether there is media in it of which only hash and size are known."""
+    if isinstance(value, Mapping):
+        return (len(value) == 1 and MEDIA in value) or any(map(has_media_gone, value.values()))
+    return isinstance(value, list | tuple) and any(map(has_media_gone, value))
+
+
+def tools_to_json(tools: Any) -> tuple[list[Any], Any]:
+    """The tools of a context in OpenAI's form, and the custom ones as they are, or None. None given is no tools."""
+    standard = getattr(tools, "standard_tools", None)
+    if standard is None:
+        standard = tools if isinstance(tools, list | tuple) else ()
+    shown = [_tool(one) for one in _each(standard)]
+    custom = getattr(tools, "custom_tools", None)
+    return shown, to_json(custom) if custom else None
+
+
+def _tool(tool: Any) -> Any:
+    describe = getattr(tool, "to_default_dict", None)
+    if callable(describe):
+        return {"type": "function", "function": to_json(describe())}
+    if isinstance(tool, Mapping):
+        return to_json(tool)
+    return {"type": "function", "function": {"name": str(getattr(tool, "__name__", type(tool).__name__))}}
+
+
+def _each(values: object) -> Iterable[Any]:
+    return values if isinstance(values, Iterable) else ()
+
+
+def given(settings: Any) -> dict[str, Any]:
+    """What settings of a service say, without what they leave open; as JSON."""
+    fields = getattr(settings, "given_fields", None)
+    try:
+        said = fields() if callable(fields) else settings
+    except Exception:
+        return {}
+    return {} if not isinstance(said, Mapping) else {str(key): to_json(one) for key, one in said.items()}
+
+
+def _media(text: str) -> dict[str, Any]:
+    kind = text[5:].partition(",")[0].partition(";")[0]
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return {"sha256": digest, "characters": len(text), "type": kind[:100]}
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)[:1000]
+    except Exception:
+        return f"<{type(value).__name__}>"

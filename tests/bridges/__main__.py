@@ -1,0 +1,112 @@
+"""`make test-bridges`: the bridges on the real packages, each in an environment of its own.
+
+Frameworks are large, and none of them is in the lock of this repository. Each environment has a lock of its own in
+`locks/`, and is made in `build/bridges/` when its lock is new, in some seconds if uv has the packages. `python -m
+tests.bridges lock` writes the locks anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.bounds import BENCH, PROGRAM
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = Path(__file__).resolve().parent / "locks"
+UV = (sys.executable, "-m", "uv", "--no-config")
+
+EXTRAS = ("services", "cli", "embedded")
+ENVIRONMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    # Name: extras beside those above, and what of the tests is run. The floor has the parts that need no servers: what
+    # these do is the same for every release.
+    "pipecat": (("pipecat",), ("tests/bridges/pipecat",)),
+    "pipecat-floor": (("pipecat",), ("tests/bridges/pipecat", "-m", "not servers")),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bridges", description=__doc__)
+    parser.add_argument("what", nargs="?", choices=["test", "lock", "bench"], default="test")
+    parser.add_argument(
+        "--if-installable", action="store_true", help="no failure where packages are not to be had"
+    )
+    parser.add_argument("--only", choices=list(ENVIRONMENTS))
+    given = parser.parse_args()
+    failed = 0
+    for name in [given.only] if given.only else ENVIRONMENTS:
+        if given.what == "lock":
+            lock(name)
+            continue
+        try:
+            python = made(name)
+        except (subprocess.SubprocessError, OSError) as error:
+            print(
+                f"The bridge {name} is not tried, since its packages cannot be installed: {error}", flush=True
+            )
+            failed = failed or (0 if given.if_installable else 1)
+            continue
+        if given.what == "bench":
+            benches = sorted(str(one) for one in (ROOT / ENVIRONMENTS[name][1][0]).glob("bench.py"))
+            failed = (run(name, python, "-s", *benches) if benches and "-floor" not in name else 0) or failed
+        else:
+            failed = run(name, python, *ENVIRONMENTS[name][1]) or failed
+    return failed
+
+
+def lock(name: str) -> None:
+    """Write the lock of an environment, with the newest versions that there are."""
+    extras = (word for extra in (*EXTRAS, *ENVIRONMENTS[name][0]) for word in ("--extra", extra))
+    bounds = LOCKS / f"{name}.in"
+    within = ("--constraints", str(bounds)) if bounds.exists() else ()
+    options = (
+        "--no-header",
+        "--no-annotate",
+        "--no-emit-index-url",
+        "--no-emit-find-links",
+        "--generate-hashes",
+    )
+    _call(
+        *(*UV, "pip", "compile", "--quiet", "--universal", "--upgrade", *options, *extras, *within),
+        *("--output-file", str(LOCKS / f"{name}.lock"), "pyproject.toml", str(LOCKS / "tests.in")),
+        seconds=BENCH,
+    )
+
+
+def made(name: str) -> Path:
+    """The interpreter of an environment that holds what its lock says, and our packages from this folder."""
+    folder, locked = ROOT / "build" / "bridges" / name, LOCKS / f"{name}.lock"
+    python, holds = folder / "bin" / "python", folder / "holds.lock"
+    if holds.exists() and holds.read_bytes() == locked.read_bytes():
+        return python
+    shutil.rmtree(folder, ignore_errors=True)
+    _call(*UV, "venv", "--quiet", "--python", sys.executable, str(folder), seconds=PROGRAM)
+    install = ("pip", "sync", "--quiet", "--require-hashes", "--python", str(python), str(locked))
+    _call(*UV, *install, seconds=BENCH)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "_frameledger.pth").write_text(f"{ROOT / 'events'}\n{ROOT / 'services'}\n")
+    shutil.copyfile(locked, holds)
+    return python
+
+
+def run(name: str, python: Path, *words: str) -> int:
+    print(f"{name}:", flush=True)
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    command = (str(python), "-m", "pytest", "-q", *words)
+    try:
+        return subprocess.run(command, cwd=ROOT, env=environment, timeout=2 * BENCH, check=False).returncode
+    except subprocess.TimeoutExpired:
+        print(f"The tests of {name} do not end.")
+        return 1
+
+
+def _call(*words: str, seconds: float) -> None:
+    subprocess.run(words, cwd=ROOT, check=True, timeout=seconds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

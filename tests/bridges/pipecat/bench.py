@@ -1,0 +1,209 @@
+"""What the bridge costs a pipeline, with and without it in one run: `make bench-bridges`.
+
+Times depend on the machine; what is held is their relation, and what a frame waits longer on its way from the model to
+the assistant's half, with Kafka up, going down, and down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import tracemalloc
+from statistics import median, quantiles
+
+from pipecat.frames.frames import LLMFullResponseEndFrame, LLMFullResponseStartFrame, LLMTextFrame
+from pipecat.processors.aggregators.llm_context import LLMContext
+from tests.bounds import BENCH
+from tests.bridges.pipecat.bots import NOTHING_TELLS, Answer, Bot
+from tests.bridges.pipecat.recording import Broker
+from tests.support.projecting import make_topics, projecting
+
+from frameledger_services.client import BrokerError, Client
+from frameledger_services.pipecat import FrameledgerObserver
+from frameledger_services.pipecat.capture import LLM, USER
+from frameledger_services.pipecat.mirror import Mirror
+
+ROUNDS, FRAMES = 5, 4_000
+DELAYS, BETWEEN_SECONDS = 1_500, 0.004
+HOOK_US, HOOK_P99_US, SYNC_US, THROUGHPUT, DELAY_MS, MEMORY_MIB, RESTORE_MS = 5, 20, 50, 0.95, 1.0, 32, 50
+
+
+class Away(Broker):
+    async def publish(self, context_id, *frames, within):
+        raise BrokerError("no broker answers")
+
+
+def shown(name, value, goal, *, at_least=False):
+    met = value >= goal if at_least else value <= goal
+    print(f"{name:58} {value:9.2f}   goal {'>=' if at_least else '<='} {goal:<6} {'' if met else 'MISSED'}")
+
+
+def test_what_a_handler_costs():
+    ledger = FrameledgerObserver("bench", connect=Broker)
+    capture = ledger._capture
+    capture.context = LLMContext([{"role": "user", "content": f"Message {n}"} for n in range(200)])
+    before, _ = capture.handlers("assistant", pushes=False)
+    frames = [LLMTextFrame("word") for _ in range(20_000)]
+    took = []
+    gc.disable()
+    for frame in frames:
+        since = time.perf_counter_ns()
+        before(None, frame)
+        took.append(time.perf_counter_ns() - since)
+    gc.enable()
+    shown("handler, one token, us at p50", median(took) / 1e3, HOOK_US)
+    shown("handler, one token, us at p99", quantiles(took, n=100)[98] / 1e3, HOOK_P99_US)
+    for at in (USER, LLM):
+        passed, _ = capture.handlers(at, pushes=True)
+        since = time.perf_counter_ns()
+        for frame in frames:
+            passed(None, frame)
+        shown(
+            f"handler, a frame that is not taken ({at}), us", (time.perf_counter_ns() - since) / 2e7, HOOK_US
+        )
+    mirror, messages = Mirror(capture.context.messages, known=True), capture.context.messages
+    took = []
+    for _ in range(500):
+        since = time.perf_counter_ns()
+        mirror.changes(messages)
+        took.append(time.perf_counter_ns() - since)
+    shown("sync point, 200 messages, us at p50", median(took) / 1e3, SYNC_US)
+
+
+async def flood(observers):
+    """Frames a second through user's half, model and assistant's half."""
+    bot = Bot([Answer(["word "] * FRAMES)], observers=observers)
+    took = 0.0
+
+    async def play(bot):
+        nonlocal took
+        since = time.perf_counter()
+        await bot.ask("Go")
+        took = time.perf_counter() - since
+
+    await bot.run(play)
+    return FRAMES / took
+
+
+def test_frames_a_second_beside_the_same_without():
+    bare, recorded = [], []
+    for number in range(ROUNDS):
+        bare.append(asyncio.run(flood([])))
+        recorded.append(asyncio.run(flood([FrameledgerObserver(f"bench-{number}", connect=Broker)])))
+    print(f"frames a second: {max(bare):.0f} without, {max(recorded):.0f} with")
+    shown("frames a second, with : without", max(recorded) / max(bare), THROUGHPUT, at_least=True)
+
+
+async def delays(observers, midway=None):
+    """Milliseconds from the model's push to the assistant's half, of frames that come one by one."""
+    bot = Bot(observers=observers)
+    pushed: dict[int, float] = {}
+    took: list[float] = []
+    bot.assistant.add_event_handler(
+        "on_before_process_frame",
+        lambda _, frame: (
+            took.append(time.perf_counter() - pushed.pop(frame.id)) if frame.id in pushed else None
+        ),
+    )
+
+    async def play(bot):
+        await bot.model.push_frame(LLMFullResponseStartFrame())
+        for number in range(DELAYS):
+            if midway is not None and number == DELAYS // 2:
+                midway()
+            frame = LLMTextFrame("word ")
+            pushed[frame.id] = time.perf_counter()
+            await bot.model.push_frame(frame)
+            await asyncio.wait([asyncio.ensure_future(_tick())])
+        await bot.model.push_frame(LLMFullResponseEndFrame())
+        await bot.settle()
+
+    await bot.run(play)
+    return quantiles([one * 1e3 for one in took], n=100)[98]
+
+
+async def _tick():
+    loop = asyncio.get_running_loop()
+    done = loop.create_future()
+    loop.call_later(BETWEEN_SECONDS, done.set_result, None)
+    await done
+
+
+def test_a_frame_waits_no_longer_whatever_kafka_does(settings, kafka):
+    class GoingDown(Client):
+        away = False
+
+        async def publish(self, *words, **more):
+            if GoingDown.away:
+                raise BrokerError("no broker answers")
+            return await super().publish(*words, **more)
+
+    def ledger(name, connect):
+        return [FrameledgerObserver(name, settings, connect=connect)]
+
+    asyncio.run(make_topics(settings))
+    bare, up, going, down = [], [], [], []
+    for number in range(3):
+        bare.append(asyncio.run(delays([])))
+        up.append(asyncio.run(delays(ledger(f"up-{number}", lambda: Client(settings)))))
+        GoingDown.away = False
+        going.append(
+            asyncio.run(
+                delays(
+                    ledger(f"going-{number}", lambda: GoingDown(settings)),
+                    lambda: setattr(GoingDown, "away", True),
+                )
+            )
+        )
+        down.append(asyncio.run(delays(ledger(f"down-{number}", Away))))
+    print(f"p99 without: {min(bare):.2f} ms")
+    for name, found in (("up", up), ("going down", going), ("down", down)):
+        shown(
+            f"a frame's delay at p99 beyond that without, Kafka {name}, ms", min(found) - min(bare), DELAY_MS
+        )
+
+
+def test_memory_after_ten_minutes_without_a_broker():
+    """By volume: forty frames a second, and a turn every five seconds."""
+    ledger = FrameledgerObserver("bench", connect=Away)
+    context = LLMContext()
+    capture = ledger._capture
+    capture.context = context
+    before, _ = capture.handlers("assistant", pushes=False)
+    ledger._outbox.start()
+    tracemalloc.start()
+    was = tracemalloc.get_traced_memory()[0]
+    for number in range(120):
+        for _ in range(200):
+            before(None, LLMTextFrame("some words "))
+        context.messages.append({"role": "assistant", "content": f"{number} " + "some words " * 200})
+        capture.sync()
+        while capture.items:
+            NOTHING_TELLS.wait(0.005)
+    found = (tracemalloc.get_traced_memory()[0] - was) / 2**20
+    tracemalloc.stop()
+    ledger._outbox._closing = True
+    print(f"{ledger._outbox.unpublished} frames wait, {ledger.lost}")
+    shown("memory after 24,000 frames without a broker, MiB", found, MEMORY_MIB)
+
+
+def test_restore_of_two_hundred_messages(settings):
+    async def scene():
+        await make_topics(settings)
+        async with asyncio.timeout(BENCH), projecting(settings):
+            messages = [{"role": "user", "content": f"Message {n}"} for n in range(200)]
+            first = FrameledgerObserver("long", settings)
+            await first.restore(messages, wait=BENCH)
+            await first.finish()
+            took = []
+            for _ in range(5):
+                ledger = FrameledgerObserver("long", settings)
+                since = time.perf_counter()
+                context = await ledger.restore(wait=BENCH)
+                took.append((time.perf_counter() - since) * 1e3)
+                assert len(context.messages) == 200
+                await ledger.finish()
+            shown("restore, 200 messages, ms (with the fence and connecting)", min(took), RESTORE_MS)
+
+    asyncio.run(scene())

@@ -1,0 +1,101 @@
+"""A broker in memory for the bridge, and the check that what is on it is, at each sync point, what Pipecat has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import uuid5
+
+from tests.bounds import ONE_ANSWER
+from tests.bridges.pipecat.bots import Bot
+
+from frameledger.fold import Conversation, Folding
+from frameledger_services.pipecat import FrameledgerObserver
+from frameledger_services.pipecat.values import to_json
+
+FRAMES_OF_ONE_ITEM = 8
+
+
+class Broker:
+    """Takes what is published."""
+
+    def __init__(self) -> None:
+        self.frames: list[Any] = []
+        self.closed = False
+
+    async def publish(self, context_id, *frames, within):
+        self.frames += [one.frame for one in frames]
+
+    async def close(self):
+        self.closed = True
+
+
+class Recording:
+    """An observer on a broker in memory, and what the context was at each of its sync points."""
+
+    def __init__(self, context_id: str = "call-1", broker: Broker | None = None, **options: Any) -> None:
+        self.broker = Broker() if broker is None else broker
+        self.observer = FrameledgerObserver(context_id, connect=lambda: self.broker, **options)
+        self.points: list[tuple[int, str]] = []
+        capture = self.observer._capture
+        compare = capture.sync
+
+        def sync():
+            compare()
+            if capture.context is not None:
+                count = (
+                    capture.items[-1][0] + 1 if capture.items else self.points[-1][0] if self.points else 0
+                )
+                self.points.append(
+                    (max(count, self.points[-1][0] if self.points else 0), as_bytes(capture.context.messages))
+                )
+
+        vars(capture)["sync"] = sync
+
+    def run(self, bot: Bot, play: Callable[[Bot], Awaitable[object]]) -> Conversation:
+        """Run a bot with this observer, and hold all sync points against the fold."""
+        asyncio.run(self._run(bot, play))
+        return self.check()
+
+    async def _run(self, bot: Bot, play: Callable[[Bot], Awaitable[object]]) -> None:
+        bot.worker.add_observer(self.observer)
+        async with asyncio.timeout(ONE_ANSWER):
+            await bot.run(play)
+        assert self.observer.lost == {}
+        self.points.append((1_000_000, as_bytes(bot.context.messages)))
+
+    def check(self) -> Conversation:
+        frames = self.broker.frames
+        assert self.points
+        session = self.observer.session
+        known = {
+            str(uuid5(session, f"{sequence}.{number}")): sequence
+            for sequence in range(self.points[-2][0] + 10)
+            for number in range(FRAMES_OF_ONE_ITEM)
+        }
+        folding = Folding(Conversation.new("call-1"))
+        rest = iter(frames)
+        one = next(rest, None)
+        for count, messages in self.points:
+            while one is not None and known[one.id] < count:
+                step = folding.step(one)
+                assert step is not None
+                one = next(rest, None)
+            assert stored_bytes(folding.conversation().messages) == messages, (count, len(self.points))
+        for left in [] if one is None else [one, *rest]:
+            folding.step(left)
+        return folding.conversation()
+
+    def of(self, *types: str) -> list[Any]:
+        return [one for one in self.broker.frames if one.type in types]
+
+
+def as_bytes(messages: Any) -> str:
+    """Pipecat's messages, as they are to be stored."""
+    return stored_bytes(to_json(list(messages)))
+
+
+def stored_bytes(messages: Any) -> str:
+    return json.dumps(list(messages), sort_keys=True, ensure_ascii=False, default=dict)

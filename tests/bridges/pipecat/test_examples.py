@@ -1,0 +1,83 @@
+"""What the page shows: the bot of the examples, killed and started again, and a program that is recorded unchanged."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.bounds import ON_SERVERS, PROGRAM
+from tests.bridges.pipecat.bots import Answer, Bot
+from tests.bridges.pipecat.test_restored import on_the_road, wire
+
+from frameledger_services.client import Client
+from frameledger_services.pipecat import setup_file
+
+pytestmark = pytest.mark.servers
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "infra" / "examples" / "pipecat_bot.py"
+
+
+@pytest.fixture
+def environment(settings, monkeypatch):
+    """The servers of this test, as a program finds them."""
+    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", settings.kafka_bootstrap_servers)
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", settings.database_url.get_secret_value())
+    monkeypatch.setenv("FRAMELEDGER_TOPIC_PREFIX", settings.topic_prefix)
+
+
+async def followed(settings, context_id, *types):
+    """Wait until frames of these types were stored, one after the other."""
+    left = list(types)
+    async with Client(settings) as client:
+        async for one in client.follow(context_id):
+            if left and one.type == left[0]:
+                left.pop(0)
+            if not left:
+                break
+        return await client.context(context_id)
+
+
+def test_the_bot_of_the_examples_is_killed_in_an_answer_and_knows_it(settings, environment):
+    def started():
+        command = [sys.executable, "-W", "ignore", str(EXAMPLE), "desk-9"]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+
+    async def scene():
+        bot = started()
+        try:
+            bot.stdin.write(f"Is there {'really ' * 200}a night train?\n")
+            bot.stdin.flush()
+            await followed(settings, "desk-9", "LLMRunFrame", "LLMTextFrame", "LLMTextFrame", "LLMTextFrame")
+            os.kill(bot.pid, signal.SIGKILL)
+        finally:
+            bot.kill()
+            bot.communicate()
+        again = started()
+        out, _ = await asyncio.to_thread(again.communicate, "And back?\n", PROGRAM)
+        assert again.returncode == 0
+        lines = out.splitlines()
+        assert lines[0].startswith("user: Is there really")
+        assert lines[1].startswith("assistant: Question 1: Is")
+        assert lines[2].rstrip() == "Question 2: And back?"
+        stored = await followed(settings, "desk-9", "StartFrame", "StartFrame", "EndFrame")
+        assert [one["role"] for one in stored.context.messages] == ["user", "assistant"] * 2
+
+    on_the_road(settings, scene)
+
+
+def test_a_program_is_recorded_with_no_line_changed(settings, environment, monkeypatch):
+    monkeypatch.setenv("PIPECAT_SETUP_FILES", setup_file.__file__)
+    monkeypatch.setenv("PIPECAT_CONTEXT_ID", "call-7")
+
+    async def scene():
+        bot = Bot([Answer(["Yes."])])
+        async with asyncio.timeout(ON_SERVERS):
+            await bot.run(lambda bot: bot.ask("Hi"))
+        stored = await followed(settings, "call-7", "EndFrame")
+        assert [wire(one) for one in stored.context.messages] == bot.context.messages
+
+    on_the_road(settings, scene)

@@ -1,0 +1,204 @@
+"""T6, T7, T10: a broker that is away, one to whom everything is said twice, and what fails inside of the bridge."""
+
+import asyncio
+
+import pytest
+from pipecat.frames.frames import LLMTextFrame, TTSSpeakFrame
+from tests.bounds import ONE_ANSWER
+from tests.bridges.pipecat.bots import Answer, Bot, until
+from tests.bridges.pipecat.recording import Broker, Recording, as_bytes, stored_bytes
+
+from frameledger.fold import Conversation, fold
+from frameledger_services.client import BrokerError, FramesRefusedError, FramesUnacknowledgedError
+from frameledger_services.pipecat import FramesLostError, outbox
+
+
+class AwayBroker(Broker):
+    """Away until it is told to come back; then half of what it was given had arrived."""
+
+    def __init__(self):
+        super().__init__()
+        self.away = True
+        self.refusals = 0
+
+    async def publish(self, context_id, *frames, within):
+        if not self.away:
+            await super().publish(context_id, *frames, within=within)
+            return
+        self.refusals += 1
+        if self.refusals % 2:
+            raise BrokerError("no broker answers")
+        half = len(frames) // 2
+        await super().publish(context_id, *frames[:half], within=within)
+        raise FramesUnacknowledgedError("not acknowledged", [one.frame for one in frames[half:]])
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr(outbox, "PAUSE_SECONDS", 0.005)
+
+
+async def one_talk(bot):
+    await bot.ask("One")
+    await bot.ask("Two")
+
+
+def test_a_broker_that_comes_back_gets_everything_once_and_in_order():
+    broker = AwayBroker()
+    recording, bot = Recording(broker=broker), Bot([Answer(["Yes."])])
+
+    async def play(bot):
+        await one_talk(bot)
+        await until(lambda: broker.refusals >= 5)
+        assert recording.observer.lag > 0
+        broker.away = False
+
+    recording.run(bot, play)
+
+
+def test_what_is_said_twice_counts_once():
+    class Stammering(Broker):
+        async def publish(self, context_id, *frames, within):
+            for _ in range(2):
+                await super().publish(context_id, *frames, within=within)
+
+    recording, bot = Recording(broker=Stammering()), Bot([Answer(["Yes."])])
+    asyncio.run(asyncio.wait_for(_run(recording, bot, one_talk), ONE_ANSWER))
+    folded = fold(recording.broker.frames, Conversation.new("call-1"))
+    assert stored_bytes(folded.messages) == as_bytes(bot.context.messages)
+    assert len(recording.broker.frames) == 2 * len({one.id for one in recording.broker.frames})
+
+
+async def _run(recording, bot, play):
+    bot.worker.add_observer(recording.observer)
+    await bot.run(play)
+
+
+def test_a_broker_that_stays_away_costs_the_pipeline_nothing_but_five_seconds_at_its_end(monkeypatch):
+    monkeypatch.setattr("frameledger_services.pipecat.observer.FLUSH_SECONDS", 0.05)
+    recording, bot = Recording(broker=AwayBroker(), strict=True), Bot([Answer(["Yes."])])
+    asyncio.run(asyncio.wait_for(_run(recording, bot, one_talk), ONE_ANSWER))
+    assert len(bot.context.messages) == 4
+    assert recording.observer.lost["unpublished"] > 10
+    with pytest.raises(FramesLostError, match="unpublished") as lost:
+        asyncio.run(recording.observer.finish())
+    assert isinstance(lost.value.__cause__, BrokerError | FramesUnacknowledgedError)
+
+
+def test_beyond_the_bound_evidence_goes_and_the_messages_stay_right(monkeypatch):
+    monkeypatch.setattr(outbox, "MOST_FRAMES", 200)
+    broker = AwayBroker()
+    recording = Recording(broker=broker)
+    recording.observer._outbox._pending._most_frames = 200
+    bot = Bot([Answer(["a "] * 100) for _ in range(20)])
+    most = 0
+
+    async def play(bot):
+        nonlocal most
+        for number in range(20):
+            await bot.ask(f"Question {number}")
+            if number == 10:
+                bot.context.messages.pop(0)
+            most = max(most, len(recording.observer._outbox._pending))
+        await until(lambda: not recording.observer._capture.items)
+        broker.away = False
+
+    asyncio.run(asyncio.wait_for(_run(recording, bot, play), ONE_ANSWER))
+    assert most <= 200
+    folded = fold(broker.frames, Conversation.new("call-1"))
+    assert stored_bytes(folded.messages) == as_bytes(bot.context.messages)
+    gaps = [one for one in broker.frames if one.type == "pipecat/GapFrame"]
+    assert sum(gap.model_extra["frames"].get("LLMTextFrame", 0) for gap in gaps) > 500
+    assert set(recording.observer.lost) == {"dropped"}
+
+
+def test_a_frame_that_is_refused_is_told_by_its_hash_and_the_others_arrive():
+    class Strict(Broker):
+        async def publish(self, context_id, *frames, within):
+            bad = [
+                one.frame
+                for one in frames
+                if "xyzzy" in one.encoded.decode() and one.frame.type == "LLMTextFrame"
+            ]
+            if bad:
+                raise FramesRefusedError("too large", [one.frame for one in frames])
+            await super().publish(context_id, *frames, within=within)
+
+    recording, bot = Recording(broker=Strict()), Bot([Answer(["xyzzy", " is a word"])])
+    asyncio.run(asyncio.wait_for(_run(recording, bot, lambda bot: bot.ask("Hi")), ONE_ANSWER))
+    (refused,) = recording.of("pipecat/RefusedFrame")
+    assert refused.model_extra["refused"] == "LLMTextFrame"
+    assert len(refused.model_extra["sha256"]) == 64
+    assert recording.observer.lost == {"refused": 1}
+    folded = fold(recording.broker.frames, Conversation.new("call-1"))
+    assert stored_bytes(folded.messages) == as_bytes(bot.context.messages)
+
+
+@pytest.mark.parametrize(
+    "place", ["_take", "_plan", "_sync_terms", "_append", "mirror", "translate", "encode", "hook", "open"]
+)
+def test_whatever_fails_inside_the_call_goes_on(monkeypatch, place):
+    def broken(*_, **__):
+        raise RuntimeError("broken on purpose")
+
+    recording = Recording()
+    capture = recording.observer._capture
+    match place:
+        case "mirror":
+            monkeypatch.setattr("frameledger_services.pipecat.capture.Mirror.changes", broken)
+        case "translate":
+            monkeypatch.setattr("frameledger_services.pipecat.outgoing.translate", broken)
+        case "encode":
+            monkeypatch.setattr("frameledger_services.pipecat.outgoing.EncodedFrame.of", broken)
+        case "hook" | "open":
+            monkeypatch.setattr(recording.observer, f"_{place}", broken)
+        case _:
+            monkeypatch.setattr(capture, place, broken)
+    bot = Bot([Answer(["Yes."]), Answer(["No."])])
+    asyncio.run(asyncio.wait_for(_run(recording, bot, one_talk), ONE_ANSWER))
+    assert [one["role"] for one in bot.context.messages] == ["user", "assistant"] * 2
+    assert recording.observer.lost
+
+
+def test_a_comparison_that_failed_once_says_everything_at_the_next_point():
+    recording = Recording()
+    capture = recording.observer._capture
+    failed = []
+
+    class Once:
+        def changes(self, messages):
+            failed.append(len(messages))
+            raise RuntimeError("broken on purpose")
+
+    bot = Bot([Answer(["Yes."]), Answer(["No."])])
+
+    async def play(bot):
+        await bot.ask("One")
+        vars(capture)["_mirror"] = Once()
+        await bot.ask("Two")
+
+    asyncio.run(asyncio.wait_for(_run(recording, bot, play), ONE_ANSWER))
+    assert len(failed) == 1
+    folded = fold(recording.broker.frames, Conversation.new("call-1"))
+    assert stored_bytes(folded.messages) == as_bytes(bot.context.messages)
+
+
+def test_frames_that_are_not_what_their_class_says_are_evidence():
+    recording, bot = Recording(), Bot()
+
+    async def play(bot):
+        await bot.queue(LLMTextFrame("a"))
+        spoken = TTSSpeakFrame("b")
+        spoken.text = object()
+        await bot.queue(spoken)
+        await bot.settle()
+
+    recording.run(bot, play)
+
+
+def test_a_second_context_is_said_in_one_error(caplog):
+    recording, bot, other = Recording(), Bot([Answer(["Yes."])]), Bot()
+    bot.pipeline.processors.insert(-1, other.assistant)
+    recording.run(bot, lambda bot: bot.ask("Hi"))
+    (line,) = [one for one in caplog.records if one.name == "frameledger.pipecat"]
+    assert "a context of its own" in line.message

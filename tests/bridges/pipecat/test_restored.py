@@ -1,0 +1,230 @@
+"""On a real Kafka and a real PostgreSQL: what SQL has equals Pipecat's context, and a conversation comes back."""
+
+import asyncio
+import os
+from contextlib import asynccontextmanager
+
+import psycopg
+import pytest
+from tests.bounds import ON_SERVERS
+from tests.bridges.pipecat import killable_bot
+from tests.bridges.pipecat.bots import Answer, Bot
+from tests.bridges.pipecat.recording import as_bytes, stored_bytes
+from tests.support.processes import Process
+from tests.support.projecting import make_topics, projecting
+
+from frameledger_services.client import Client
+from frameledger_services.pipecat import FrameledgerObserver
+
+pytestmark = pytest.mark.servers
+
+
+@pytest.fixture
+def kill_every():
+    """Every so many places a bot is killed: all of them with `BRIDGE_KILLS=all`, as in `make chaos`."""
+    return 2 if os.environ.get("BRIDGE_KILLS") == "all" else 19
+
+
+@asynccontextmanager
+async def road(settings):
+    """Topics, and a projector that works."""
+    await make_topics(settings)
+    async with asyncio.timeout(ON_SERVERS), projecting(settings):
+        yield
+
+
+def on_the_road(settings, scene):
+    async def play():
+        async with road(settings):
+            return await scene()
+
+    return asyncio.run(play())
+
+
+async def all_of(settings, ledger):
+    """What is stored once the pipeline's last frame is."""
+    async with Client(settings) as client:
+        async for one in client.follow(ledger.context_id):
+            if one.type in ("EndFrame", "CancelFrame") and str(ledger.session) in one.payload.decode():
+                break
+        return await client.context(ledger.context_id)
+
+
+def in_sql(settings, question, *parameters):
+    with psycopg.connect(settings.database_url.get_secret_value()) as connection:
+        return connection.execute(question, parameters).fetchall()
+
+
+@pytest.mark.parametrize("speaks", [False, True], ids=["text", "speech"])
+def test_sql_has_what_pipecat_has(settings, speaks):
+    async def scene():
+        ledger = FrameledgerObserver("call-7", settings)
+        answers = [
+            Answer(["Let me see."], [("weather", "call-1", {"city": "Brindle"})]),
+            Answer(["Rain", "."]),
+        ]
+        bot = Bot([*answers, Answer(["One", " two", " three"], stops_at=2)], speaks, observers=[ledger])
+
+        async def weather(params):
+            await params.result_callback({"sky": "rain"})
+
+        bot.model.register_function("weather", weather)
+
+        async def play(bot):
+            await bot.say("What is the weather?")
+            await bot.model.until_answered(2)
+            await bot.settle()
+            await bot.say("Count.")
+            await bot.model.stopped.wait()
+            await bot.until_heard(2)
+            await bot.interrupt()
+
+        await bot.run(play)
+        assert ledger.lost == {}
+        stored = await all_of(settings, ledger)
+        assert stored_bytes(
+            one.to_wire() if hasattr(one, "to_wire") else one for one in stored.context.messages
+        ) == (as_bytes(bot.context.messages))
+        assert len(bot.context.messages) == 7
+
+    on_the_road(settings, scene)
+    calls = in_sql(settings, "SELECT function_name, status FROM tool_calls WHERE context_id = 'call-7'")
+    assert calls == [("weather", "done")]
+    outcomes = in_sql(
+        settings,
+        "SELECT DISTINCT outcome FROM frames WHERE context_id = 'call-7' AND starts_with(type, 'LLMMessage')",
+    )
+    assert outcomes == [("applied",)]
+    runs = in_sql(settings, "SELECT count(*) FROM outbox")
+    assert runs == [(0,)]
+
+
+def test_a_new_conversation_begins_with_what_it_is_given_and_an_old_one_with_itself(settings):
+    greeting = {"role": "developer", "content": "Be brief."}
+
+    async def f(params):
+        """Does it."""
+
+    async def scene():
+        first = FrameledgerObserver("call-7", settings)
+        context = await first.restore([greeting], tools=[f])
+        assert first.restored.is_new
+        assert context.messages == [greeting]
+        bot = Bot([Answer(["Yes."], thought="Hm.", signature=b"\x00")], context=context, observers=[first])
+        first.note(flow={"node": "menu"})
+        await bot.run(lambda bot: bot.ask("Hi"))
+
+        second = FrameledgerObserver("call-7", settings)
+        again = await second.restore([{"role": "user", "content": "not this"}], tools=[f])
+        assert not second.restored.is_new
+        assert second.restored.repaired == second.restored.tools_changed == ()
+        assert second.restored.settings["flow"] == {"node": "menu"}
+        assert again.messages == context.messages
+        assert [one.name for one in again.tools.standard_tools] == ["f"]
+        bot = Bot([Answer(["Still here."])], context=again, observers=[second])
+        await bot.run(lambda bot: bot.ask("Are you there?"))
+        stored = await all_of(settings, second)
+        assert stored_bytes(map(wire, stored.context.messages)) == as_bytes(again.messages)
+        third = FrameledgerObserver("call-7", settings)
+        await third.restore()
+        assert third.restored.tools_changed == ("f",)
+        with pytest.raises(RuntimeError, match="once"):
+            await third.restore()
+        await third.finish()
+
+    on_the_road(settings, scene)
+
+
+def test_of_two_processes_of_one_name_the_older_writes_no_more_messages(settings):
+    async def scene():
+        old, new = FrameledgerObserver("call-7", settings), FrameledgerObserver("call-7", settings)
+        bot = Bot([Answer(["One."]), Answer(["Two."])], context=await old.restore(), observers=[old])
+
+        async def play(bot):
+            await bot.ask("First")
+            # Both speak at once from here on; what the old one said of messages before is in.
+            context = await new.restore()
+            assert [one["content"] for one in context.messages][:1] == ["First"]
+            await bot.ask("Second")
+            other = Bot([Answer(["Of the new."])], context=context, observers=[new])
+            await other.run(lambda other: other.ask("Third"))
+            return context
+
+        context = None
+
+        async def keep(bot):
+            nonlocal context
+            context = await play(bot)
+
+        await bot.run(keep)
+        await all_of(settings, old)
+        stored = await all_of(settings, new)
+        assert stored_bytes(map(wire, stored.context.messages)) == as_bytes(context.messages)
+        assert "Second" not in str(stored.context.messages)
+
+    on_the_road(settings, scene)
+    ignored = in_sql(settings, "SELECT count(*) FROM frames WHERE reason = 'mirror_superseded'")
+    assert ignored[0][0] >= 2
+
+
+def places(*, every):
+    """Items at which the process dies: the script captures some hundred."""
+    return range(3, 110, every)
+
+
+@pytest.mark.parametrize("flushed", [True, False], ids=["published", "in the middle"])
+def test_a_bot_that_is_killed_anywhere_comes_back(settings, flushed, tmp_path, kill_every):
+    async def scene():
+        for place in places(every=kill_every * (1 if flushed else 3)):
+            await killed_and_restored(settings, place, flushed, tmp_path / f"book-{place}")
+
+    on_the_road(settings, scene)
+
+
+async def killed_and_restored(settings, place, flushed, book):
+    context_id = f"call-{place}-{flushed}"
+    with Process(killable_bot.run, settings, context_id, place, flushed, str(book)) as bot_process:
+        told = await asyncio.to_thread(bot_process.hear)
+        if isinstance(told, int):
+            return
+        words, asked = told
+        assert await asyncio.to_thread(bot_process.ended) == -9
+    ledger = FrameledgerObserver(context_id, settings)
+    context = await ledger.restore(wait=ON_SERVERS)
+    messages = context.messages
+    assert provider_rules_hold(messages), messages
+    if flushed:
+        spoken = " ".join(
+            str(one["content"]) for one in messages if one["role"] == "assistant" and "content" in one
+        )
+        assert spoken.split() == words, (place, messages)
+        heard = " ".join(one["content"] for one in messages if one["role"] == "user")
+        assert heard.split() == " ".join(asked).split(), (place, messages)
+        made = book.read_text().split() if book.exists() else []
+        known = {one.get("tool_call_id") for one in messages}
+        assert set(made) <= known, (place, messages)
+    again = Bot([Answer(["Go on."])], True, context, [ledger])
+    await again.run(lambda again: again.ask("Are you there?"))
+    stored = await all_of(settings, ledger)
+    assert stored_bytes(map(wire, stored.context.messages)) == as_bytes(messages)
+    again_asked = again.model.asked[0]
+    assert provider_rules_hold(again_asked)
+
+
+def provider_rules_hold(messages):
+    """Each call has its result, directly behind it, and none says that it is running."""
+    open_calls: list = []
+    for one in messages:
+        if one.get("role") == "tool":
+            if one["tool_call_id"] not in open_calls or one["content"] == "IN_PROGRESS":
+                return False
+            open_calls.remove(one["tool_call_id"])
+            continue
+        if open_calls:
+            return False
+        open_calls = [call["id"] for call in one.get("tool_calls") or ()]
+    return not open_calls
+
+
+def wire(message):
+    return message.to_wire() if hasattr(message, "to_wire") else message

@@ -1,0 +1,148 @@
+"""T1, T2: what is recorded of conversations in text and in speech equals Pipecat's own context at each sync point."""
+
+import asyncio
+
+import pytest
+from pipecat.frames.frames import (
+    FunctionCallResultProperties,
+    LLMMessagesAppendFrame,
+    MetricsFrame,
+)
+from pipecat.metrics.metrics import LLMTokenUsage, LLMUsageMetricsData
+from tests.bridges.pipecat.bots import Answer, Bot
+from tests.bridges.pipecat.recording import Recording
+
+SPEAKS = pytest.mark.parametrize("speaks", [False, True], ids=["text", "speech"])
+
+
+@SPEAKS
+def test_two_turns_are_two_questions_and_two_answers(speaks):
+    recording, bot = (
+        Recording(),
+        Bot([Answer(["Yes", ", at", " nine."]), Answer(["Platform", " two."])], speaks),
+    )
+
+    async def play(bot):
+        await bot.ask("Is there a night train?")
+        await bot.ask("Which", "platform?")
+
+    conversation = recording.run(bot, play)
+    assert [one["role"] for one in conversation.messages] == ["user", "assistant"] * 2
+    assert conversation.messages[2]["content"] == "Which platform?"
+    assert len(recording.of("LLMRunFrame")) == 2
+    start = recording.of("LLMFullResponseStartFrame")[0]
+    assert (start.provider, start.model) == ("scriptedmodel", "script-1")
+    assert conversation.state.terms.settings["system_instruction"] == "Be brief."
+    assert conversation.state.terms.ended
+
+
+@SPEAKS
+def test_an_answer_that_is_cut_short_keeps_what_was_said(speaks):
+    recording = Recording()
+    bot = Bot([Answer(["One", " two", " three", " four"], stops_at=None if speaks else 2)], speaks)
+    bot.speaker.stops_after = 2
+
+    async def play(bot):
+        await bot.say("Count.")
+        await (bot.speaker if speaks else bot.model).stopped.wait()
+        await bot.until_heard(2)
+        await bot.interrupt()
+        await bot.ask("Thanks.")
+
+    conversation = recording.run(bot, play)
+    assert conversation.messages[1] == {"role": "assistant", "content": "One two"}
+    if speaks:
+        words = [one.text for one in recording.of("LLMTextFrame") if not one.append_to_context]
+        assert "".join(words).startswith("One two three")
+
+
+@SPEAKS
+def test_a_call_is_followed_and_its_messages_are_pipecats(speaks):
+    recording = Recording()
+    bot = Bot(
+        [Answer(["Let me see."], [("weather", "call-1", {"city": "Brindle"})]), Answer(["Rain."])], speaks
+    )
+
+    async def weather(params):
+        await params.result_callback({"sky": "rain"})
+
+    bot.model.register_function("weather", weather)
+
+    async def play(bot):
+        await bot.say("What is the weather?")
+        await bot.model.until_answered(2)
+        await bot.settle()
+
+    conversation = recording.run(bot, play)
+    assert {"role": "tool", "content": '{"sky": "rain"}', "tool_call_id": "call-1"} in conversation.messages
+    (result,) = recording.of("FunctionCallResultFrame")
+    assert result.result == {"sky": "rain"}
+    assert len(recording.of("LLMMessageRewriteFrame")) == 1
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+def test_a_call_in_the_background_is_told_where_pipecat_tells_it(deferred):
+    recording = Recording()
+    bot = Bot(
+        [Answer(["I look."], [("search", "call-1", {})]), Answer(["Anything else?"]), Answer(["Found."])]
+    )
+    go_on = asyncio.Event()
+
+    async def search(params):
+        await params.result_callback({"part": 1}, properties=FunctionCallResultProperties(is_final=False))
+        if deferred:
+            await go_on.wait()
+        await params.result_callback({"found": 1})
+
+    bot.model.register_function("search", search, cancel_on_interruption=False)
+
+    async def play(bot):
+        await bot.say("Search.")
+        await bot.model.until_answered(2)
+        if deferred:
+            await bot.ask("And hurry.")
+            go_on.set()
+            await bot.model.until_answered(4)
+        await bot.settle()
+
+    recording.run(bot, play)
+    assert [one.properties is None for one in recording.of("FunctionCallResultFrame")] == [False, True]
+
+
+def test_a_thought_with_a_signature_of_bytes_is_kept():
+    recording, bot = Recording(), Bot([Answer(["Yes."], thought="Hm.", signature=b"\x00\xff")])
+    conversation = recording.run(bot, lambda bot: bot.ask("Are you sure?"))
+    (thought,) = [one for one in conversation.messages if one.get("llm") == "script"]
+    assert thought["message"]["signature"] == {"$bytes": "AP8="}
+
+
+def test_the_end_of_an_answer_says_what_it_used():
+    usage = LLMTokenUsage(prompt_tokens=7, completion_tokens=3, total_tokens=10)
+
+    recording, bot = Recording(), Bot([Answer(["Yes."])])
+    answer = bot.model._answer
+
+    async def answered(*words):
+        await answer(*words)
+        await bot.model.push_frame(
+            MetricsFrame(data=[LLMUsageMetricsData(processor="llm", model="script-1", value=usage)])
+        )
+
+    vars(bot.model)["_answer"] = answered
+    recording.run(bot, lambda bot: bot.ask("Hi"))
+    (end,) = recording.of("LLMFullResponseEndFrame")
+    assert (end.usage.input_tokens, end.usage.output_tokens) == (7, 3)
+
+
+def test_messages_that_the_application_sends_are_there_and_ask_once():
+    recording, bot = Recording(), Bot([Answer(["Good day."])])
+
+    async def play(bot):
+        message = {"role": "developer", "content": "Greet the caller."}
+        await bot.queue(LLMMessagesAppendFrame(messages=[message], run_llm=True))
+        await bot.model.until_answered(1)
+        await bot.settle()
+
+    conversation = recording.run(bot, play)
+    assert [one["role"] for one in conversation.messages] == ["developer", "assistant"]
+    assert len(recording.of("LLMRunFrame")) == 1

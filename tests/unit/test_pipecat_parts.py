@@ -1,0 +1,220 @@
+"""The parts of the bridge to Pipecat that know nothing of it: values, the comparison, what waits, what is unsaid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from frameledger.frames import (
+    EndFrame,
+    FunctionCallFromLLM,
+    FunctionCallsStartedFrame,
+    InterruptionFrame,
+    LLMFullResponseStartFrame,
+    LLMMessagesAppendFrame,
+    TextFrame,
+    TranscriptionFrame,
+)
+from frameledger_services import call_words
+from frameledger_services.pipecat.mirror import Appended, Mirror, Positions, Replaced, Rewritten
+from frameledger_services.pipecat.pending import GAP, Pending, Waiting
+from frameledger_services.pipecat.repairs import repairs
+from frameledger_services.pipecat.values import MEDIA, from_json, has_media_gone, to_json
+
+
+@dataclass
+class Specific:
+    """As Pipecat's `LLMSpecificMessage`."""
+
+    llm: str
+    message: Any
+
+
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", "$bytes", "$plain"]), inner, max_size=3)
+    ),
+    max_leaves=4,
+)
+contents = st.sampled_from(["a", "b", 1, 1.0, True, None, ["a", {"n": 1}], {"$bytes": "x"}, b"\x00"])
+messages = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "tool"]), "content": contents}
+) | st.builds(Specific, st.just("llm"), contents)
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return (
+            isinstance(other, dict)
+            and one.keys() == other.keys()
+            and all(same(one[k], other[k]) for k in one)
+        )
+    if isinstance(one, list):
+        return isinstance(other, list) and len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and one == other
+
+
+@given(values.filter(lambda value: "inf" not in repr(value)))
+def test_a_value_comes_back_as_it_was(value):
+    assert same(from_json(to_json(value)), value)
+
+
+@given(st.lists(messages, max_size=14), st.lists(messages, max_size=14), st.data())
+def test_the_changes_make_the_one_list_the_other(old, new, data):
+    kept = data.draw(st.lists(st.sampled_from(old), unique_by=id) if old else st.just([]))
+    new = data.draw(st.sampled_from([new, old + new, kept, old[: len(old) // 2] + new, old]))
+    mirror, positions = Mirror(old, known=True), Positions()
+    positions.begin([to_json(one) for one in old])
+    for change in mirror.changes(new):
+        positions.apply(change)
+    assert same(positions.messages, [to_json(one) for one in new])
+    assert sorted(set(positions.positions)) == positions.positions
+    assert mirror.changes(new) == ()
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, True), (1, 1.0), (0, False), (None, 0), ((1,), (2,)), ("1", 1)])
+def test_values_that_python_calls_equal_differ_if_their_json_does(old, new):
+    mirror = Mirror([{"n": old}], known=True)
+    (change,) = mirror.changes([{"n": new}])
+    assert isinstance(change, Rewritten)
+
+
+def test_a_change_in_place_is_a_rewrite_and_what_is_behind_is_appended():
+    live = [{"role": "user", "content": "a"}, {"role": "tool", "content": "IN_PROGRESS"}]
+    mirror = Mirror(live, known=True)
+    live[1]["content"] = "done"
+    live.append({"role": "assistant", "content": "b"})
+    assert mirror.changes(live) == (
+        Rewritten(1, {"role": "tool", "content": "done"}),
+        Appended(({"role": "assistant", "content": "b"},)),
+    )
+    del live[0]
+    assert mirror.changes(live) == (Rewritten(0, None),)
+    assert isinstance(mirror.changes([{"n": n} for n in range(20)])[0], Replaced | Rewritten)
+
+
+def test_an_unknown_list_is_said_whole():
+    assert Mirror().changes([]) == (Replaced(()),)
+
+
+def test_long_media_become_a_hash_and_bytes_stay():
+    shown = to_json({"url": "data:image/png;base64," + "A" * 100, "raw": b"\x00"}, media_limit=50)
+    assert shown["url"][MEDIA]["characters"] == 122
+    assert shown["url"][MEDIA]["type"] == "image/png"
+    assert has_media_gone([shown])
+    assert shown["raw"] == {"$bytes": "AA=="}
+
+
+def test_what_json_has_no_form_for_is_named_and_nothing_raises():
+    class Broken:
+        def __repr__(self):
+            raise ValueError
+
+    deep: list = []
+    deep.append(deep)
+    assert to_json(Broken()) == "<Broken>"
+    assert to_json(float("inf")) == "Infinity"
+    assert to_json(deep)
+
+
+def waiting(kind, size=10, ns=1):
+    return Waiting(kind, ns, size, kind)
+
+
+def pending(**limits):
+    return Pending(
+        lambda counts, first, last: Waiting(GAP, first, 5, (counts, first, last)),
+        lambda: [waiting("LLMMessagesUpdateFrame")],
+        **limits,
+    )
+
+
+def test_beyond_the_bound_tokens_go_first_and_one_gap_tells_of_them():
+    one = pending(most_frames=10)
+    one.add([waiting("InterruptionFrame"), *(waiting("LLMTextFrame", ns=n) for n in range(2, 20))])
+    assert [left.kind for left in one.take(100)] == [GAP, "InterruptionFrame"]
+    assert one.dropped == {"LLMTextFrame": 18}
+    assert one.bytes == len(one) == 0
+
+
+def test_messages_that_wait_become_the_whole_history():
+    one = pending(most_frames=10)
+    for _ in range(30):
+        one.add([waiting("LLMMessagesAppendFrame"), waiting("LLMTextFrame")])
+    taken = [left.kind for left in one.take(100)]
+    assert taken.count(GAP) == 1
+    assert "LLMMessagesUpdateFrame" in taken
+    assert len(taken) <= 11
+
+
+@given(
+    st.lists(
+        st.sampled_from(["LLMTextFrame", "InterruptionFrame", "LLMMessagesAppendFrame", GAP]), max_size=80
+    )
+)
+def test_however_much_is_added_no_more_than_the_bound_waits(kinds):
+    one = pending(most_frames=8, most_bytes=70)
+    for kind in kinds:
+        one.add([waiting(kind)])
+        assert len(one) <= 8
+        assert one.bytes <= 70
+
+
+QUESTION = {"role": "user", "content": "When?"}
+CALL = {
+    "role": "assistant",
+    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "order", "arguments": "{}"}}],
+}
+
+
+def test_words_that_were_heard_become_a_message_where_they_were_said():
+    frames: list[Any] = [
+        LLMFullResponseStartFrame(),
+        *(TextFrame(text=word) for word in ("At", "nine", "o'clock")),
+    ]
+    frames += [InterruptionFrame(), TranscriptionFrame(text="Thanks,"), TranscriptionFrame(text="bye.")]
+    assert repairs([QUESTION], frames) == [
+        Appended(
+            (
+                {"role": "assistant", "content": "At nine o'clock"},
+                {"role": "user", "content": "Thanks, bye."},
+            )
+        )
+    ]
+
+
+def test_what_is_in_a_message_is_not_said_again():
+    said = [QUESTION, {"role": "assistant", "content": "At nine."}]
+    frames = [
+        TranscriptionFrame(text="When?"),
+        LLMMessagesAppendFrame(messages=said[:1]),
+        TextFrame(text="At"),
+        TextFrame(text="nine."),
+        LLMMessagesAppendFrame(messages=said[1:]),
+    ]
+    assert repairs(said, frames) == []
+    assert repairs(said, [TextFrame(text="Hm."), EndFrame()]) == []
+
+
+def test_a_call_that_had_begun_is_ambiguous_whatever_is_known_of_it():
+    running = {"role": "tool", "tool_call_id": "c1", "content": "IN_PROGRESS"}
+    in_background = {
+        **running,
+        "content": '{"type": "async_tool", "status": "running", "tool_call_id": "c1"}',
+    }
+    finished = {"role": "developer", "content": in_background["content"].replace("running", "finished")}
+    words = call_words.ambiguous("order")
+    for one in (running, in_background):
+        assert repairs([QUESTION, CALL, one], []) == [Rewritten(2, {**one, "content": words})]
+        assert repairs([QUESTION, CALL, one], [], ambiguous=False) == []
+    assert repairs([QUESTION, CALL, in_background, finished], []) == []
+    announced = FunctionCallFromLLM(function_name="order", tool_call_id="c1", arguments="{}")
+    (added,) = repairs([QUESTION], [FunctionCallsStartedFrame(function_calls=[announced])])
+    assert added == Appended((CALL, {"role": "tool", "content": words, "tool_call_id": "c1"}))
