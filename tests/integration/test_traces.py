@@ -3,6 +3,11 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
 
 import psycopg
 import pytest
@@ -10,7 +15,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from tests.bounds import ON_SERVERS
+from tests.bounds import ON_SERVERS, PROGRAM
 from tests.support import databases
 from tests.support.answered_road import running
 from tests.support.collector import collecting
@@ -19,6 +24,7 @@ from tests.support.road import made as road_made
 from frameledger.frames import LLMContextFrame, UserStartedSpeakingFrame
 from frameledger_services.client import Client
 from frameledger_services.demo.tools import registry
+from frameledger_services.embedded import ports
 from frameledger_services.settings import PREFIX
 from frameledger_services.telemetry import otel
 
@@ -76,6 +82,17 @@ def environment(kafka, database_server, migrated_template, tmp_path, collector):
             | collector.environment(),
             road.settings,
         )
+
+
+_NOTHING_TELLS = threading.Event()
+"""Never set: nothing notifies of a file, so it is looked for."""
+
+
+def until(true):
+    end = time.monotonic() + ON_SERVERS
+    while not true():
+        assert time.monotonic() < end
+        _NOTHING_TELLS.wait(0.02)
 
 
 def question(text):
@@ -158,3 +175,112 @@ def test_a_turn_with_a_call_is_one_trace_over_four_processes(environment, collec
     with psycopg.connect(settings.database_url.get_secret_value()) as connection:
         found = connection.execute("SELECT DISTINCT trace_id FROM frames WHERE context_id = 'call-17'")
         assert found.fetchall() == [(trace,)]
+
+
+SLOW_TOOLS = """
+import asyncio
+from pathlib import Path
+from frameledger_services.functions import FunctionRegistry, tool_options
+
+registry = FunctionRegistry()
+
+@registry.register_direct_function
+@tool_options(safe_to_retry=True, timeout_secs=300)
+async def train_position() -> dict:
+    "Where the train is."
+    first = Path({first!r})
+    if not first.exists():
+        first.touch()
+        await asyncio.Event().wait()
+    return {{"late_minutes": 25}}
+"""
+
+
+def test_who_takes_over_from_a_dead_worker_begins_a_trace_with_a_link(
+    environment, collector, program, tmp_path
+):
+    """The first worker is killed in the middle of the call, and the second one runs it again."""
+    inherited, settings = environment
+    first = tmp_path / "first"
+    (tmp_path / "slow_tools.py").write_text(SLOW_TOOLS.format(first=str(first)))
+    functions = inherited | {
+        "PYTHONPATH": str(tmp_path),
+        f"{PREFIX}WORK_LEASE_SECS": "1.5",
+        f"{PREFIX}WORK_HEARTBEAT_SECS": "0.1",
+    }
+    command = ("run", "functions", "--module", "slow_tools")
+
+    async def ask():
+        async with Client(settings) as client:
+            await client.publish("first", UserStartedSpeakingFrame(), wait=True, within=ON_SERVERS)
+            with program.start_as_current_span("a turn"):
+                await client.publish("call-17", question("Are we late?"), wait=True, within=ON_SERVERS)
+            async for frame in client.follow("call-17"):
+                if frame.type == "FunctionCallInProgressFrame":
+                    return
+
+    script = str(tmp_path / "script.json")
+    with (
+        running(inherited, "run", "projector"),
+        running(inherited, "run", "inference", "--provider", "scripted", "--script", script),
+    ):
+        with running(functions, *command) as dying:
+            asyncio.run(ask())
+            until(first.exists)
+            dying.kill()
+        with running(functions, *command):
+            spans = collector.until(
+                lambda spans: (
+                    sum(one.plain == "process inference" for one in spans) == 2
+                    and any(one.plain == "a turn" for one in spans)
+                )
+            )
+    (turn,) = [one for one in spans if one.plain == "a turn"]
+    (call,) = [one for one in spans if one.plain == "process function-calls"]
+    assert (call.parent_id, call.attributes["frameledger.call.attempt"]) == ("", 2)
+    assert call.trace_id != turn.trace_id
+    (link,) = call.links
+    assert link.partition("-")[0] == turn.trace_id
+    before, after = sorted(
+        (one for one in spans if one.plain == "process inference"),
+        key=lambda one: one.attributes["frameledger.context.version"],
+    )
+    assert (before.trace_id, after.trace_id) == (turn.trace_id, call.trace_id)
+
+
+def test_a_collector_that_is_away_costs_spans_and_nothing_else(environment, tmp_path):
+    """Nothing listens at the endpoint: the turn is answered, and the log says so once for each process."""
+    inherited, settings = environment
+    dead = inherited | {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{ports.choose(0)}"}
+
+    async def ask():
+        async with Client(settings) as client:
+            await client.publish("call-17", question("Are we late?"), wait=True, within=ON_SERVERS)
+            async with asyncio.timeout(ON_SERVERS):
+                async for frame in client.follow("call-17"):
+                    if frame.type == "LLMFullResponseEndFrame" and frame.frame.finish_reason == "stop":
+                        return
+
+    script = str(tmp_path / "script.json")
+    commands = {
+        "projector": ("run", "projector"),
+        "inference": ("run", "inference", "--provider", "scripted", "--script", script),
+        "functions": ("run", "functions", "--module", "frameledger_services.demo.tools"),
+    }
+    started = []
+    with ExitStack() as stack:
+        for name, words in commands.items():
+            log = stack.enter_context((tmp_path / f"{name}.log").open("wb"))
+            command = [sys.executable, "-m", "frameledger_services", *words]
+            started.append(subprocess.Popen(command, env=dead, stderr=log))
+            stack.callback(started[-1].kill)
+        asyncio.run(ask())
+        for one in started:
+            one.terminate()
+        assert [one.wait(PROGRAM) for one in started] == [0, 0, 0]
+    for name in commands:
+        lines = [json.loads(line) for line in (tmp_path / f"{name}.log").read_text().splitlines()]
+        told = [line["event"] for line in lines if line["logger"] == "frameledger.telemetry"]
+        assert told.count("telemetry.not_exported") <= 1
+        assert told[-1] == "telemetry.spans_lost"
+        assert not [line for line in lines if not line["logger"].startswith("frameledger.")]

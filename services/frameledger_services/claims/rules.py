@@ -187,6 +187,11 @@ def frame_id_at(version: str, of: str) -> str:
     return f"(SELECT frame_id FROM frames WHERE frames.context_id = {of}.context_id AND frames.version = {version})"
 
 
+def trace_id_at(version: str, of: str) -> str:
+    """SQL: the trace that this frame belongs to; NULL if it belongs to none."""
+    return f"(SELECT trace_id FROM frames WHERE frames.context_id = {of}.context_id AND frames.version = {version})"
+
+
 RUN_COLUMNS = """
     runs.trigger, extract(epoch FROM clock_timestamp() - runs.opened_at)::float8 AS age_secs
 """

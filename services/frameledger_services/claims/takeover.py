@@ -9,6 +9,8 @@ If the process dies after the statement, or its answer is lost, the work is take
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from frameledger.ids import ContextId, RunId, Version
 from frameledger_services.claims import rules
 from frameledger_services.claims.values import ClaimedCall, ClaimedRun, Connection
@@ -21,26 +23,18 @@ async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> 
     """
     cursor = await connection.execute(_TAKE_RUNS, {"worker_id": worker_id, "limit": limit})
     found = []
-    for (
-        is_alive,
-        cause,
-        effect_id,
-        context_id,
-        version,
-        run_id,
-        attempt,
-        token,
-        *more,
-    ) in await cursor.fetchall():
+    for is_alive, cause, trace_id, *row in await cursor.fetchall():
         if not is_alive:
             raise rules.dead(worker_id)
-        if effect_id is not None:
+        if row[0] is not None:
+            effect_id, context_id, version, run_id, attempt, token, trigger, age_secs = row
             found.append(
                 ClaimedRun(
                     *(effect_id, ContextId(context_id), Version(version), RunId(run_id), attempt, token),
                     causation_id=cause,
-                    trigger=more[0],
-                    age_secs=more[1],
+                    trigger=trigger,
+                    age_secs=age_secs,
+                    traceparent=_traceparent(trace_id, cause),
                     taken_over=True,
                 )
             )
@@ -55,12 +49,16 @@ async def take_over_calls(connection: Connection, worker_id: str, limit: int) ->
     """
     cursor = await connection.execute(_TAKE_CALLS, {"worker_id": worker_id, "limit": limit})
     found = []
-    for is_alive, cause, *row in await cursor.fetchall():
+    for is_alive, cause, trace_id, *row in await cursor.fetchall():
         if not is_alive:
             raise rules.dead(worker_id)
         if row[0] is not None:
             found.append(
-                rules.claimed_call(tuple(row[:6]), row[6], row[7], cause, tuple(row[8:]), taken_over=True)
+                rules.claimed_call(
+                    *(tuple(row[:6]), row[6], row[7], cause, tuple(row[8:])),
+                    traceparent=_traceparent(trace_id, cause),
+                    taken_over=True,
+                )
             )
     return sorted(found, key=lambda call: (call.context_id, call.requested_version, call.ordinal))
 
@@ -72,6 +70,12 @@ async def finish_over(connection: Connection, worker_id: str, limit: int = 1_000
     """
     cursor = await connection.execute(_FINISH_OVER, {"worker_id": worker_id, "limit": limit})
     return cursor.rowcount
+
+
+def _traceparent(trace_id: str | None, cause: UUID | None) -> str | None:
+    """What to link to: the trace in which it was asked for. The trace of a frame is stored and its span is not, so the
+    frame's id stands for that."""
+    return None if trace_id is None or cause is None else f"00-{trace_id}-{cause.hex[:16]}-01"
 
 
 # What may be taken, by two indexes: of released claims, and of each worker's unfinished ones. Only workers that have
@@ -138,7 +142,8 @@ _TAKE_RUNS = f"""
         RETURNING claims.effect_id, claims.context_id, claims.version, claims.run_id, claims.attempt, claims.token,
             mine.trigger, mine.age_secs
     )
-    SELECT EXISTS (SELECT FROM me), {rules.frame_id_at("taken.version", of="taken")}, taken.*
+    SELECT EXISTS (SELECT FROM me), {rules.frame_id_at("taken.version", of="taken")},
+        {rules.trace_id_at("taken.version", of="taken")}, taken.*
     FROM (VALUES (true)) AS always LEFT JOIN taken ON true
 """
 
@@ -160,7 +165,8 @@ _TAKE_CALLS = f"""
             claims.tool_call_id, claims.attempt, claims.token, mine.function_name, mine.arguments, mine.group_id,
             mine.run_id, mine.age_secs, mine.status, mine.safe_to_retry, mine.interrupted, mine.builtin, mine.started_by
     )
-    SELECT EXISTS (SELECT FROM me), {rules.frame_id_at("taken.version", of="taken")}, taken.*
+    SELECT EXISTS (SELECT FROM me), {rules.frame_id_at("taken.version", of="taken")},
+        {rules.trace_id_at("taken.version", of="taken")}, taken.*
     FROM (VALUES (true)) AS always LEFT JOIN taken ON true
 """
 

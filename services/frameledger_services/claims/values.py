@@ -89,7 +89,7 @@ class ClaimedRun:
     """Seconds since it was opened, by the database's clock."""
 
     traceparent: str | None = None
-    """The span in which it was asked for, as its effect said (W3C)."""
+    """The span in which it was asked for, as its effect said (W3C). Of what was taken over only the trace is that."""
 
     taken_over: bool = False
     """Another worker had it before."""
@@ -139,7 +139,7 @@ class ClaimedCall:
     """The frame that dispatched it: the cause of its start. None if its effect did not say."""
 
     traceparent: str | None = None
-    """The span in which it was dispatched, as its effect said (W3C)."""
+    """The span in which it was dispatched, as its effect said (W3C). Of what was taken over only the trace is that."""
 
     taken_over: bool = False
     """Another worker had it before."""

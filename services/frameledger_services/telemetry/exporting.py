@@ -17,7 +17,7 @@ NOISY = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry
 _log = logs.get_logger("telemetry")
 
 
-def processor() -> BatchSpanProcessor:
+def processor() -> CountedProcessor:
     """Returns what sends spans as the environment says (`OTEL_EXPORTER_OTLP_...`, `OTEL_BSP_...`)."""
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -55,7 +55,7 @@ class CountedExporter(SpanExporter):
 
 
 class CountedProcessor(BatchSpanProcessor):
-    """A batch processor that says at its end how many spans did not leave, for whatever reason."""
+    """A batch processor that knows how many spans did not leave, for whatever reason."""
 
     def __init__(self, exporter: CountedExporter) -> None:
         super().__init__(exporter)
@@ -67,7 +67,6 @@ class CountedProcessor(BatchSpanProcessor):
             self._ended += 1
         super().on_end(span)
 
-    def shutdown(self) -> None:
-        super().shutdown()  # type: ignore[no-untyped-call]
-        if missing := self._ended - self._exporter.sent:
-            _log.warning("telemetry.spans_lost", lost=missing, of=self._ended)
+    def missing(self) -> tuple[int, int]:
+        """Returns how many spans that ended are not known to have left, and how many ended."""
+        return self._ended - self._exporter.sent, self._ended

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
 
+    from frameledger_services.telemetry.exporting import CountedProcessor
+
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 PROTOCOL = "http/protobuf"
@@ -48,15 +50,15 @@ def recording(service: str) -> Iterator[None]:
 
     A provider that somebody in this process has set already, such as a module of functions, is used as it is.
     """
-    provider = _provider(service) if is_wanted() else None
+    begun = _begin(service) if is_wanted() else None
     try:
         yield
     finally:
-        if provider is not None:
-            _end(provider)
+        if begun is not None:
+            _end(*begun)
 
 
-def _provider(service: str) -> TracerProvider | None:
+def _begin(service: str) -> tuple[TracerProvider, CountedProcessor] | None:
     if not extras.is_installed("otel"):
         _log.warning("telemetry.not_installed", install="pip install 'frameledger[otel]'")
         return None
@@ -72,9 +74,10 @@ def _provider(service: str) -> TracerProvider | None:
     if isinstance(trace.get_tracer_provider(), TracerProvider):
         return None
     provider = TracerProvider(resource=_resource(service), shutdown_on_exit=False)
-    provider.add_span_processor(processor())
+    spans = processor()
+    provider.add_span_processor(spans)
     trace.set_tracer_provider(provider)
-    return provider
+    return provider, spans
 
 
 def _resource(service: str) -> Resource:
@@ -90,8 +93,11 @@ def _resource(service: str) -> Resource:
     return Resource.create({name: value for name, value in ours.items() if name not in said})
 
 
-def _end(provider: TracerProvider) -> None:
+def _end(provider: TracerProvider, spans: CountedProcessor) -> None:
     """Send the last spans, for `LAST_SECONDS` at most: OpenTelemetry would wait half a minute for a dead collector."""
     ending = threading.Thread(target=provider.shutdown, name="traces", daemon=True)
     ending.start()
     ending.join(LAST_SECONDS)
+    lost, ended = spans.missing()
+    if lost:
+        _log.warning("telemetry.spans_lost", lost=lost, of=ended)
