@@ -52,7 +52,8 @@ SAW = """() => new MutationObserver((_, observer) => {
 
 MOVE = """async versions => {
     const slider = document.querySelector('input[type=range]');
-    const shown = () => document.querySelector('section[aria-label=Context]').dataset.version;
+    const section = document.querySelector('section[aria-label=Context]');
+    const shown = () => section.dataset.version;
     const task = () => new Promise(done => {
         const channel = new MessageChannel();
         channel.port1.onmessage = () => { channel.port1.close(); done(); };

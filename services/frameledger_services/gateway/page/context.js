@@ -3,10 +3,12 @@
 import {to} from './address.js';
 import {count} from './format.js';
 import {html, useEffect, useLayoutEffect, useRef} from './html.js';
-import {Message, Removed} from './message.js';
+import {Removed, message} from './message.js';
 import {messagesAt, placeOf, removedAt, termsAt} from './past.js';
 import {openAnswer, openTurn, unheard} from './speech.js';
 import {Terms} from './terms.js';
+
+const CHUNK = 50;
 
 /**
  * @param {{source: import('./source.js').Source, at: number, sticks: boolean, selected: string|null}} about `sticks`:
@@ -15,30 +17,47 @@ import {Terms} from './terms.js';
 export function Context({source, at, sticks, selected}) {
   const {past, frames} = source;
   const rows = messagesAt(past, at);
+  const removed = removedAt(past, at).map((row) => html`<${Removed} key=${`removed ${placeOf(row)}`} row=${row} />`);
+  const behind = [...removed, ...openAt(frames, at)];
   const scroller = useRef(null);
+  const chunks = inChunks(rows ?? []);
+  const made = (rows ?? []).findIndex((row) => isMade(row, at));
+  // What was taken away is drawn behind the messages.
+  const taken = removed.length > 0 ? [chunks.length, 0] : null;
+  const fresh = made < 0 ? taken : [Math.floor(made / CHUNK), made % CHUNK];
   useEffect(() => {
     if (rows === null) source.ensure(at);
   }, [at, rows === null]);
-  useInView(scroller, at, sticks, selected);
+  useInView({scroller, fresh, sticks, selected});
   return html`
     <section class="context" aria-label="Context" data-version=${rows === null ? null : at}>
       <h2>Context <small>${rows === null ? 'loading …' : `at ${at}: ${count(rows.length, 'message')}`}</small></h2>
       <div class="rows" ref=${scroller}>
         <${Terms} ...${termsAt(past, at)} at=${at} />
-        <ol class="messages">
-          ${(rows ?? []).map((row) => html`<${Message} key=${placeOf(row)} row=${row} fresh=${row.valid_from === at && at > 0}
-            selected=${selected === placeOf(row)} unheard=${unheard(frames, past, row)} />`)}
-          ${removedAt(past, at).map((row) => html`<${Removed} key=${`removed ${placeOf(row)}`} row=${row} />`)}
-          <${Open} frames=${frames} at=${at} />
-        </ol>
+        ${chunks.map((chunk, index) => html`<ol key=${index} class="messages" start=${index * CHUNK + 1} style=${{'--rows': chunk.length}}
+          aria-label=${`Messages ${index * CHUNK + 1} to ${index * CHUNK + chunk.length}`}>
+          ${chunk.map((row) => message({row, fresh: isMade(row, at), selected: selected !== null && selected === placeOf(row),
+            unheard: unheard(frames, past, row)}))}
+        </ol>`)}
+        ${behind.length > 0 && html`<ol key="now" class="messages now" aria-label="What was taken away, and what is being said">${behind}</ol>`}
         ${rows?.length === 0 && html`<p class="empty">No message yet.</p>`}
       </div>
     </section>
   `;
 }
 
+/** Messages in lists of which the browser lays out those that are seen. */
+function inChunks(rows) {
+  return Array.from({length: Math.ceil(rows.length / CHUNK)}, (_, index) => rows.slice(index * CHUNK, (index + 1) * CHUNK));
+}
+
+/** Whether the version that is looked at made a message. */
+function isMade(row, at) {
+  return row.valid_from === at && at > 0;
+}
+
 /** What is being said at a version. */
-function Open({frames, at}) {
+function openAt(frames, at) {
   const turn = openTurn(frames, at);
   const answer = openAnswer(frames, at);
   return [
@@ -55,15 +74,19 @@ function Open({frames, at}) {
       </div>
       <div class="from">is answering, since <a ...${to({at: answer.since})}>${answer.since}</a></div>
     </li>`,
-  ];
+  ].filter(Boolean);
 }
 
 function Caret() {
   return html`<span class="caret" aria-hidden="true"></span>`;
 }
 
-/** Keeps in view what a step is about: the end if it was there, else what the version made, else what was asked for. */
-function useInView(scroller, at, sticks, selected) {
+/**
+ * Keeps in view what a step is about: the end if it was there, else what the version made, else what was asked for.
+ * `fresh` is the place of what it made, the list and the one in it, null for nothing: to look for it would take longer
+ * than to draw the step.
+ */
+function useInView({scroller, fresh, sticks, selected}) {
   const wasAtEnd = useRef(true);
   useEffect(() => {
     const element = scroller.current;
@@ -76,8 +99,7 @@ function useInView(scroller, at, sticks, selected) {
   useLayoutEffect(() => {
     const element = scroller.current;
     if (sticks || wasAtEnd.current) element.scrollTop = element.scrollHeight;
-    const fresh = element.querySelector('.messages > .fresh');
-    if (fresh !== null) within(element, fresh);
+    if (fresh !== null) within(element, element.querySelectorAll('.messages')[fresh[0]].children[fresh[1]]);
   });
   useLayoutEffect(() => {
     const chosen = selected && scroller.current.querySelector(`[data-place="${CSS.escape(selected)}"]`);
