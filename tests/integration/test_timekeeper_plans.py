@@ -9,7 +9,7 @@ from tests.support.timekeeping import FAR, PAST, limits
 
 from frameledger_services import claims
 from frameledger_services.claims import overdue_calls, overdue_runs, timekeeper_claims
-from frameledger_services.store import overdue
+from frameledger_services.store import overdue, work_to_do
 from frameledger_services.timekeeper import service
 from frameledger_services.timekeeper.sweep import Sweeper, sweep
 
@@ -87,24 +87,33 @@ def filled(database_server, migrated_template):
 @pytest.mark.parametrize("limit", [PAST, FAR])
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_reads_what_is_open_and_nothing_that_is_over(filled, rule, limit):
-    async def reads():
-        async with (
-            await psycopg.AsyncConnection.connect(filled) as connection,
-            connection.transaction(force_rollback=True),
-        ):
-            await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
-            for setting, value in service.SESSION.items():
-                await connection.execute(f"SET LOCAL {setting} = '{value}'")
-            before = await counted(connection)
-            await RULES[rule](connection, limit)
-            after = await counted(connection)
-        scanned = {table for table, (scans, _) in after.items() if scans > before.get(table, (0, 0))[0]}
-        fetched = sum(rows for _, rows in after.values()) - sum(rows for _, rows in before.values())
-        return scanned, fetched
-
-    scanned, fetched = asyncio.run(reads())
+    scanned, fetched = asyncio.run(read_by(filled, lambda connection: RULES[rule](connection, limit)))
     assert scanned == set()
     assert fetched <= MOST_ROWS
+
+
+def test_what_there_is_to_do_is_counted_by_what_is_open(filled):
+    scanned, fetched = asyncio.run(read_by(filled, work_to_do.count))
+    # Of the outbox the first rows are wanted, whichever these are.
+    assert scanned <= {"outbox"}
+    assert fetched <= MOST_ROWS
+
+
+async def read_by(address, statements):
+    """Which tables these scan from end to end, and how many rows they fetch by index, in a timekeeper's session."""
+    async with (
+        await psycopg.AsyncConnection.connect(address) as connection,
+        connection.transaction(force_rollback=True),
+    ):
+        await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+        for setting, value in service.SESSION.items():
+            await connection.execute(f"SET LOCAL {setting} = '{value}'")
+        before = await counted(connection)
+        await statements(connection)
+        after = await counted(connection)
+    scanned = {table for table, (scans, _) in after.items() if scans > before.get(table, (0, 0))[0]}
+    fetched = sum(rows for _, rows in after.values()) - sum(rows for _, rows in before.values())
+    return scanned, fetched
 
 
 def test_a_sweep_finds_what_is_open_among_all_that_has_ended(filled):

@@ -5,6 +5,7 @@ import re
 import threading
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import prometheus_client
 import pytest
@@ -162,3 +163,24 @@ def test_metrics_and_health_are_served_in_threads_beside_the_loop():
         with pytest.raises(ops_server.OpsAddressError, match=f"127.0.0.1:{port}"):
             ops_server.serving("127.0.0.1", port, counted, health).__enter__()
     assert not [one for one in threading.enumerate() if one.name == "frameledger ops"]
+
+
+def test_the_closed_lists_have_all_that_the_code_can_say():
+    services = Path(metrics.__file__).parents[1]
+    rule = re.compile(r'"((?:run|call|waiting|bot)_[a-z_]+|user_stop|final_words)"')
+    settled = set(rule.findall((services / "timekeeper" / "settling.py").read_text(encoding="utf-8")))
+    assert settled == set(metrics.RULES)
+    said = "".join(path.read_text(encoding="utf-8") for path in (services / "projector").glob("*.py"))
+    codes = set(re.findall(r'Unstorable\("(\w+)"', said))
+    codes |= set(re.findall(r'self\._dead_letter\(\s*[\w.]+,\s*"(\w+)"', said))
+    assert codes
+    assert codes <= set(metrics.PROJECTOR_REJECTED.labels[0].values)
+    tables = (services / "store" / "tables.py").read_text(encoding="utf-8")
+    statuses = set(
+        re.findall(r"'(\w+)'", tables[tables.index("\"status IN ('requested'") :].split(")", 1)[0])
+    )
+    assert statuses - {"requested", "open", "noted"} <= set(metrics.RUNS.labels[0].values)
+    outcomes = set(re.findall(r"'(\w+)'", tables[tables.index('"outcome IN (') :].split(")", 1)[0]))
+    assert outcomes == set(metrics.PROJECTOR_FRAMES.labels[1].values)
+    kinds = set(re.findall(r"'(\w+)'", tables[tables.index("\"kind IN ('effect'") :].split(")", 1)[0]))
+    assert kinds == set(metrics.OUTBOX_ROWS.labels[0].values)

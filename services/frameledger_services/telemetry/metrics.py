@@ -269,7 +269,7 @@ OUTBOX_ROWS = Gauge(
 OUTBOX_OLDEST = Gauge(
     "frameledger_outbox_oldest_seconds",
     "timekeeper",
-    "Age of the oldest row of the outbox.",
+    "Age of the oldest row of the outbox, of those that are counted.",
     "As for its rows.",
     unit="seconds",
 )

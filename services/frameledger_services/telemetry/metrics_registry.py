@@ -23,6 +23,9 @@ from frameledger_services.telemetry import metrics
 from frameledger_services.telemetry.metrics import MOST_NAMES, OTHER, Counter, Gauge, Histogram, Label, Metric
 from frameledger_services.telemetry.metrics_recorder import Counting, Metrics, Observing, Read, Showing
 
+MOST_FOUND = 5_000
+"""Series that are found at once when they are asked for again. Anybody may invent names, so there is an end to it."""
+
 MOST_AT_ONCE = 500
 """Series of closed lists are made at the start unless there are more."""
 
@@ -34,6 +37,7 @@ class ProcessMetrics(Metrics):
         """`registry`: another one than its own, such as that which a program serves already."""
         self.registry = _WithoutTimesOfCreation() if registry is None else registry
         self._made: dict[str, Any] = {}
+        self._found: dict[tuple[str, tuple[str, ...]], Any] = {}
         self._watched: dict[str, _Watched] = {}
         self._names: dict[tuple[str, str], set[str]] = {}
         self._lock = threading.Lock()
@@ -66,9 +70,17 @@ class ProcessMetrics(Metrics):
             watched.read = read
 
     def _child(self, metric: Metric, values: tuple[str, ...]) -> Any:
+        key = metric.name, values
+        # Without the lock: what is there is never replaced.
+        found = self._found.get(key)
+        if found is not None:
+            return found
         with self._lock:
             family = self._family(metric)
-            return family.labels(*self._bounded(metric, values)) if metric.labels else family
+            found = family.labels(*self._bounded(metric, values)) if metric.labels else family
+            if len(self._found) < MOST_FOUND:
+                self._found[key] = found
+            return found
 
     def _family(self, metric: Metric) -> Any:
         """Returns prometheus_client's own of it, which is made when it is first asked for."""

@@ -67,7 +67,7 @@ async def serve(
             )
         )
         if metrics is not NO_METRICS:
-            group.create_task(work_to_do.keep_counting(settings, stopping, counted))
+            group.create_task(work_to_do.keep_counting(settings, stopping, counted, SESSION))
         if settings.timekeeper_root_every_secs:
             group.create_task(roots.keep_publishing(settings, stopping))
 
