@@ -49,6 +49,12 @@ def _origins(text: str) -> str:
     return text
 
 
+def _trace_address(text: str) -> str:
+    if not re.fullmatch(r"https?://[^\s{}]+\{trace_id\}[^\s{}]*", text):
+        raise ValueError(f"{text!r} is no address with {{trace_id}} in it")
+    return text
+
+
 def _header_names(text: str) -> str:
     for name in names_in(text):
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
@@ -96,6 +102,11 @@ class Settings(BaseModel):
     )
     log_format: Literal["auto", "console", "json"] = _set(
         "auto", "Format of the services' logs. `auto`: console on a terminal, JSON elsewhere."
+    )
+    trace_url: Annotated[str, AfterValidator(_trace_address)] | None = _set(
+        None,
+        "Address of a trace in the program that shows yours, with `{trace_id}` where the id stands, such as "
+        "`https://jaeger.example/trace/{trace_id}`: the page links to it from each frame that has one.",
     )
     metrics_port: Port | None = _set(
         None,

@@ -30,8 +30,9 @@ class Speaker:
     def __init__(self, talks: Talks, pool: ThreadPoolExecutor, runner: asyncio.Runner) -> None:
         self._talks, self._pool, self._runner = talks, pool, runner
 
-    def frames(self, context_id: str, *frames) -> None:
-        self._pool.submit(self._runner.run, self._talks.frames(context_id, *frames)).result(ON_SERVERS)
+    def frames(self, context_id: str, *frames, headers=()) -> None:
+        appending = self._talks.frames(context_id, *frames, headers=headers)
+        self._pool.submit(self._runner.run, appending).result(ON_SERVERS)
 
     def say(self, context_id: str, *texts: str) -> None:
         self._pool.submit(self._runner.run, self._talks.say(context_id, *texts)).result(ON_SERVERS)
@@ -82,6 +83,25 @@ def test_a_follower_misses_nothing_while_the_gateway_is_killed_and_started_again
             speaker.say("live", "five")
             assert said(web, 5)[-1] == "five"
             assert web.page.evaluate("window.name") == "the same page"
+
+
+def test_a_frame_leads_to_its_trace_if_the_settings_say_where_traces_are(filled, speaker, context):
+    append = {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": "Well?"}]}
+    speaker.frames("traced", append, headers=(("traceparent", f"00-{'a1' * 16}-{'b2' * 8}-01".encode()),))
+    speaker.frames("traced", append)
+    settings = {"gateway_port": str(ports.choose(0)), "trace_url": "https://traces.example/{trace_id}?tab=1"}
+    with (
+        gateway.running(filled, is_heard=False, **settings) as running,
+        webpage.opened(context, running.address) as web,
+    ):
+        link = web.page.get_by_role("link", name="Open its trace")
+        web.open("traced", at=1)
+        web.page.locator("summary", has_text="Frame 1").press("Enter")
+        expect(link).to_have_attribute("href", f"https://traces.example/{'a1' * 16}?tab=1")
+        web.open("traced", at=2)
+        web.page.locator("summary", has_text="Frame 2").press("Enter")
+        expect(web.page.get_by_label("Frame 2 as JSON")).to_be_visible()
+        expect(link).to_have_count(0)
 
 
 def test_an_answer_is_read_while_it_is_given(speaker, web):

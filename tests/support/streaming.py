@@ -51,11 +51,18 @@ class Talks(Projecting):
             notify=notify,
         )
 
-    async def frames(self, context_id: str, *frames: Any, notify: bool = True) -> None:
+    async def frames(
+        self,
+        context_id: str,
+        *frames: Any,
+        notify: bool = True,
+        headers: tuple[tuple[str, bytes], ...] = (),
+    ) -> None:
         """Append frames, each as JSON or as its bytes."""
         before = len(self._log.records)
         for frame in frames:
-            self._log.add(context_id, frame if isinstance(frame, bytes) else json.dumps(frame).encode())
+            value = frame if isinstance(frame, bytes) else json.dumps(frame).encode()
+            self._log.add(context_id, value, headers=headers)
         records = self._log.records[before:]
         await self.store(records)
         if notify:

@@ -307,6 +307,14 @@ def cookie_of(answer):
     return {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
 
 
+def test_a_session_says_where_traces_are_if_the_settings_do(tmp_path):
+    gateway = Gateway(tmp_path, open_to_all=True)
+    assert "trace_url" not in gateway.ask("/session").json()
+    address = "https://jaeger.example/trace/{trace_id}"
+    gateway = Gateway(tmp_path, open_to_all=True, trace_url=address)
+    assert gateway.ask("/session").json()["trace_url"] == address
+
+
 def test_a_session_stands_for_its_token(gateway):
     token = gateway.token("auditor", prefix="acme/", redact=True)
     answer = begun(gateway, token)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from itsdangerous import BadSignature, URLSafeTimedSerializer
@@ -36,6 +38,7 @@ class Sessions:
     def __init__(self, settings: Settings, tokens: LiveTokens) -> None:
         key = settings.gateway_session_key
         self.tokens = tokens
+        self.trace_url = settings.trace_url
         self._signer = URLSafeTimedSerializer(
             secrets.token_bytes(32) if key is None else key.get_secret_value(),
             salt="frameledger page session",
@@ -78,14 +81,17 @@ class Sessions:
 def routes(sessions: Sessions) -> list[Route]:
     """Returns `/session`: POST begins one with `{"token": ...}`, GET says who asks, DELETE ends it."""
 
+    # Beside who asks, what their page needs of our settings.
+    about = partial(_about, {} if sessions.trace_url is None else {"trace_url": sessions.trace_url})
+
     async def begin(request: Request) -> Response:
         text = await _token_in(request)
         if not sessions.tokens.are_required():
-            return _about(LOOPBACK)
+            return about(LOOPBACK)
         token = sessions.tokens.of_text(text)
         if token is None:
             raise ProblemError("unauthorised", "The token is unknown, revoked or too old.")
-        response = _about(token.caller())
+        response = about(token.caller())
         sessions.begin(response, token, is_https=request.url.scheme == "https")
         return response
 
@@ -93,7 +99,7 @@ def routes(sessions: Sessions) -> list[Route]:
         asking = caller.of(request.scope)
         if not asking.scopes:
             raise ProblemError("unauthorised", "There is no session: POST a token here.")
-        return _about(asking)
+        return about(asking)
 
     async def end(request: Request) -> Response:
         response = Response(status_code=204)
@@ -123,7 +129,7 @@ async def _token_in(request: Request) -> str:
     raise ProblemError("bad-parameter", 'The body has to be {"token": "fl_..."}, as JSON.')
 
 
-def _about(asking: Caller) -> Response:
+def _about(settings: Mapping[str, str], asking: Caller) -> Response:
     return JSONResponse(
         {
             "name": asking.name,
@@ -131,6 +137,7 @@ def _about(asking: Caller) -> Response:
             "prefix": asking.prefix,
             "redact": asking.redact,
             "needs_token": asking.token_id is not None,
+            **settings,
         },
         headers={"Cache-Control": "no-store"},
     )

@@ -1,6 +1,7 @@
 /** The frames of a conversation: all of them, in chunks of which the browser lays out those that are seen. */
 
 import {to} from './address.js';
+import {session} from './api.js';
 import {clock, typeName} from './format.js';
 import {html, memo, useEffect, useLayoutEffect, useRef, useState} from './html.js';
 import {CHUNK} from './loaded_frames.js';
@@ -34,11 +35,14 @@ export function Frames({source, at}) {
 /** The frame that is looked at, as it was published. */
 function Record({frame, opened}) {
   const [open, setOpen] = useState(false);
+  const [traces, setTraces] = useState(null);
+  useEffect(() => void session().then((who) => setTraces(who.trace_url ?? null), () => setTraces(null)), []);
   useLayoutEffect(opened, [open]);
   if (frame === undefined) return null;
   return html`
     <details class="record" open=${open} onToggle=${(event) => setOpen(event.target.open)}>
       <summary>Frame ${frame.version} <span class="type">${typeName(frame.type)}</span></summary>
+      ${open && traces && frame.trace_id && html`<p><a href=${traces.replace('{trace_id}', frame.trace_id)} target="_blank" rel="noreferrer">Open its trace</a></p>`}
       ${open && html`<pre tabindex="0" aria-label=${`Frame ${frame.version} as JSON`}>${text(frame.frame, 2)}</pre>`}
     </details>
   `;
