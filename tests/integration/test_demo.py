@@ -16,7 +16,7 @@ import openai
 import psycopg
 import pytest
 from tests.bounds import PROGRAM
-from tests.integration.test_embedded_up import Folder, working
+from tests.integration.test_embedded_up import Folder, servers_of_this_run, working
 from tests.support.causes import not_as_promised, without_origin
 from tests.support.projecting import make_topics, projecting
 
@@ -48,9 +48,16 @@ def folder(tmp_path):
         yield made
 
 
+def test_stopped_by_ctrl_c_it_leaves_nothing_and_goes_on_with_the_servers_that_are_set(
+    tmp_path, kafka, empty_database
+):
+    folder = Folder(tmp_path, **servers_of_this_run(kafka, empty_database, "demo-stopped."))
+    stopped_in_the_middle(folder, signal.SIGINT)
+    assert {path.name for path in (tmp_path / ".frameledger").iterdir()}.isdisjoint({"kafka", "postgres"})
+
+
 def test_stopped_by_a_signal_it_leaves_nothing_and_begun_again_at_once_it_shows_what_the_readme_says(folder):
-    for number in (signal.SIGINT, signal.SIGTERM):
-        stopped_in_the_middle(folder, number)
+    stopped_in_the_middle(folder, signal.SIGTERM)
     shown = folder.run(*QUICKLY)
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "Verified: at all" in shown.stdout
@@ -69,9 +76,13 @@ def test_stopped_by_a_signal_it_leaves_nothing_and_begun_again_at_once_it_shows_
 
 
 def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_alone_to_go_on_with_it(
-    tmp_path,
+    tmp_path, kafka, empty_database
 ):
-    folder = Folder(tmp_path, FRAMELEDGER_INFERENCE_PROVIDER="scripted", FRAMELEDGER_GATEWAY_OPENAI="true")
+    """The servers of that `up` are those of this run, which are no others to the demo."""
+    settings = servers_of_this_run(kafka, empty_database, "demo-beside.")
+    folder = Folder(
+        tmp_path, **settings, FRAMELEDGER_INFERENCE_PROVIDER="scripted", FRAMELEDGER_GATEWAY_OPENAI="true"
+    )
     try:
         assert folder.run("up", "--detach").returncode == 0
         before = folder.processes()
@@ -129,9 +140,10 @@ def test_beside_a_running_up_that_answers_it_brings_its_own_and_leaves_that_one_
     assert folder.living() == []
 
 
-def test_a_real_model_says_what_it_likes_and_the_proof_is_the_same(tmp_path):
+def test_a_real_model_says_what_it_likes_and_the_proof_is_the_same(tmp_path, kafka, empty_database):
     with model_server() as address:
-        folder = Folder(tmp_path, OPENAI_API_KEY="k", OPENAI_BASE_URL=f"{address}/v1")
+        settings = servers_of_this_run(kafka, empty_database, "demo-real.")
+        folder = Folder(tmp_path, **settings, OPENAI_API_KEY="k", OPENAI_BASE_URL=f"{address}/v1")
         shown = folder.run(*QUICKLY, "--provider", "openai", "--model", "a-model")
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert "a-model answers, with real functions" in shown.stdout
