@@ -27,6 +27,7 @@ from tests.support.batches import value_of
 from tests.support.call_accounts import ask_for, check, interrupt, until_at_rest
 from tests.support.killable import Plan, projector
 from tests.support.killable_tools import DOOMED, LASTING, Effects, tools
+from tests.support.looking import pause
 from tests.support.recovering import (  # noqa: F401  # a fixture
     applied,
     command_on_a_road,
@@ -77,7 +78,7 @@ def _make_anew(road, run, draw, number):
         road.make_topics()
         road.publish(new)
         while time.monotonic() < since + 2 * feed.FROZEN_SECONDS:
-            road.ends()
+            pause()
         if point is not None:
             living.send(signal.SIGCONT)
         assert living.ended() == 1

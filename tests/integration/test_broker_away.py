@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-from contextlib import suppress
 from itertools import count
 
 import pytest
 from aiokafka import TopicPartition
 from tests.bounds import ON_SERVERS, PROGRAM, scaled
-from tests.support.processes import LOOK_AGAIN
+from tests.support.looking import look_again
 from tests.support.two_brokers import two_brokers
 
 from frameledger.record import Outgoing
@@ -41,7 +40,7 @@ def topic(cluster):
             async with broker.connect(settings) as ask, asyncio.timeout(ON_SERVERS):
                 while len(ask._client.cluster.brokers()) < 2:
                     await ask._client.force_metadata_update()
-                    await looking_again()
+                    await look_again()
                 wanted = TopicSpec(f"test-{next(_names)}", partitions, copies, config)
                 await ask.create_missing([wanted])
                 return wanted
@@ -56,14 +55,8 @@ def topic(cluster):
 async def until(settings, name, is_so):
     async with asyncio.timeout(ON_SERVERS), broker.connect(settings) as ask:
         while not is_so(found := (await ask.describe([name], configs=True))[name]):
-            await looking_again()
+            await look_again()
         return found
-
-
-async def looking_again():
-    """Between two looks: nothing tells, and brokers that are asked without a pause have no time for anything else."""
-    with suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.Event().wait(), LOOK_AGAIN)
 
 
 RECORDS = [Outgoing(b"key-%d" % number, b"1", ()) for number in range(20)]

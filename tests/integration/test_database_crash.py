@@ -12,6 +12,7 @@ import pytest
 from tests.bounds import ON_SERVERS
 from tests.support import batches
 from tests.support.batches import TOPIC, Log, Projecting, histories_interleaved, value_of
+from tests.support.looking import pause
 
 from frameledger_services.embedded import ports, postgres
 from frameledger_services.embedded.running import start, stop, wait_until_ready
@@ -71,6 +72,7 @@ class Crashing:
         until = time.monotonic() + ON_SERVERS
         while self._began() in (None, began):
             assert time.monotonic() < until
+            pause()
 
     def _began(self):
         """When PostgreSQL began anew; None while it does not answer."""
@@ -87,6 +89,7 @@ class Crashing:
                 query = "SELECT array_agg(pid) FROM pg_stat_activity WHERE backend_type = ANY (%s)"
                 writers = value_of(connection, query, list(WRITERS)) or []
                 if len(writers) < len(WRITERS):
+                    pause()
                     continue  # it has just begun
                 self._stopped = writers
                 self._signal(signal.SIGSTOP)

@@ -16,6 +16,7 @@ import psutil
 import psycopg
 import pytest
 from tests.bounds import PROGRAM
+from tests.support.looking import pause
 from tests.support.shared_memory import segments_of
 from typer.testing import CliRunner
 
@@ -66,6 +67,7 @@ class Folder:
         deadline = time.monotonic() + PROGRAM
         while not wanted(status := self.status()):
             assert time.monotonic() < deadline, status
+            pause()
         return status
 
     def database(self) -> psycopg.Connection:

@@ -13,6 +13,7 @@ from tests.bounds import ON_SERVERS
 from tests.integration.test_embedded_up import servers_of_this_run, working
 from tests.support.gateway import CLIENT, running, with_app
 from tests.support.killable import projector
+from tests.support.looking import pause
 from tests.support.road import road_of_its_own  # noqa: F401  # a fixture
 
 from frameledger_services.embedded import ports
@@ -55,7 +56,7 @@ def test_a_request_that_has_begun_is_finished_while_it_drains(road):
         )
         sending.start()
         while not sum(road.ends().values()):
-            pass
+            pause()
         gateway.process.send_signal(signal.SIGTERM)
         sending.join(ON_SERVERS)
         assert gateway.process.wait(ON_SERVERS) == 0

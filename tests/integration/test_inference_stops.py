@@ -8,6 +8,7 @@ import time
 from tests.bounds import ON_SERVERS
 from tests.support.answerers import QUICK, answering, ask, frame, rows, spoken, until_closed
 from tests.support.killable import projector
+from tests.support.looking import pause
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 
 from frameledger_services.bench.inference.answers import Answer, Hang, Text, say
@@ -47,6 +48,7 @@ def closings(road, settings):
         until = time.monotonic() + ON_SERVERS
         while server.open_streams:
             assert time.monotonic() < until
+            pause()
         offset = time.time() - time.monotonic()
         left = {context_of(one.body): offset + one.left_at for one in server.received}
         stored = rows(

@@ -13,6 +13,7 @@ from aiokafka.errors import OffsetOutOfRangeError
 from confluent_kafka import Producer as LibrdkafkaProducer
 from tests.bounds import ON_SERVERS
 from tests.support.logs import BadName, frames_topic, make, read, reading, send_raw
+from tests.support.looking import look_again
 
 from frameledger.partition import librdkafka_default, partition_for
 from frameledger.record import MAX_VALUE_BYTES, Outgoing, Place
@@ -162,7 +163,7 @@ def test_a_limit_that_was_raised_since_is_noticed(log_settings):
                     while (await connection.describe([topic], configs=True))[
                         topic
                     ].max_message_bytes != 300_000:
-                        pass
+                        await look_again()
                 return await ours.publish(topic, [record("a", incompressible(200_000))])
         finally:
             await admin.close()

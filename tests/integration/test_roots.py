@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from tests.bounds import ON_SERVERS, scaled
 from tests.support.batches import value_of
+from tests.support.looking import pause
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.timekeeper_process import timekeeper
 
@@ -38,6 +39,7 @@ def until_published(road, count):
     until = time.monotonic() + ON_SERVERS
     while len(found := published(road)) < count:
         assert time.monotonic() < until, found
+        pause()
     return found
 
 

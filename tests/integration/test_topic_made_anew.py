@@ -8,6 +8,7 @@ import time
 import psycopg
 import pytest
 from tests.support.killable import EACH_BY_ITSELF, Plan, projector
+from tests.support.looking import pause
 from tests.support.recovering import make_again, until_gone
 from tests.support.road import Raw, road_of_its_own  # noqa: F401  # a fixture
 
@@ -46,7 +47,7 @@ def test_a_projector_that_was_frozen_meanwhile_stops_and_skips_nothing(road, poi
         road.make_topics()
         road.publish(said(*(f"new {number}" for number in range(6))))
         while time.monotonic() < since + 2 * feed.FROZEN_SECONDS:
-            road.ends()
+            pause()
         frozen.send(signal.SIGCONT)
         # It says so, and ends.
         assert frozen.ended() == 1

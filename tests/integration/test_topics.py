@@ -11,6 +11,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from pydantic import SecretStr
 from tests.bounds import ON_SERVERS
+from tests.support.looking import look_again
 
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.broker import BrokerError
@@ -129,7 +130,7 @@ async def grow(settings, name, partitions):
     # The controller has done it; the broker that is asked hears of it in a moment.
     async with asyncio.timeout(ON_SERVERS), broker.connect(settings) as brokers:
         while (await brokers.describe([name]))[name].partitions != partitions:
-            pass
+            await look_again()
 
 
 def test_a_topic_that_was_deleted_and_made_again_is_refused(log, database):

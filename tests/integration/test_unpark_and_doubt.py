@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from tests.support.batches import value_of
 from tests.support.killable import Plan, projector
+from tests.support.looking import pause
 from tests.support.road import PARTITIONS, Raw, road_of_its_own  # noqa: F401  # a fixture
 from tests.support.unparking import Sent, operator
 
@@ -59,7 +60,7 @@ def test_a_conversation_that_was_unparked_stays_so_when_its_partition_is_taken_o
         since = time.monotonic()
         running.send(signal.SIGSTOP)
         while time.monotonic() < since + 2 * feed.FROZEN_SECONDS:
-            road.ends()
+            pause()
         running.send(signal.SIGCONT)
         road.until(f"SELECT ({EPOCH}) > %s", HOME, epoch)
         road.publish([said("after")])

@@ -20,6 +20,7 @@ import psycopg
 from tests.bounds import PROGRAM
 from tests.support import databases
 from tests.support.killable import projector
+from tests.support.looking import pause
 from tests.support.road import made as road_made
 
 from frameledger_services.settings import PREFIX, Settings
@@ -71,6 +72,7 @@ class AnsweredRoad:
         with psycopg.connect(self.address, autocommit=True) as connection:
             while not connection.execute(query.encode(), parameters).fetchall()[0][0]:
                 assert time.monotonic() < end, f"not within {PROGRAM:g} s: {query}"
+                pause()
 
     def context(self, context_id: str) -> dict[str, Any]:
         """Returns the stored context."""

@@ -11,6 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from tests.bounds import ON_SERVERS
 from tests.support import road as roads
 from tests.support.killable import projector
+from tests.support.looking import look_again
 from tests.support.power_cut import machine as machine_in
 
 from frameledger_services.event_log import broker
@@ -151,6 +152,6 @@ def until_gone(one):
     async def wait():
         async with asyncio.timeout(ON_SERVERS), broker.connect(one.settings) as brokers:
             while await brokers.describe([one.names.frames]):
-                pass
+                await look_again()
 
     asyncio.run(wait())

@@ -23,6 +23,7 @@ from aiokafka import TopicPartition
 from tests.bounds import ON_SERVERS, ONE_ANSWER
 from tests.support.batches import HISTORIES, dump, rows_of, value_of
 from tests.support.causes import without_origin
+from tests.support.looking import pause
 
 from frameledger import derived
 from frameledger.effects import to_wire
@@ -427,6 +428,7 @@ def until_session_gone(database: str, pid: int) -> None:
     with psycopg.connect(database, autocommit=True) as connection:
         while value_of(connection, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = %s)", pid):
             assert time.monotonic() < until
+            pause()
 
 
 def histories(suffix: str, names: Iterable[str] | None = None) -> list[Raw]:
