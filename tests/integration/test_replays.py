@@ -122,7 +122,7 @@ def test_copies_are_a_recording_with_the_same_messages_and_no_effect(settings):
     history = "parallel-tools"
 
     async def work(client):
-        runs = query(settings, "SELECT count(*) FROM runs WHERE status <> 'noted'")
+        runs = query(settings, "SELECT count(*) FROM runs WHERE opened_version IS NOT NULL")
         done, left_out = await published(settings, client, Copies(history, "copy"), speed=0)
         assert done + left_out == await client.newest_version(history)
         await until_stored(settings, client, "copy", done + 1)
@@ -131,7 +131,7 @@ def test_copies_are_a_recording_with_the_same_messages_and_no_effect(settings):
         assert query(
             settings, "SELECT recording, open_call_count FROM contexts WHERE context_id = 'copy'"
         ) == [(True, 0)]
-        assert query(settings, "SELECT count(*) FROM runs WHERE status <> 'noted'") == runs
+        assert query(settings, "SELECT count(*) FROM runs WHERE opened_version IS NOT NULL") == runs
         [(dispatched,)] = query(
             settings,
             "SELECT count(*) FROM tool_calls WHERE context_id = 'copy' AND dispatched_version IS NOT NULL",

@@ -111,7 +111,7 @@ async def settled(settings, talk):
         return (
             value_of(connection, "SELECT count(*) FROM claims"),
             value_of(connection, "SELECT count(*) FROM frames WHERE context_id = %s", talk.context_id),
-            value_of(connection, "SELECT count(*) FROM runs WHERE status <> 'noted'"),
+            value_of(connection, "SELECT count(*) FROM runs WHERE opened_version IS NOT NULL"),
         )
 
 

@@ -64,7 +64,8 @@ def test_closing_what_is_open_again_and_again_leaves_nothing_open_remembered_or_
     state = fold(frames[:cut], Conversation.new(CONTEXT)).state
     for _, step in coming_to_rest(state):
         state = step.state
-    assert (state.runs, dict(state.calls.open), state.turn) == (Runs(), {}, None)
+    # What is noted waits for nobody.
+    assert (state.runs, dict(state.calls.open), state.turn) == (Runs(noted=state.runs.noted), {}, None)
 
 
 @pytest.mark.rule("R1.2", "R1.4", "R3.7", "R4.1", "R4.3")
@@ -144,7 +145,7 @@ def test_the_end_closes_everything_at_once_and_asks_for_nothing(frames, end):
         assert evolve(step.state, end).reason == "context_ended"
         assert not any(isinstance(change, RunRequested | RunOpened) for change in step.changes)
         state = step.state
-        assert (state.runs, dict(state.calls.open), state.turn) == (Runs(), {}, None)
+        assert (state.runs, dict(state.calls.open), state.turn) == (Runs(noted=state.runs.noted), {}, None)
         assert (state.speech.response, state.speech.thought, state.speech.bot_since) == (None, None, None)
 
 

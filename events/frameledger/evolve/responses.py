@@ -6,6 +6,7 @@ open run if nothing of that run was folded yet, and otherwise belongs to none.
 
 from __future__ import annotations
 
+from frameledger import derived
 from frameledger.evolve import calls, runs
 from frameledger.evolve.changes import RunStarted
 from frameledger.evolve.draft import Draft
@@ -43,7 +44,12 @@ def started(draft: Draft, frame: LLMFullResponseStartFrame) -> Reason | None:
         draft.changes.append(RunStarted(run.run_id, run.attempt))
         _open(draft, Response(draft.version, run.run_id))
     else:
-        _open(draft, Response(draft.version))
+        noted = draft.runs.noted
+        if noted is None:
+            noted = derived.run_id(draft.context_id, draft.version)
+        else:
+            draft.runs = replace(draft.runs, noted=None)
+        _open(draft, Response(draft.version, counts_as=noted))
     return None
 
 
@@ -108,7 +114,7 @@ def said(draft: Draft, frame: TextFrame, carries_spaces: bool) -> Reason | None:
     if frame.append_to_context and frame.text:
         text = plus(response.text, frame.text, carries_spaces)
         draft.speech = Speech(
-            Response(response.opened_version, response.run_id, response.fenced, text),
+            Response(response.opened_version, response.run_id, response.fenced, text, response.counts_as),
             speech.thought,
             speech.said,
             speech.bot_since,

@@ -21,7 +21,7 @@ from frameledger.values import replace
 def request(draft: Draft) -> None:
     """Request a run now, as a client wants it: by an append, an update, a context frame, or `LLMRunFrame`.
 
-    In a recording it is noted, as if it had been answered, and nothing happens (R4.5).
+    In a recording, or where the model is run elsewhere, it is noted, and nothing happens (R4.5).
     """
     if draft.terms.ended:
         return
@@ -32,8 +32,8 @@ def request(draft: Draft) -> None:
         return
     pending = PendingRun(derived.run_id(draft.context_id, draft.version), draft.version)
     draft.changes.append(RunRequested(pending.run_id))
-    if draft.terms.recording:
-        drop_pending(draft)
+    if draft.terms.is_answered_elsewhere:
+        draft.runs = Runs(open=draft.runs.open, noted=pending.run_id)
     else:
         draft.runs = Runs(runs.open, pending, runs.owed_to_turn, runs.owed_to_bot)
 

@@ -50,6 +50,11 @@ class RequestParameters:
     limits: Mapping[str, int | float] = field(default_factory=dict)
     mirror: str | None = None
 
+    @property
+    def is_answered_elsewhere(self) -> bool:
+        """Whether nobody here runs the model: requests are noted, and runs do not open (R4.5)."""
+        return self.recording or self.settings.get("answered_elsewhere") is True
+
 
 @value
 class Turn:
@@ -74,13 +79,15 @@ class Response:
     """A response being received. `run_id` is the run it answers, if any.
 
     `fenced` says that its frames name their run and attempt; those of a plain response name none, also when it
-    answers the open run implicitly (RA5.adopt).
+    answers the open run implicitly (RA5.adopt). One that answers no run counts as a run by itself, `counts_as`: the one
+    that was noted last, or one of its own (RA5.counted).
     """
 
     opened_version: Version
     run_id: RunId | None = None
     fenced: bool = False
     text: Text | None = None
+    counts_as: RunId | None = None
 
 
 @value
@@ -229,12 +236,14 @@ class PendingRun:
 @value
 class Runs:
     """The open run, the pending one (`wanted`), and whether one is deferred to the end of the user's turn or of the
-    bot's speech (R4.1)."""
+    bot's speech (R4.1). `noted` is the latest request for a run that is not to open here (R4.5), until an answer comes.
+    """
 
     open: Run | None = None
     wanted: PendingRun | None = None
     owed_to_turn: bool = False
     owed_to_bot: bool = False
+    noted: RunId | None = None
 
 
 @value

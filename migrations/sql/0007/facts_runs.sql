@@ -83,7 +83,8 @@ SELECT
                     AND said.valid_from <= coalesce(run.closed_version, 9223372036854775807)
                     -- What was heard of what is in runs.said came with the interruption.
                     AND (run.said IS NULL OR said.valid_from < run.closed_version)
-                    AND said.run_id = run.run_id
+                    -- Of an answer that belongs to no run the messages name none.
+                    AND (said.run_id = run.run_id OR (said.run_id IS NULL AND run.opened_version IS NULL))
                     AND said.role = 'assistant'
                     AND said.message -> 'tool_calls' IS NULL
                     -- As it was written first.
@@ -110,7 +111,7 @@ SELECT
         WHERE said.context_id = run.context_id
             AND said.valid_from >= run.started_version
             AND said.valid_from <= coalesce(run.closed_version, 9223372036854775807)
-            AND said.run_id = run.run_id
+            AND (said.run_id = run.run_id OR (said.run_id IS NULL AND run.opened_version IS NULL))
             AND said.role = 'assistant'
             AND said.message -> 'tool_calls' IS NULL
             AND NOT EXISTS (

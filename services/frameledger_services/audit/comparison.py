@@ -13,7 +13,7 @@ compared when they are over, and those that still go on at the end.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
 from typing import Any
@@ -72,7 +72,7 @@ class Comparison:
             {key[1:]: row for key, row in rows.run_patches.items()},
             first,
             last,
-            {(run.run_id,) for run in (state.runs.open, state.runs.wanted) if run is not None},
+            {(run_id,) for run_id in _unfinished_runs(state)},
         )
         known = state.calls
         await self._calls.compare(
@@ -253,6 +253,17 @@ def same_json(was: str, expected: bytes) -> bool:
         return json.dumps(json.loads(was), sort_keys=True) == json.dumps(json.loads(expected), sort_keys=True)
     except ValueError:
         return False
+
+
+def _unfinished_runs(state: State) -> Iterator[str]:
+    """Yields the runs that may still change: the open and the pending one, and what answers elsewhere count as."""
+    for run in (state.runs.open, state.runs.wanted):
+        if run is not None:
+            yield run.run_id
+    response = state.speech.response
+    for counted in (state.runs.noted, None if response is None else response.counts_as):
+        if counted is not None:
+            yield counted
 
 
 class _Changing:

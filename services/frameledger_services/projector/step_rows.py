@@ -43,6 +43,7 @@ from frameledger.frames import (
     UserStoppedSpeakingFrame,
 )
 from frameledger_services.projector.call_rows import write_call
+from frameledger_services.projector.counted_rows import TOKENS, write_counted
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.rows import Rows, clean, open_row
 
@@ -72,6 +73,7 @@ def _is_more_text(head: Head, frame: AnyFrame, before: State) -> bool:
         type(frame) is LLMTextFrame
         and frame.usage is None
         and run is not None
+        and _counted(before) is None
         and head.first_text_of == (run.run_id, run.attempt)
         and before.runs.wanted is None
     )
@@ -136,8 +138,11 @@ class _Writing:
                 assert_never(change)
 
     def notice(self) -> None:
-        """What no change says: the first text of an attempt, an error that closed nothing, a run that was dropped."""
+        """What no change says: the first text of an attempt, an error that closed nothing, a run that was dropped, and
+        an answer that belongs to no run."""
         before, after = self.before, self.after
+        if _counted(before) is not None or _counted(after) is not None:
+            write_counted(self.rows, self.head, self.frame, before, after, self.logged_at)
         frame, run = self.frame, before.runs.open
         if run is not None:
             # Most frames are of this type, and `isinstance` with a class above it takes longer than all of this.
@@ -216,7 +221,7 @@ class _Writing:
                         self._used(change.run_id, self.frame.usage, partial=partial)
 
     def _used(self, run_id: str, usage: Usage, *, partial: bool) -> None:
-        self._run(run_id).update({name: getattr(usage, name) for name in _TOKENS}, usage_partial=partial)
+        self._run(run_id).update({name: getattr(usage, name) for name in TOKENS}, usage_partial=partial)
 
     def _new_run(self, run_id: str) -> None:
         self.head.counters.runs += 1
@@ -227,7 +232,7 @@ class _Writing:
             "requested_at": self.logged_at,
             "heard_version": self._heard_version(),
             "trigger": self.frame.type,
-            "status": "noted" if self.head.state.terms.recording else "requested",
+            "status": "noted" if self.head.state.terms.is_answered_elsewhere else "requested",
         }
 
     def _heard_version(self) -> int | None:
@@ -244,7 +249,8 @@ class _Writing:
         return clean(trimmed(response.text)) or None if response and response.run_id == run_id else None
 
 
-_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+def _counted(state: State) -> str | None:
+    return None if state.speech.response is None else state.speech.response.counts_as
 
 
 def _answered_run(state: State) -> str | None:

@@ -19,6 +19,7 @@ from tests.unit.rules.dsl import (
     interrupt,
     play,
     result,
+    run_id,
     settings,
     speak,
     start,
@@ -128,3 +129,49 @@ def test_a_context_that_becomes_a_recording_hands_out_nothing_of_what_it_commits
     played = play(ask(), start(1), announce("a", run=1), RECORDING, end(1))
     assert effects_of(played) == []
     assert effects_of(play(ask(), committed("a", run=1), RECORDING, cancel("a"))) == []
+
+
+ELSEWHERE = settings(answered_elsewhere=True)
+
+
+@pytest.mark.rule("R4.5")
+@pytest.mark.parametrize("asking", [ask(), append("x", run_llm=True), update("x", run_llm=True), hear("x")])
+def test_where_the_model_is_run_elsewhere_a_request_is_noted_and_no_run_opens(asking):
+    played = play(ELSEWHERE, asking, start(), tokens("an answer"), end())
+    assert (played.asked, played.opened) == ([2], [])
+    assert [effects for effects in played.effects if effects] == []
+    assert played.state.runs.open is None
+    assert played.texts[-1] == "assistant: an answer"
+
+
+@pytest.mark.rule("R4.5")
+@pytest.mark.parametrize("said", [False, None, "yes", 1])
+def test_only_true_says_that_the_model_is_run_elsewhere(said):
+    assert play(settings(answered_elsewhere=said), ask()).opened == [2]
+
+
+@pytest.mark.rule("R4.5")
+def test_once_the_model_is_run_here_again_requests_open_runs():
+    assert play(ELSEWHERE, ask(), settings(answered_elsewhere=None), ask()).opened == [4]
+
+
+@pytest.mark.rule("RA5.counted")
+def test_an_answer_counts_as_the_run_that_was_noted_last_and_the_next_one_as_its_own():
+    played = play(RECORDING, ask(), ask(), start())
+    assert played.state.speech.response.counts_as == run_id(3)
+    again = play(tokens("one"), end(), start(), onto=played)
+    assert again.state.speech.response.counts_as == run_id(7)
+    assert again.state.runs.noted is None
+
+
+@pytest.mark.rule("RA5.counted")
+def test_what_is_asked_while_an_answer_comes_is_noted_for_the_next_one():
+    played = play(RECORDING, ask(), start(), tokens("a"), ask(), tokens("b"))
+    assert (played.state.speech.response.counts_as, played.state.runs.noted) == (run_id(2), run_id(5))
+    assert play(end(), start(), onto=played).state.speech.response.counts_as == run_id(5)
+
+
+@pytest.mark.rule("RA5.counted", "RA5.adopt")
+def test_an_answer_that_belongs_to_a_run_counts_as_that_alone():
+    assert play(ask(), start()).state.speech.response.counts_as is None
+    assert play(start()).state.speech.response.counts_as == run_id(1)

@@ -1,0 +1,104 @@
+"""The rows in `runs` of answers that belong to no run: whoever runs the model elsewhere says what it answered, and is
+counted like any other (RA5.counted)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from frameledger.evolve.state import Response, State
+from frameledger.evolve.text import trimmed
+from frameledger.frames import (
+    AnyFrame,
+    CancelFrame,
+    EndFrame,
+    ErrorFrame,
+    InterruptionFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMTextFrame,
+    Usage,
+)
+from frameledger_services.projector.head import Head
+from frameledger_services.projector.rows import Rows, clean
+
+TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+
+Row = dict[str, Any]
+
+
+def write_counted(
+    rows: Rows, head: Head, frame: AnyFrame, before: State, after: State, logged_at: Any
+) -> None:
+    """Add what a frame says of such an answer: its start, its first text, its tokens, or how it ended.
+
+    Its row stays `noted` until it ends, since nobody here runs it: nobody waits for it or takes it over.
+    """
+    was, now = before.speech.response, after.speech.response
+    version = int(after.version)
+    goes_on = was is not None and now is not None and was.opened_version == now.opened_version
+    if was is not None and was.counts_as is not None:
+        row = rows.run(head.context_id, was.counts_as)
+        if goes_on:
+            row.update(_going_on(frame, before, now, logged_at))
+        else:
+            row.update(_ended(frame, was), closed_version=version, closed_at=logged_at)
+    if now is not None and now.counts_as is not None and not goes_on:
+        if before.runs.noted != now.counts_as:
+            head.counters.runs += 1
+            rows.new_runs[head.context_id, now.counts_as] = {
+                "context_id": head.context_id,
+                "run_id": now.counts_as,
+                "requested_version": version,
+                "requested_at": logged_at,
+                "trigger": frame.type,
+                "status": "noted",
+            }
+        row = rows.run(head.context_id, now.counts_as)
+        row.update(started_version=version, started_at=logged_at)
+        if isinstance(frame, LLMFullResponseStartFrame):
+            row.update(
+                worker=frame.worker,
+                provider=_clean(frame.provider),
+                model=_clean(frame.model),
+                request_sha256=_clean(frame.request_sha256),
+            )
+
+
+def _going_on(frame: AnyFrame, before: State, now: Response | None, logged_at: Any) -> Row:
+    changed: Row = {}
+    was = before.speech.response
+    if (
+        was is not None
+        and was.text is None
+        and not before.speech.said
+        and now is not None
+        and now.text is not None
+    ):
+        changed["first_text_at"] = logged_at
+    if isinstance(frame, LLMTextFrame) and frame.usage is not None:
+        changed |= _used(frame.usage, partial=True)
+    if isinstance(frame, ErrorFrame):
+        changed |= {"error": clean(frame.message), "error_code": _clean(frame.code)}
+    return changed
+
+
+def _ended(frame: AnyFrame, was: Response) -> Row:
+    if isinstance(frame, LLMFullResponseEndFrame):
+        failed = frame.finish_reason == "error"
+        ended: Row = {"status": "failed" if failed else "ended", "finish_reason": frame.finish_reason}
+        return ended if frame.usage is None else ended | _used(frame.usage, partial=failed)
+    if isinstance(frame, InterruptionFrame):
+        said = None if frame.heard_text is None else clean(trimmed(was.text)) or None
+        return {"status": "interrupted", "said": said}
+    if isinstance(frame, ErrorFrame):
+        return {"status": "failed", "error": clean(frame.message), "error_code": _clean(frame.code)}
+    # Another answer began, or the conversation ended.
+    return {"status": "context_ended" if isinstance(frame, EndFrame | CancelFrame) else "replaced"}
+
+
+def _used(usage: Usage, *, partial: bool) -> Row:
+    return {name: getattr(usage, name) for name in TOKENS} | {"usage_partial": partial}
+
+
+def _clean(text: str | None) -> str | None:
+    return None if text is None else clean(text)

@@ -1,0 +1,108 @@
+"""An application that runs its own model is counted like any other: its answers are runs with models, tokens and
+times, and nothing here waits for them (RA5.counted)."""
+
+import asyncio
+import json
+
+import psycopg
+import pytest
+from tests.support.batches import Log, Projecting
+
+from frameledger import derived
+
+RECORDING = {"type": "LLMContextFrame", "context": {}, "react": False}
+ELSEWHERE = {"type": "LLMUpdateSettingsFrame", "settings": {"answered_elsewhere": True}}
+SPEAKS = ({"type": "UserStartedSpeakingFrame"}, {"type": "TranscriptionFrame", "text": "How late is it?"})
+ASKS = (*SPEAKS, {"type": "UserStoppedSpeakingFrame"})
+STARTS = {"type": "LLMFullResponseStartFrame", "provider": "mine", "model": "my-model"}
+USED = {"input_tokens": 70, "output_tokens": 7, "cache_read_tokens": 60}
+ENDS = {"type": "LLMFullResponseEndFrame", "finish_reason": "stop", "usage": USED}
+CUTS = {"type": "InterruptionFrame", "heard_text": "Past"}
+
+
+def says(text):
+    return {"type": "LLMTextFrame", "text": text}
+
+
+def projected(database, *frames, sizes=(1,)):
+    """The runs of a conversation of these frames, a second apart, stored in batches of these sizes in turn."""
+    log = Log()
+    for frame in frames:
+        log.add("c", json.dumps(frame).encode())
+
+    async def store():
+        async with Projecting(database) as projecting:
+            rest = log.records
+            step = sizes[0]
+            for first in range(0, len(rest), step):
+                # As after a start: the state comes from the database.
+                projecting.cache.clear()
+                await projecting.store(rest[first : first + step])
+
+    asyncio.run(store())
+    with psycopg.connect(database) as connection:
+        return connection.execute(
+            "SELECT run_id, trigger, status, model, provider, input_tokens, output_tokens, usage_partial, generated, "
+            "heard, first_text_at > started_at, closed_at > first_text_at, finish_reason "
+            "FROM facts_runs ORDER BY requested_version"
+        ).fetchall()
+
+
+@pytest.mark.parametrize("begins", [RECORDING, ELSEWHERE], ids=["recording", "elsewhere"])
+@pytest.mark.parametrize("size", [1, 2, 99])
+@pytest.mark.regression("journey 3")
+def test_an_answer_to_what_a_user_asked_is_one_run_with_all_that_is_known_of_it(database, begins, size):
+    [run] = projected(database, begins, *ASKS, STARTS, says("Past "), says("noon."), ENDS, sizes=(size,))
+    assert run == (
+        *(derived.run_id("c", 4), "UserStoppedSpeakingFrame", "ended", "my-model", "mine", 70, 7, False),
+        *("Past noon.", "Past noon.", True, True, "stop"),
+    )
+    with psycopg.connect(database) as connection:
+        # From the user's last words on, as of a run of ours.
+        assert connection.execute(
+            "SELECT first_text_s > 0, heard_at IS NOT NULL FROM facts_runs"
+        ).fetchone() == (
+            True,
+            True,
+        )
+        assert connection.execute("SELECT run_count, open_run_id FROM contexts").fetchone() == (1, None)
+        assert connection.execute(
+            "SELECT count(*) FROM runs WHERE status IN ('open', 'noted')"
+        ).fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM outbox").fetchone() == (0,)
+        assert connection.execute("SELECT input, output FROM token_usage").fetchone() == (70, 7)
+
+
+def test_an_answer_that_nobody_asked_for_is_a_run_of_its_own(database):
+    asked = {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": "Hi"}]}
+    [run] = projected(database, asked, STARTS, says("Hello."), ENDS)
+    assert run[:4] == (derived.run_id("c", 2), "LLMFullResponseStartFrame", "ended", "my-model")
+
+
+def test_an_interrupted_answer_has_what_was_said_and_what_was_heard(database):
+    runs = projected(
+        database, RECORDING, *ASKS, STARTS, says("Past noon."), CUTS, STARTS, says("Well."), ENDS
+    )
+    assert [run[2] for run in runs] == ["interrupted", "ended"]
+    assert runs[0][8:10] == ("Past noon.", "Past")
+
+
+@pytest.mark.parametrize(
+    ("frame", "became"),
+    [
+        ({**ENDS, "finish_reason": "error"}, "failed"),
+        ({"type": "ErrorFrame", "message": "Down.", "fatal": True}, "failed"),
+        (STARTS, "replaced"),
+        ({"type": "EndFrame"}, "context_ended"),
+        (CUTS, "interrupted"),
+    ],
+    ids=lambda value: value["type"] if isinstance(value, dict) else value,
+)
+def test_however_it_ends_the_run_says_so(database, frame, became):
+    runs = projected(database, RECORDING, *ASKS, STARTS, says("Past"), frame)
+    assert runs[0][2] == became
+
+
+def test_what_is_still_being_said_is_noted_and_nobody_waits_for_it(database):
+    [run] = projected(database, RECORDING, *ASKS, STARTS, says("Past"))
+    assert run[2] == "noted"
