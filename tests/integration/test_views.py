@@ -10,7 +10,7 @@ from tests.support import rows
 from tests.support.batches import Log, Projecting, histories_interleaved
 from tests.support.databases import made
 
-COLUMNS = 100
+COLUMNS = 120
 # As long as the ids that most people use.
 LONG_ID = "8d4f2f6e-54a7-4c39-9b5c-3a1f0e7d2b61"
 VIEWS = (
@@ -100,10 +100,11 @@ def claim(connection, effect_id, worker_id, **fields) -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_person_can_read_it_in_a_hundred_columns(folded, view):
-    work(folded, "w" * 50, [PAY | {"name": "f" * 60}, LOOK], service="s" * 50)
+def test_a_person_can_read_it_in_a_wide_window(folded, view):
+    """With ids and names of the usual lengths: those are whole, as whoever copies one needs it."""
+    work(folded, "w" * 50, [PAY | {"name": "get_the_weather_tomorrow"}, LOOK])
     folded.execute(
-        "UPDATE tool_calls SET waiting_for = repeat('somebody', 9), tool_call_id = repeat('c', 99)"
+        "UPDATE tool_calls SET waiting_for = repeat('somebody', 9), tool_call_id = 'call_' || repeat('c', 24)"
     )
     folded.execute(
         "UPDATE tool_calls SET context_id = %s WHERE status IN ('waiting', 'ambiguous')", (LONG_ID,)
@@ -241,10 +242,10 @@ def test_latency_counts_from_where_the_user_stopped(database):
             "SELECT version, heard_version, asked_s, opened_s, started_s, text_s, end_s FROM latency "
             "JOIN runs USING (context_id) WHERE requested_version = version"
         ).fetchall() == [
-            (4, 3, "1.0", "1.0", "2.0", "3.0", "4.0"),
-            (10, 10, "0.0", "0.0", "1.0", None, "2.0"),
-            (13, None, None, "0.0", "1.0", None, "2.0"),
-            (16, None, None, "0.0", None, None, None),
+            (4, 3, 1.0, 1.0, 2.0, 3.0, 4.0),
+            (10, 10, 0.0, 0.0, 1.0, None, 2.0),
+            (13, None, None, 0.0, 1.0, None, 2.0),
+            (16, None, None, 0.0, None, None, None),
         ]
 
 
@@ -335,3 +336,24 @@ def test_services_say_how_busy_their_live_workers_are(folded):
         ("inference", "inference", 1, 4, 0, "what nobody lists"),
         ("tools", "functions", 2, 8, 2, "look, pay, what nobody l…"),
     ]
+
+
+@pytest.mark.regression("journey 10")
+def test_no_view_cuts_an_id_or_a_name_or_prints_a_number_as_text(folded):
+    """Of all that there are. What is a text in a view is one in its table; times for eyes have no other name."""
+    folded.execute("UPDATE runs SET model = repeat('m', 50)")
+    folded.execute("UPDATE tool_calls SET worker = repeat('w', 50), tool_call_id = repeat('c', 50)")
+    for query in (
+        "SELECT model FROM token_usage WHERE model IS NOT NULL",
+        "SELECT model FROM run_history WHERE model IS NOT NULL",
+        "SELECT who FROM tool_call_history WHERE who IS NOT NULL",
+        "SELECT tool_call_id FROM ambiguous_calls",
+    ):
+        [(length,)] = folded.execute(f"SELECT DISTINCT length({query.split()[1]}) FROM ({query}) AS shown")
+        assert length == 50
+    numbers = folded.execute(
+        "SELECT table_name, column_name FROM information_schema.columns "
+        "WHERE table_name IN (SELECT viewname FROM pg_views WHERE schemaname = 'public') AND data_type = 'text' "
+        "AND (column_name LIKE '%\\_s' OR column_name IN ('queued', 'ran', 'version', 'frames', 'try'))"
+    ).fetchall()
+    assert numbers == []

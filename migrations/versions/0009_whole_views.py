@@ -1,0 +1,40 @@
+"""Views have whole ids and names, and numbers that are numbers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from alembic import op
+
+revision = "0009"
+down_revision = "0008"
+compatible_from = "0006"
+branch_labels: Sequence[str] | None = None
+depends_on: Sequence[str] | None = None
+
+SQL = Path(__file__).parents[1] / "sql" / revision
+
+STEPS: tuple[str, ...] = (
+    "run_history",
+    "token_usage",
+    "latency",
+    "turns",
+    "interruptions",
+    "tool_call_history",
+    "ambiguous_calls",
+    "services",
+    "tools_on_offer",
+    "lag",
+)
+
+
+def upgrade() -> None:
+    for step in STEPS:
+        statements = (SQL / f"{step}.sql").read_text(encoding="utf-8").rstrip(";\n")
+        # A colon would begin a parameter.
+        op.execute(statements.replace(":", r"\:"))
+
+
+def downgrade() -> None:
+    raise NotImplementedError(
+        "the archive is not taken down by a migration: drop the database if you mean it"
+    )
