@@ -235,7 +235,8 @@ def test_a_conversation_at_rest_keeps_nothing_of_its_past_but_three_short_lists_
         state,
         speech=Speech(response=state.speech.response, thought=state.speech.thought, said=state.speech.said),
         calls=Calls(barred=state.calls.barred, settled=state.calls.settled, ambiguous=state.calls.ambiguous),
-        runs=Runs(),
+        # What is noted waits for nobody, and the next answer stands for it.
+        runs=Runs(noted=state.runs.noted),
         turn=None,
     )
     assert state == at_rest
