@@ -5,8 +5,8 @@ from pathlib import Path
 
 from alembic import op
 
-revision = "0009"
-down_revision = "0008"
+revision = "0010"
+down_revision = "0009"
 compatible_from = "0006"
 branch_labels: Sequence[str] | None = None
 depends_on: Sequence[str] | None = None
