@@ -106,3 +106,11 @@ def test_however_it_ends_the_run_says_so(database, frame, became):
 def test_what_is_still_being_said_is_noted_and_nobody_waits_for_it(database):
     [run] = projected(database, RECORDING, *ASKS, STARTS, says("Past"))
     assert run[2] == "noted"
+
+
+def test_in_a_mirror_too_an_answer_is_a_run_though_another_program_keeps_the_messages(database):
+    mirror = {"type": "LLMMirrorFrame", "mirror": "my-app", "react": False}
+    [run] = projected(database, mirror, *ASKS, STARTS, says("Past noon."), ENDS)
+    assert run[1:8] == ("LLMFullResponseStartFrame", "ended", "my-model", "mine", 70, 7, False)
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT count(*) FROM outbox").fetchone() == (0,)
