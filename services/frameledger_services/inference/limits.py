@@ -145,7 +145,7 @@ async def _of_its_runs(
 ) -> LimitReachedError | None:
     if rounds and place.is_of_a_result:
         most = int(rounds.value)
-        if await spending.rounds(connection, context_id, place.requested_at, most) >= most:
+        if await spending.rounds(connection, context_id, place.requested_version, most) >= most:
             what = f"The model has called functions {most} times in a row without an input."
             return rounds.error("too_many_rounds", what)
     if minute:

@@ -35,6 +35,7 @@ class Spent:
 class Place:
     """When a run was requested, and by what: its time on the log, and what its limits are counted from."""
 
+    requested_version: int
     requested_at: datetime
     trigger: str
 
@@ -46,15 +47,16 @@ class Place:
 async def place(connection: Connection, context_id: str, run_id: str) -> Place | None:
     """Returns when a run was requested; None if there is no such run any more."""
     cursor = await connection.execute(
-        "SELECT requested_at, trigger FROM runs WHERE context_id = %s AND run_id = %s", (context_id, run_id)
+        "SELECT requested_version, requested_at, trigger FROM runs WHERE context_id = %s AND run_id = %s",
+        (context_id, run_id),
     )
     row = await cursor.fetchone()
     return None if row is None else Place(*row)
 
 
-async def rounds(connection: Connection, context_id: str, upto: datetime, most: int) -> int:
-    """Returns how many runs one after another were requested by results, the newest of them not after `upto`; `most` if
-    there are more."""
+async def rounds(connection: Connection, context_id: str, upto: int, most: int) -> int:
+    """Returns how many runs one after another were requested by results, the newest of them at the version `upto`;
+    `most` if there are more."""
     cursor = await connection.execute(
         ROUNDS, {"id": context_id, "upto": upto, "most": most, "results": list(RESULTS)}
     )
@@ -90,12 +92,12 @@ def _spent(row: tuple[Any, ...] | None) -> Spent:
 # The first that is no result ends the count.
 ROUNDS = """
     WITH latest AS (
-        SELECT trigger, row_number() OVER (ORDER BY requested_at DESC, requested_version DESC) AS place
+        SELECT trigger, row_number() OVER (ORDER BY requested_version DESC) AS place
         FROM (
-            SELECT trigger, requested_at, requested_version
+            SELECT trigger, requested_version
             FROM runs
-            WHERE context_id = %(id)s AND requested_at <= %(upto)s AND status <> 'dropped'
-            ORDER BY requested_at DESC, requested_version DESC
+            WHERE context_id = %(id)s AND requested_version <= %(upto)s AND status <> 'dropped'
+            ORDER BY requested_version DESC
             LIMIT %(most)s
         ) AS newest
     )
