@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from frameledger.context import LLMContext
 from frameledger.evolve import State, Step, evolve
@@ -72,8 +73,8 @@ class Folding:
         self._frame_ids = set(conversation.frame_ids)
         self._erasure_ids = set(conversation.erasure_ids)
 
-    def step(self, frame: AnyFrame) -> Step | None:
-        """Fold one frame; None for one that changes nothing: a repetition, which is a frame whose own id was folded
+    def step(self, frame: AnyFrame, logged_at: datetime | None = None) -> Step | None:
+        """Fold one frame, which the log took at this time; None for one that changes nothing: a repetition, which is a frame whose own id was folded
         before, or a frame of a life that was erased.
 
         A frame without an id is never a repetition. An erasure forgets the ids of the frames before it, but those of
@@ -92,7 +93,7 @@ class Folding:
                 self._erasure_ids.add(frame.id)
         elif frame.id is not None:
             self._frame_ids.add(frame.id)
-        step = evolve(self.state, frame)
+        step = evolve(self.state, frame, logged_at)
         self.state = step.state
         if step.changes:
             self.messages.apply(step.changes)

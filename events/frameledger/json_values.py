@@ -1,5 +1,6 @@
 """A deep copy of a JSON value, as the values of the core take in what they are given."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,3 +28,9 @@ def _key(key: object) -> str:
     if isinstance(key, str):
         return key
     raise TypeError(f"the key {key!r} of a mapping is no text; JSON has no other keys")
+
+
+def size(value: Any) -> int:
+    """The bytes of a value as compact JSON."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict)
+    return len(text.encode("utf-8", "surrogatepass"))

@@ -24,8 +24,8 @@ FOLD_VERSION = 5
 2: ambiguous calls are remembered, and when a turn was stopped.
 3: the claims under which the latest attempts of the open run and of running calls were started.
 4: erasures, and the newest runs of the life after one; when messages, tools or settings changed last.
-5: limits and what they count, second inputs and the messages that they hold; who keeps the history elsewhere, and which
-   positions are empty again.
+5: limits and what they count, second inputs and the messages that they hold, the bytes of an era; who keeps the history
+   elsewhere, and which positions are empty again.
 """
 
 

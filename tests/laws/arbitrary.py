@@ -56,10 +56,14 @@ FIELD_VALUES: dict[str, tuple[Any, ...]] = {
     ),
     "second_input": (None, "enqueue", "interrupt", "reject", "coalesce"),
     "calls_per_run": (None, 1, 2),
+    "context_messages": (None, None, 3, 30),
+    "context_bytes": (None, None, 9_000, 90_000),
+    # By the log's time, which these have none of: `test_limits` does.
+    "frames_per_second": (None,),
+    "runs_per_minute": (None, 1),
+    "tokens_per_day": (None, 1000),
+    "cost_per_day": (None, 0, 2.5),
     "rounds": (None, 1, 1, 2),
-    "runs_per_minute": (None, 5),
-    "tokens_per_day": (None, 1_000),
-    "cost_per_day": (None, 0.5),
     "enable": (True, False),
     "skip_tts": (True, False),
     "context": (

@@ -64,7 +64,7 @@ EXAMPLES: tuple[Frame, ...] = (
     LLMUpdateSettingsFrame(settings={"temperature": 0.2, "stop": None}),
     LLMEnablePromptCachingFrame(enable=False),
     LLMConfigureOutputFrame(skip_tts=True),
-    LLMSetLimitsFrame(calls_per_run=8, rounds=20),
+    LLMSetLimitsFrame(calls_per_run=8, rounds=20, context_bytes=100_000, cost_per_day=2.5),
     LLMRunFrame(metadata={"why": ["because"]}, produced_at="2025-01-01T00:00:00Z"),
     LLMContextFrame(
         context=ContextSnapshot(messages=[MESSAGE], tools=[TOOL], tool_choice="auto", settings={"seed": 1}),

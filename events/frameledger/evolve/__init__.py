@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import assert_never
 
 from frameledger.evolve import (
@@ -16,6 +17,7 @@ from frameledger.evolve import (
     history,
     inputs,
     interruption,
+    limits,
     responses,
     results,
     runs,
@@ -52,8 +54,10 @@ class Step:
     changes: tuple[Change, ...]
 
 
-def evolve(state: State, frame: AnyFrame) -> Step:
+def evolve(state: State, frame: AnyFrame, logged_at: datetime | None = None) -> Step:
     """Fold one frame into a state. Never raises on a decoded frame; the same arguments give the same step.
+
+    `logged_at` is when the log took it, which only a limit by time asks (R8.5); None acts as if there were none.
 
     Every frame gets the next version of its context, whatever becomes of it. A repetition (the same id again) must
     not come here: it is no new frame. Nor must one of a life that was erased (`erasure.is_of_an_earlier_life`).
@@ -61,7 +65,12 @@ def evolve(state: State, frame: AnyFrame) -> Step:
     draft = Draft(state)
     if type(frame) is UnknownFrame:
         return Step(draft.frozen(), "unknown", None, ())
-    reason = _fold(draft, frame)
+    if state.terms.limits:
+        reason = limits.refusal(draft, frame, logged_at) or _fold(draft, frame)
+        if reason is None:
+            limits.count(draft, frame, logged_at)
+    else:
+        reason = _fold(draft, frame)
     if draft.calls is not state.calls:
         calls.dispatch_next(draft)
         groups.without_empty(draft)

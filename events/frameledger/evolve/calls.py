@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from frameledger.evolve import call_messages, groups, limits, open_calls, results
+from frameledger.evolve import call_messages, groups, limits, open_calls, results, room
 from frameledger.evolve.changes import (
     CallAnnounced,
     CallInterrupted,
@@ -102,12 +102,19 @@ def in_progress(draft: Draft, frame: FunctionCallInProgressFrame) -> Reason | No
             return "call_forgotten"
         if frame.call_attempt is not None:
             return open_calls.no_such_call(draft, tool_call_id)
+        if _has_no_room(draft, frame, None):
+            return "context_full"
         group = groups.found(draft, f"{draft.version}", _group_id(frame))
         call = Call(tool_call_id, frame.function_name, draft.version, 0, group, "dispatched")
     elif call.running is not None:
         return _started_again(draft, call, call.running, frame)
     elif not _may_start(call, by_a_worker=frame.call_attempt is not None):
         return "call_unknown"
+    elif _has_no_room(draft, frame, call):
+        # It cannot be written, so it must not run; and nobody is to wait for it.
+        open_calls.forget(draft, call)
+        groups.wait_no_longer(draft, (call.group,))
+        return "context_full"
     _start(draft, call, frame)
     return None
 
@@ -157,6 +164,10 @@ def _announcing_response(draft: Draft, frame: FunctionCallsStartedFrame) -> Vers
     if response is None or (response.fenced and frame.run_id is None):
         return None
     return response.opened_version
+
+
+def _has_no_room(draft: Draft, frame: FunctionCallInProgressFrame, call: Call | None) -> bool:
+    return room.is_limited(draft) and not room.fits(draft, room.of_start(frame, call))
 
 
 def _may_start(call: Call, *, by_a_worker: bool) -> bool:

@@ -17,6 +17,8 @@ from frameledger.evolve.changes import (
 )
 from frameledger.evolve.state import Place, State
 from frameledger.ids import ContextId, Era, Position, RunId, Version
+from frameledger.json_values import size
+from frameledger.values import replace
 
 
 class Draft:
@@ -85,7 +87,8 @@ class Draft:
         """Write a message that a client brought at the end, also in a mirror."""
         place = self.place
         position = place.next_position
-        self.place = Place(place.era, Position(position + 1), place.gaps, place.fixed)
+        length = place.bytes + size(message)
+        self.place = Place(place.era, Position(position + 1), place.gaps, place.fixed, length)
         self.changes.append(MessageAppended(position, message, run_id))
         self.changed_version = self.version
         return position
@@ -96,6 +99,7 @@ class Draft:
             self.place = gaps.emptied(self.place, position)
             self.changes.append(MessageEnded(position))
         else:
+            self.place = replace(self.place, bytes=self.place.bytes + size(message))
             self.changes.append(MessageReplaced(position, message))
         self.changed_version = self.version
 

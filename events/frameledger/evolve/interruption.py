@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frameledger.evolve import calls, groups, history, responses, runs, turns
+from frameledger.evolve import calls, groups, history, responses, room, runs, turns
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
 from frameledger.frames import InterruptionFrame
@@ -15,7 +15,7 @@ def interrupted(draft: Draft, frame: InterruptionFrame) -> None:
     The user's words are left alone, and the user's turn will request a run. A cough has no words, though: so whatever
     run an interruption inside an open turn takes away is deferred to the end of that turn.
     """
-    responses.interrupted(draft, frame.heard_text)
+    responses.interrupted(draft, _heard(draft, frame))
     before = draft.runs
     runs.close(draft, "interrupted")
     touched = calls.interrupted(draft)
@@ -27,6 +27,15 @@ def interrupted(draft: Draft, frame: InterruptionFrame) -> None:
         owed_to_turn |= groups.stop_waiting(draft, touched) or deferred
     runs.release(draft)
     draft.runs = replace(draft.runs, wanted=None, owed_to_bot=False, owed_to_turn=owed_to_turn)
+
+
+def _heard(draft: Draft, frame: InterruptionFrame) -> str | None:
+    """What was heard, if there is room to write it (R8.4): otherwise the text stays as it was said."""
+    heard = frame.heard_text
+    if heard is None or not room.is_limited(draft):
+        return heard
+    need = (1, room.CHARACTER * len(heard) + room.ENVELOPE)
+    return heard if room.fits(draft, need) else None
 
 
 def ended(draft: Draft) -> Reason | None:

@@ -6,18 +6,75 @@ were any. What an installation limits by its settings is no matter of the fold: 
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
+from frameledger.evolve import room
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.outcome import Reason
-from frameledger.evolve.state import Announced, Pace
-from frameledger.frames import FunctionCallsStartedFrame, LLMSetLimitsFrame
+from frameledger.evolve.state import Announced
+from frameledger.frames import (
+    AnyFrame,
+    BotStartedSpeakingFrame,
+    FunctionCallsStartedFrame,
+    HeardFrame,
+    LLMSetLimitsFrame,
+    OfContext,
+    TextFrame,
+    UserStartedSpeakingFrame,
+)
 from frameledger.ids import Version
+from frameledger.values import replace
 
-NAMES = ("calls_per_run", "rounds", "runs_per_minute", "tokens_per_day", "cost_per_day")
+NAMES = (
+    "context_messages",
+    "context_bytes",
+    "frames_per_second",
+    "calls_per_run",
+    "rounds",
+    "runs_per_minute",
+    "tokens_per_day",
+    "cost_per_day",
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def of(frame: LLMSetLimitsFrame) -> dict[str, float]:
     """The limits that the frame sets, by name."""
     return {name: value for name in NAMES if (value := getattr(frame, name)) is not None}
+
+
+def refusal(draft: Draft, frame: AnyFrame, logged_at: datetime | None) -> Reason | None:
+    """Whether this frame is more than the conversation takes: in this second (R8.5), or at all (R8.4)."""
+    if draft.terms.recording or isinstance(frame, LLMSetLimitsFrame):
+        return None
+    most = draft.terms.limits.get("frames_per_second")
+    if most is not None and logged_at is not None and _is_counted(frame):
+        second = _second(logged_at)
+        if second == draft.pace.second and draft.pace.frames >= most:
+            return "too_many_frames"
+    return room.refusal(draft, frame)
+
+
+def count(draft: Draft, frame: AnyFrame, logged_at: datetime | None) -> None:
+    """Count a frame that was applied (R8.5)."""
+    if logged_at is None or draft.terms.recording or "frames_per_second" not in draft.terms.limits:
+        return
+    if _is_counted(frame):
+        second, pace = _second(logged_at), draft.pace
+        frames = pace.frames + 1 if second == pace.second else 1
+        draft.pace = replace(pace, second=second, frames=frames)
+
+
+def _is_counted(frame: AnyFrame) -> bool:
+    """What somebody says who is no run and no call, and what ends nothing."""
+    if isinstance(frame, OfContext | UserStartedSpeakingFrame | BotStartedSpeakingFrame | HeardFrame):
+        return True
+    return isinstance(frame, TextFrame) and frame.run_id is None
+
+
+def _second(logged_at: datetime) -> int:
+    return (logged_at - _EPOCH) // timedelta(seconds=1)
 
 
 def announcement(draft: Draft, frame: FunctionCallsStartedFrame, by: Announced) -> Reason | None:
@@ -38,7 +95,7 @@ def announcement(draft: Draft, frame: FunctionCallsStartedFrame, by: Announced) 
     most = limits.get("rounds")
     if most is not None and draft.pace.rounds >= most:
         return "too_many_rounds"
-    draft.pace = Pace(draft.pace.rounds + 1, round_of)
+    draft.pace = replace(draft.pace, rounds=draft.pace.rounds + 1, round_of=round_of)
     return None
 
 

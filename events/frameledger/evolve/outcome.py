@@ -30,5 +30,7 @@ Reason = Literal[
     "mirror_superseded",
     "no_such_position",
     "position_fixed",
+    "too_many_frames",
+    "context_full",
 ]
 """Stored for ever: a reason may be added, none renamed or removed."""

@@ -26,13 +26,15 @@ class Place:
     """Where the next message goes. A position is given once and never reused within its era.
 
     `gaps` are the positions that are empty again, as ranges in ascending order. Only so many are remembered (`gaps`):
-    of the range `fixed`, from one position to another, nothing here says any more where a message is.
+    of the range `fixed`, from one position to another, nothing here says any more where a message is. `bytes`: of all
+    that was written in this era (R8.4).
     """
 
     era: Era = Era(1)
     next_position: Position = Position(1)
     gaps: tuple[tuple[Position, Position], ...] = ()
     fixed: tuple[Position, Position] | None = None
+    bytes: int = 0
 
 
 @value
@@ -249,10 +251,13 @@ class Runs:
 @value
 class Pace:
     """What limits count (R8). `rounds`: the runs, and answers that name none, that announced calls since the latest
-    input; `round_of` is the version at which the newest of them opened, so that its attempts count once."""
+    input; `round_of` is the version at which the newest of them opened, so that its attempts count once. `frames`:
+    those of this `second` of the log, as far as they are limited."""
 
     rounds: int = 0
     round_of: Version | None = None
+    second: int = 0
+    frames: int = 0
 
 
 @value

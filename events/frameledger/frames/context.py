@@ -208,6 +208,18 @@ class LLMSetLimitsFrame(ControlFrame, OfContext):
 
     type: Literal["LLMSetLimitsFrame"] = "LLMSetLimitsFrame"
 
+    context_messages: Count | None = None
+    """The most messages of the context, since its history was replaced last. What would add more is ignored
+    (`context_full`)."""
+
+    context_bytes: Count | None = None
+    """The most bytes of the context as JSON, since its history was replaced last, with room for what is open. What
+    would add more is ignored (`context_full`)."""
+
+    frames_per_second: Count | None = None
+    """The most frames in a second of the log, of those by which clients and users say something. More are ignored
+    (`too_many_frames`)."""
+
     calls_per_run: Count | None = None
     """The most calls that one run may have open. An announcement beyond it is ignored (`too_many_calls`)."""
 

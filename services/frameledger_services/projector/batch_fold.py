@@ -165,7 +165,7 @@ class BatchFold:
             # It forgets what could not be folded, too.
             before = replace(before, version=Version(head.version))
         try:
-            step = evolve(before, logged.frame)
+            step = evolve(before, logged.frame, logged_at)
             effects = (
                 () if record.partition in self._held else react(before, logged.frame, step.state, frame_id)
             )

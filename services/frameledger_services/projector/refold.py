@@ -117,7 +117,7 @@ class Refold:
         before = head.state
         frame = decode(one.payload)
         folded = UNKNOWN if one.outcome == "unknown" and not self._unknown_again else frame
-        step = evolve(before, folded)
+        step = evolve(before, folded, one.logged_at)
         write_step(rows, head, folded, step, before, one.logged_at)
         outcome, reason = step.outcome, step.reason
         derived.append(

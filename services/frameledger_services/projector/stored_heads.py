@@ -164,7 +164,7 @@ def refold(head: Head, frames: Iterable[Unfolded]) -> None:
     """
     for one in frames:
         frame = UNKNOWN if one.outcome == "unknown" else decode(one.payload)
-        step = evolve(head.state, frame)
+        step = evolve(head.state, frame, one.logged_at)
         if (step.outcome, step.reason) != (one.outcome, one.reason):
             raise OutcomeChangedError(one, step)
         head.state = step.state

@@ -245,7 +245,7 @@ class _Part:
             before = head.state
             try:
                 frame = decode(one.payload)
-                step = evolve(before, frame)
+                step = evolve(before, frame, one.logged_at)
                 effects = react(before, frame, step.state, one.frame_id)
                 write_step(rows, head, frame, step, before, one.logged_at)
             except Exception as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from frameledger_services.store.batch import Connection
@@ -43,6 +44,7 @@ class Unfolded:
     payload: bytes
     outcome: str
     reason: str | None
+    logged_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def _folded_version(row: Mapping[str, Any]) -> int:
 async def _unfolded(connection: Connection, context_ids: set[str]) -> dict[str, list[Unfolded]]:
     cursor = await connection.execute(
         """
-        SELECT frames.context_id, frames.payload::text, frames.outcome, frames.reason
+        SELECT frames.context_id, frames.payload::text, frames.outcome, frames.reason, frames.logged_at
         FROM contexts
         JOIN frames ON frames.context_id = contexts.context_id
             AND frames.version > contexts.state_version
@@ -116,6 +118,6 @@ async def _unfolded(connection: Connection, context_ids: set[str]) -> dict[str, 
         (list(context_ids),),
     )
     frames: dict[str, list[Unfolded]] = {}
-    for context_id, payload, outcome, reason in await cursor.fetchall():
-        frames.setdefault(context_id, []).append(Unfolded(payload.encode(), outcome, reason))
+    for context_id, payload, outcome, reason, logged_at in await cursor.fetchall():
+        frames.setdefault(context_id, []).append(Unfolded(payload.encode(), outcome, reason, logged_at))
     return frames

@@ -1,25 +1,45 @@
 """The limits of a conversation: what goes beyond one is ignored, and says which (R8)."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from tests.unit.rules.dsl import (
+    CONTEXT,
     announce,
     answer,
     append,
     ask,
     begin,
+    bot_stops,
+    cancel,
     committed,
     context,
+    effects_of,
     end,
+    fail,
+    finish,
     hear,
+    interrupt,
     limits,
     play,
     result,
     run_id,
+    settings,
+    speak,
     start,
+    stop,
+    think,
+    thinking,
+    thought,
+    tokens,
+    tools,
     update,
 )
 
+from frameledger.evolve import State, evolve
 from frameledger.evolve.changes import RunOpened, SettingChanged
+from frameledger.frames import encode_frame
+from frameledger.record import decode
 
 
 def a_round(run, call, version):
@@ -177,3 +197,176 @@ def test_a_run_says_how_many_rounds_were_before_it():
     played = play(append("go", run_llm=True), rounds(2, first=1))
     opened = [one for step in played.steps for one in step.changes if isinstance(one, RunOpened)]
     assert [(one.run_id, one.rounds) for one in opened] == [(run_id(1), 0), (run_id(6), 1), (run_id(11), 2)]
+
+
+# R8.4: room. The fold reckons ENVELOPE bytes for each message that it makes itself.
+
+
+@pytest.mark.rule("R8.4")
+def test_an_append_that_has_no_room_is_ignored_whole():
+    played = play(limits(context_messages=2), append("a"), append("b", "c"), append("b"), append("c"))
+    assert played.reasons == [None, None, "context_full", None, "context_full"]
+    assert played.texts == ["user: a", "user: b"]
+
+
+@pytest.mark.rule("R8.4")
+def test_a_history_that_is_replaced_makes_room():
+    played = play(
+        limits(context_messages=2), append("a", "b"), update("c"), append("d"), update("e", "f", "g")
+    )
+    assert played.reasons == [None, None, None, None, "context_full"]
+    assert played.texts == ["user: c", "user: d"]
+    assert play(context("x", "y", "z"), onto=played).became == "context_full"
+
+
+@pytest.mark.rule("R8.4")
+def test_bytes_are_those_of_messages_as_json():
+    exactly = len('{"role":"user","content":"ä"}'.encode())
+    assert play(limits(context_bytes=exactly), append("ä")).became == "applied"
+    assert play(limits(context_bytes=exactly - 1), append("ä")).became == "context_full"
+
+
+@pytest.mark.rule("R8.4")
+def test_what_is_open_keeps_its_room():
+    played = play(limits(context_messages=2), start(), *tokens("Hi"), append("a"), append("b"), end())
+    assert played.reasons[2:] == [None, None, "context_full", None]
+    assert played.texts == ["user: a", "assistant: Hi"]
+    turn = play(limits(context_messages=1), speak(), hear("one"), append("a"), hear("two"), stop())
+    assert turn.reasons[2:] == [None, "context_full", None, None]
+    assert turn.texts == ["user: one two"]
+
+
+@pytest.mark.rule("R8.4")
+def test_a_model_that_never_stops_is_cut_where_there_is_no_room():
+    played = play(
+        limits(context_bytes=10_000), ask(), start(2), [tokens("word " * 50, run=2) for _ in range(9)], end(2)
+    )
+    assert played.reasons[3:] == [None] * 4 + ["context_full"] * 5 + [None]
+    assert played.state.place.bytes < 10_000
+
+
+@pytest.mark.rule("R8.4")
+def test_calls_that_have_no_room_are_not_announced_and_held_inputs_keep_theirs():
+    played = play(
+        limits(context_messages=4), ask(), start(2), announce("a", "b", run=2), announce("a", run=2)
+    )
+    assert played.reasons[3:] == ["context_full", None]
+    held = play(
+        limits(context_messages=2),
+        append("one", run_llm=True),
+        append("two", run_llm=True, second_input="coalesce"),
+    )
+    assert play(append("three"), onto=held).became == "context_full"
+    written = play(start(2), end(2), onto=held)
+    assert written.texts == ["user: one", "user: two"]
+
+
+@pytest.mark.rule("R8.4")
+def test_a_call_whose_arguments_have_no_room_is_forgotten_and_its_worker_told():
+    calls = [ask(), *committed("a", run=2)]
+    played = play(limits(context_bytes=5_000), calls, begin("a", attempt=1, arguments={"text": "x" * 5_000}))
+    assert played.became == "context_full"
+    assert played.state.calls.open == {}
+    assert effects_of(played) == ["stop a"]
+    assert played.texts == []
+    unannounced = play(limits(context_messages=2), begin("a"))
+    assert unannounced.became == "context_full"
+
+
+@pytest.mark.rule("R8.4")
+def test_a_result_that_has_no_room_settles_its_call_and_changes_nothing():
+    calls = [ask(), *committed("a", run=2), begin("a", attempt=1)]
+    played = play(limits(context_bytes=9_000), calls, result("a", "x" * 5_000, attempt=1))
+    assert played.became == "context_full"
+    assert played.state.calls.open == {}
+    assert played.texts == ["assistant calls a(a)", "tool a: IN_PROGRESS"]
+    assert played.state.runs.wanted is None
+    assert played.state.runs.open is None
+
+
+@pytest.mark.rule("R8.4")
+def test_a_result_in_between_and_one_of_a_person_have_no_room_either():
+    calls = [ask(), *committed("a", run=2), begin("a", sync=False, attempt=1)]
+    between = play(limits(context_bytes=9_000), calls, result("a", "x" * 5_000, attempt=1, final=False))
+    assert between.became == "context_full"
+    assert list(between.state.calls.open) == ["a"]
+    ambiguous = play(limits(context_bytes=9_000), calls, result("a", 1, settled_as="ambiguous"))
+    resolved = play(result("a", "x" * 5_000, settled_as="resolved"), onto=ambiguous)
+    assert resolved.became == "context_full"
+    assert play(result("a", "no", settled_as="resolved"), onto=resolved).became == "applied"
+
+
+@pytest.mark.rule("R8.4")
+def test_what_was_heard_and_has_no_room_leaves_the_text():
+    said = [limits(context_bytes=3_000), start(), *tokens("First"), end()]
+    assert play(said, interrupt("x" * 3_000)).texts == ["assistant: First"]
+    assert play(said, interrupt("Fi")).texts == ["assistant: Fi"]
+
+
+@pytest.mark.rule("R8.4")
+def test_a_signature_and_announced_tools_take_room():
+    opened = [limits(context_bytes=3_000), start(), think()]
+    assert play(opened, thought("s" * 400)).became == "context_full"
+    assert play(opened, thinking("x" * 400)).became == "context_full"
+    assert play(opened, thinking("x"), thought("s")).became == "applied"
+    assert (
+        play(limits(context_bytes=900), settings(add_tool_change_messages=True), tools("f")).became
+        == "context_full"
+    )
+
+
+# R8.5: by the log's time
+
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def at(seconds, *frames):
+    return [(frame, NOON + timedelta(seconds=seconds)) for frame in frames]
+
+
+def timed(*parts):
+    """The reasons of frames that were logged at these times."""
+    state, reasons = State(CONTEXT), []
+    for frame, logged_at in (one for part in parts for one in part):
+        step = evolve(state, decode(encode_frame(frame)), logged_at)
+        state = step.state
+        reasons.append(step.reason)
+    return reasons
+
+
+@pytest.mark.rule("R8.5")
+def test_more_frames_than_a_second_takes_are_ignored_until_the_next():
+    said = [append("a"), hear("b"), settings(x=1)]
+    assert timed(
+        at(0, limits(frames_per_second=2)),
+        at(0.1, *said),
+        at(0.9, append("c")),
+        at(1, *said),
+        at(5, append("d")),
+    ) == [None, None, None, "too_many_frames", "too_many_frames", None, None, "too_many_frames", None]
+
+
+@pytest.mark.rule("R8.5")
+def test_what_ends_something_and_what_a_run_or_a_call_says_is_never_too_many():
+    never = [
+        start(2), *tokens("x", run=2), announce("a", run=2), end(2), begin("a", attempt=1), result("a", 1, attempt=1),
+        stop(), interrupt(), fail(), cancel("a"), bot_stops(), finish(), limits(),
+    ]  # fmt: skip
+    reasons = timed(at(0, limits(frames_per_second=1), ask(), *never))
+    assert "too_many_frames" not in reasons
+
+
+@pytest.mark.rule("R8.5")
+def test_without_the_logs_time_and_in_a_recording_no_time_limits():
+    said = [append("a"), append("b")]
+    assert play(limits(frames_per_second=1), *said).reasons == [None] * 3
+    recording = timed(at(0, limits(frames_per_second=1), context(react=False), *said))
+    assert recording == [None] * 4
+
+
+@pytest.mark.rule("R8.5")
+def test_frames_that_are_ignored_do_not_count():
+    assert timed(at(0, limits(frames_per_second=1), hear(" "), hear(" "), append("a"), append("b"))) == [
+        None, "nothing_said", "nothing_said", None, "too_many_frames",
+    ]  # fmt: skip

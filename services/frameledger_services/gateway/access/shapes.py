@@ -73,11 +73,12 @@ _MESSAGE = Shape(
 FRAME = Shape(
     _names(
         """
-        append_to_context attempt call_attempt calls_per_run cancel_on_interruption claim code context_version enable
-        expected_version fatal finish_reason function_name group_id group_parallel_tools id
-        includes_inter_frame_spaces is_realtime_service language mirror model opened_version position produced_at
-        provider pts react rounds run_id run_in_parallel run_llm safe_to_retry second_input settled_as skip_tts
-        timeout_secs timestamp tool_call_id type v worker
+        append_to_context attempt call_attempt calls_per_run cancel_on_interruption claim code context_bytes
+        context_messages context_version cost_per_day enable expected_version fatal finish_reason
+        frames_per_second function_name group_id group_parallel_tools id includes_inter_frame_spaces
+        is_realtime_service language mirror model opened_version position produced_at provider pts react
+        rounds run_id run_in_parallel run_llm runs_per_minute safe_to_retry second_input settled_as skip_tts
+        timeout_secs timestamp tokens_per_day tool_call_id type v worker
         """
     ),
     {

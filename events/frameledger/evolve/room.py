@@ -1,0 +1,151 @@
+"""The room that a context has left under its limits of messages and bytes (R8.4).
+
+What is accepted always fits: the words of a turn, the text of a response and the messages of a call take their room
+when they come, and not when they are written. So whatever ends something finds room for what it writes. Both are
+counted since the history was replaced last, and what was taken back or written again counts too: no message has to be
+read for it. Of what is open the largest form is reckoned, which is a little more than it will be.
+"""
+
+from __future__ import annotations
+
+from frameledger.evolve.draft import Draft
+from frameledger.evolve.outcome import Reason
+from frameledger.evolve.state import Call
+from frameledger.evolve.text import Text
+from frameledger.frames import (
+    AnyFrame,
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    FunctionCallsStartedFrame,
+    HeardFrame,
+    LLMContextFrame,
+    LLMMessageRewriteFrame,
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+    LLMSetToolsFrame,
+    LLMThoughtEndFrame,
+    LLMThoughtTextFrame,
+    TextFrame,
+    TranscriptionFrame,
+)
+from frameledger.json_values import size
+
+ENVELOPE = 1024
+"""Bytes of a message that the fold makes, around the words of others."""
+
+CHARACTER = 8
+"""The most bytes of a character in JSON: half of a pair, written as its escape."""
+
+OF_A_CALL = 3
+"""Messages of a call that has not started: the call, its tool message, and the result of an asynchronous one."""
+
+Need = tuple[int, int]
+"""Messages and bytes."""
+
+
+def is_limited(draft: Draft) -> bool:
+    """Not in a recording, nor in a mirror: what is there is said elsewhere."""
+    limits = draft.terms.limits
+    if draft.terms.recording or draft.terms.mirror is not None:
+        return False
+    return "context_messages" in limits or "context_bytes" in limits
+
+
+def fits(draft: Draft, need: Need, *, anew: bool = False) -> bool:
+    """Whether there is room for this beside what there is and what is open; with `anew` what there is goes."""
+    limits = draft.terms.limits
+    messages, length = (0, 0) if anew else (draft.place.next_position - 1, draft.place.bytes)
+    open_messages, open_length = _promised(draft)
+    return messages + open_messages + need[0] <= limits.get("context_messages", float("inf")) and (
+        length + open_length + need[1] <= limits.get("context_bytes", float("inf"))
+    )
+
+
+def refusal(draft: Draft, frame: AnyFrame) -> Reason | None:
+    """Whether there is no room for what this frame adds. A start and a final result of a call, and a text that was
+    heard, settle more than they add: their own rules ask `fits`."""
+    if not is_limited(draft):
+        return None
+    need = _need(draft, frame)
+    anew = isinstance(frame, LLMMessagesUpdateFrame | LLMContextFrame)
+    return None if need is None or fits(draft, need, anew=anew) else "context_full"
+
+
+def of_start(frame: FunctionCallInProgressFrame, call: Call | None) -> Need:
+    """What the start of a call adds to what is open: one that was announced has its messages already."""
+    messages = OF_A_CALL if call is None or call.running is not None else 0
+    words = size(frame.arguments) + 2 * size(frame.tool_call_id) + size(frame.function_name)
+    return messages, messages * ENVELOPE + CHARACTER * words
+
+
+def of_result(frame: FunctionCallResultFrame) -> Need:
+    """What the result of a call adds, whose message there is, or is open."""
+    return 0, CHARACTER * (size(frame.result) + size(frame.tool_call_id)) + ENVELOPE
+
+
+def _need(draft: Draft, frame: AnyFrame) -> Need | None:
+    match frame:
+        case TranscriptionFrame():
+            return _words(frame.text, None if draft.turn is None else draft.turn.words)
+        case HeardFrame():
+            return None
+        case TextFrame():
+            response = draft.speech.response
+            if response is None or not frame.append_to_context:
+                return None
+            return _words(frame.text, response.text)
+        case LLMThoughtTextFrame():
+            thought = draft.speech.thought
+            return None if thought is None or thought.llm is None else _words(frame.text, thought.text)
+        case LLMThoughtEndFrame():
+            thought = draft.speech.thought
+            if thought is None or thought.llm is None or frame.signature is None:
+                return None
+            first = thought.text is None
+            return int(first), CHARACTER * size(frame.signature) + first * ENVELOPE
+        case LLMMessagesAppendFrame() | LLMMessagesUpdateFrame():
+            return len(frame.messages), sum(map(size, frame.messages))
+        case LLMMessageRewriteFrame():
+            return None if frame.message is None else (0, size(frame.message))
+        case LLMContextFrame():
+            return len(frame.context.messages), sum(map(size, frame.context.messages))
+        case FunctionCallsStartedFrame():
+            return OF_A_CALL * len(frame.function_calls), OF_A_CALL * ENVELOPE * len(frame.function_calls)
+        case FunctionCallResultFrame():
+            if frame.settled_as == "resolved" or (
+                frame.properties is not None and not frame.properties.is_final
+            ):
+                return 1, of_result(frame)[1]
+            return None
+        case LLMSetToolsFrame():
+            return 1, size(frame.tools) + size(draft.terms.tools) + ENVELOPE
+        case _:
+            return None
+
+
+def _words(text: str, before: Text | None) -> Need:
+    """A piece of text, with the space of its seam; the first one brings the message."""
+    first = before is None
+    return int(first), CHARACTER * (len(text) + 1) + first * ENVELOPE
+
+
+def _promised(draft: Draft) -> Need:
+    """What is open and will be written."""
+    turn, speech, wanted = draft.turn, draft.speech, draft.runs.wanted
+    texts = [
+        None if turn is None else turn.words,
+        None if speech.response is None else speech.response.text,
+        None if speech.thought is None else speech.thought.text,
+    ]
+    open_texts = [text for text in texts if text is not None]
+    messages = len(open_texts)
+    length = sum(CHARACTER * text.length + ENVELOPE for text in open_texts)
+    for call in draft.calls.open.values():
+        running = call.running
+        # One that runs has its message, or the last one of an asynchronous call is still to come: `CANCELLED` at least.
+        messages += OF_A_CALL if running is None else int(not running.synchronous)
+        length += ENVELOPE * (OF_A_CALL if running is None else 1)
+    if wanted is not None:
+        messages += len(wanted.held)
+        length += sum(map(size, wanted.held))
+    return messages, length
