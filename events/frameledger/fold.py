@@ -74,8 +74,8 @@ class Folding:
         self._erasure_ids = set(conversation.erasure_ids)
 
     def step(self, frame: AnyFrame, logged_at: datetime | None = None) -> Step | None:
-        """Fold one frame, which the log took at this time; None for one that changes nothing: a repetition, which is a frame whose own id was folded
-        before, or a frame of a life that was erased.
+        """Fold one frame, which the log took at this time if that is known; None for one that changes nothing: a
+        repetition, which is a frame whose own id was folded before, or a frame of a life that was erased.
 
         A frame without an id is never a repetition. An erasure forgets the ids of the frames before it, but those of
         other erasures.

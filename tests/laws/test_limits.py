@@ -62,7 +62,7 @@ def test_no_conversation_exceeds_its_limits(moves, limit):
         assert len(messages) <= limit.context_messages
         assert sum(size(message) for _, message in messages) <= limit.context_bytes
         assert step.state.pace.rounds <= limit.rounds
-        by_run = {}
+        by_run: dict[tuple[str, int], int] = {}
         for call in step.state.calls.open.values():
             by = call.announced
             if by is not None and by.run_id is not None:
@@ -77,7 +77,8 @@ def test_no_conversation_exceeds_its_limits(moves, limit):
 @pytest.mark.rule("R8.5")
 @given(MOVES, st.integers(1, 5), st.randoms(use_true_random=False))
 def test_no_second_has_more_than_it_takes(moves, most, rng: Random):
-    state, at, taken = State(CONTEXT), BEGAN, {}
+    state, at = State(CONTEXT), BEGAN
+    taken: dict[datetime, int] = {}
     for frame in limited(moves, LLMSetLimitsFrame(frames_per_second=most)):
         at += timedelta(seconds=rng.choice((0, 0, 0, 0.3, 1.5)))
         step = evolve(state, as_from_a_record(frame), at)

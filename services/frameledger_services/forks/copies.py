@@ -13,7 +13,8 @@ given `react: false`. What the copies say is what reached the context:
 
 One thing is in the copy that is not in the original: the words of a plain client whose answer to a run was put aside
 because a worker answered that run too (RA5.adopt). And one stands elsewhere: an input that was held until an answer was
-over (R7.5) stands before that answer, where it was said.
+over (R7.5) stands before that answer, where it was said. Since no limit acts in a recording, a text that was heard and
+had no room (R8.4) is in the copy, too.
 
 With `live` the model and the functions are asked anew instead: only what people and programs said is copied, no answer,
 no call and no speech, and contexts react as they did. That is the only way in which a copy causes anything.
