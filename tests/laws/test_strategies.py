@@ -30,8 +30,8 @@ def test_every_type_of_frame_reason_change_and_effect_occurs():
             }
     assert set(FRAME_TYPES) - types == set()
     assert outcomes == {"applied", "ignored", "unknown"}
-    # It takes more gaps than such a conversation has messages: see `rules/test_rewriting.py`. Which frame is one too many
-    # in a second, only the log's time says: see `test_limits`.
+    # It takes more gaps than such a conversation has messages: see `rules/test_rewriting.py`. Which frame is one too
+    # many in a second, only the log's time says: see `test_limits`.
     assert set(get_args(Reason)) - reasons == {"position_fixed", "too_many_frames"}
     assert set(get_args(Change)) - changes == set()
     assert set(get_args(Effect)) - effects == set()
