@@ -390,10 +390,10 @@ def test_a_retried_dead_letter_is_folded_once_it_can_be(settings, command):
 def test_unpark_beside_a_running_projector_loses_nothing(settings, command, monkeypatch):
     broken = {"fold": True}
 
-    def failing(state, frame):
+    def failing(state, frame, *others):
         if broken["fold"] and state.context_id == "ctx" and state.version == 1:
             raise ValueError("cannot fold")
-        return evolve(state, frame)
+        return evolve(state, frame, *others)
 
     monkeypatch.setattr(batch_fold, "evolve", failing)
 

@@ -167,7 +167,7 @@ def test_no_message_can_control_the_terminal_or_fail_the_command(database, comma
 
 
 def test_parked_lists_them_and_unpark_folds_them(database, command, monkeypatch):
-    def failing(state, frame):
+    def failing(state, frame, *others):
         raise ValueError("cannot fold")
 
     assert "No conversation" in succeeded(command(database, "parked"))

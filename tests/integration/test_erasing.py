@@ -226,10 +226,10 @@ def test_a_parked_conversation_is_erased_and_parked_no_more(database, monkeypatc
     for value in (say("hello", run_llm=True), say("kill"), say("secret"), ERASE, say("new")):
         log.add("ctx", value)
 
-    def poisoned(state, frame):
+    def poisoned(state, frame, *others):
         if "kill" in str(frame):
             raise ValueError("a bug")
-        return evolve(state, frame)
+        return evolve(state, frame, *others)
 
     monkeypatch.setattr("frameledger_services.projector.batch_fold.evolve", poisoned)
     project(database, log.records[:3])
@@ -412,10 +412,10 @@ def test_an_erasure_that_was_parked_last_leaves_nothing_to_unpark(database):
 def parking(database, records):
     """As a release that does not know the type stores it: the conversation is parked before, and stays so."""
 
-    def poisoned(state, frame):
+    def poisoned(state, frame, *others):
         if "kill" in str(frame):
             raise ValueError("a bug")
-        return evolve(state, frame)
+        return evolve(state, frame, *others)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(batch_fold, "evolve", poisoned)

@@ -83,7 +83,7 @@ def test_what_a_newer_release_touched_is_refused_by_the_older_one_from_the_first
 
 
 def test_a_conversation_that_is_parked_at_its_first_frame_is_rebuilt_up_to_there(database, monkeypatch):
-    def failing(state, frame):
+    def failing(state, frame, *others):
         raise ValueError("a bug")
 
     with monkeypatch.context() as broken:

@@ -104,7 +104,9 @@ def test_a_changed_rule_is_told_with_conversations_and_versions(database, monkey
 def unaware_of(*types):
     """The fold of a release that does not know these types of frames."""
     unknown = decode(b'{"type":"unknown"}')
-    return lambda state, frame: evolve(state, unknown if isinstance(frame, types) else frame)
+    return lambda state, frame, *others: evolve(
+        state, unknown if isinstance(frame, types) else frame, *others
+    )
 
 
 def test_what_was_unknown_is_folded_and_its_outcome_kept_with_the_reason(database, monkeypatch):

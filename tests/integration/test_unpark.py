@@ -55,10 +55,10 @@ def poison(monkeypatch):
 
 
 def failing_at(poisoned):
-    def failing(state, frame):
+    def failing(state, frame, *others):
         if state.version + 1 == poisoned.get(state.context_id):
             raise ValueError(f"cannot fold\x00 version {state.version + 1}")
-        return evolve(state, frame)
+        return evolve(state, frame, *others)
 
     return failing
 
@@ -148,8 +148,8 @@ def test_what_another_release_folded_otherwise_is_parked_where_the_rows_end(data
     records = talk(HI, HI, LLMRunFrame(), HI, HI)
     project(database, records[:4])
 
-    def otherwise(state, frame):
-        step = evolve(state, frame)
+    def otherwise(state, frame, *others):
+        step = evolve(state, frame, *others)
         return replace(step, outcome="ignored", reason="run_over") if step.state.version == 3 else step
 
     with monkeypatch.context() as another:

@@ -162,10 +162,10 @@ def test_conversations_are_read_together_as_far_as_they_fit_and_all_are_verified
 
 
 def test_a_parked_conversation_is_compared_up_to_where_it_was_parked(database, monkeypatch):
-    def failing(state, frame):
+    def failing(state, frame, *others):
         if (state.context_id, state.version) == (DESK, 29):
             raise ValueError("cannot fold version 30")
-        return evolve(state, frame)
+        return evolve(state, frame, *others)
 
     monkeypatch.setattr(batch_fold, "evolve", failing)
     project(database, histories_interleaved(), sizes=(2_000,))

@@ -17,6 +17,7 @@ from frameledger.fold import Conversation, Folding
 from frameledger.frames import (
     FunctionCallsStartedFrame,
     LLMContextFrame,
+    LLMMirrorFrame,
     LLMSetLimitsFrame,
     OfContext,
 )
@@ -34,14 +35,14 @@ LIMITS = st.builds(
 
 
 def limited(moves, limit):
-    """A conversation that begins with these limits, and in which nobody changes them or makes it a recording."""
+    """A conversation that begins with these limits, and in which nobody changes them or keeps it elsewhere."""
     author = Author(CONTEXT)
     author.add(limit)
     for move in moves:
         before = len(author.frames)
         author.write(move)
         for frame in author.frames[before:]:
-            lifts = isinstance(frame, LLMSetLimitsFrame)
+            lifts = isinstance(frame, LLMSetLimitsFrame | LLMMirrorFrame)
             if lifts or (isinstance(frame, LLMContextFrame) and not frame.react):
                 del author.frames[before:]
                 author.folding = Folding(Conversation.new(CONTEXT))

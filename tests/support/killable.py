@@ -228,12 +228,12 @@ def _wrap(points: _Points, plan: Plan) -> None:
 
     AIOKafkaProducer.send = send
 
-    def evolve_or_die(state: Any, frame: Any) -> Any:
+    def evolve_or_die(state: Any, frame: Any, *others: Any) -> Any:
         if plan.deadly is not None and getattr(frame, "text", None) == plan.deadly:
             while plan.hanging:
                 pass
             os.kill(os.getpid(), signal.SIGKILL)
-        return evolve(state, frame)
+        return evolve(state, frame, *others)
 
     def read_or_die(record: Any) -> Any:
         if plan.deadly is not None and plan.decoding and plan.deadly.encode() in (record.value or b""):

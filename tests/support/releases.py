@@ -14,9 +14,9 @@ SHOUTED = "quiet"
 """The text of a message that the newer release writes in capitals."""
 
 
-def shouting(state, frame):
+def shouting(state, frame, *others):
     """The changed rule: this message is appended in capitals."""
-    step = evolve(state, frame)
+    step = evolve(state, frame, *others)
     if not any(
         isinstance(one, MessageAppended) and one.message.get("content") == SHOUTED for one in step.changes
     ):
