@@ -46,8 +46,8 @@ def prefixes(values, context_id):
 
 def _settled(folding):
     conversation = folding.conversation()
-    # What is being said, and inputs that wait for an answer to be over, are in no context yet. Where somebody else keeps
-    # the history, an end writes nothing, but a fork is nobody's mirror.
+    # What is being said, and inputs that wait for an answer to be over, are in no context yet. Where somebody else
+    # keeps the history an end writes nothing, but a fork is nobody's mirror.
     terms = replace(conversation.state.terms, mirror=None)
     nothing_said = replace(conversation.state, turn=None, speech=Speech(), runs=Runs(), terms=terms)
     ended = fold([EndFrame()], replace_state(conversation, nothing_said))
