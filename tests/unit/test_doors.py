@@ -121,6 +121,7 @@ ROOMS = {
         "telemetry",
     },
     # In an application's process, beside its pipeline.
+    "agents_sdk": {"client"},
     "pipecat": {"client"},
     # Its functions are an application's, and its proof reads the log itself.
     "demo": {"client", "embedded", "event_log", "functions"},

@@ -1,0 +1,140 @@
+"""A session of the OpenAI Agents SDK, kept as a conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import UUID, uuid4, uuid5
+
+from frameledger.errors import TransientError
+from frameledger.frames import (
+    AnyFrame,
+    LLMMessageRewriteFrame,
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+    LLMMirrorFrame,
+)
+from frameledger_services.agents_sdk.items import item_of, message_of
+from frameledger_services.client import Conversations, NoSuchContextError, PublishedFrame, StoredContext
+
+WITHIN = 30.0
+"""How long a call may take, unless it is said otherwise."""
+
+MIRROR = "openai-agents"
+_MIRRORS = UUID("4f6c2a17-0f0e-5b79-9c42-6f3f1f6b7d21")
+
+_T = TypeVar("_T")
+
+
+class FrameledgerSession:
+    """The history of a conversation, as the SDK's `Runner.run(..., session=...)` takes it.
+
+    Each change is visible when its method returns: also to another session of the same id, in another process. It
+    counts once, however often it had to be sent, and happens whole or not at all if the process dies. A cancelled call
+    is carried out first. What was removed stays readable, at the versions that had it.
+    """
+
+    def __init__(self, session_id: str, client: Conversations, *, within: float = WITHIN) -> None:
+        """`session_id` is the conversation. The client stays its owner's, who closes it; many sessions may share it.
+        Calls raise what `Client.publish` and `Client.context` raise, after `within` seconds at the latest."""
+        self.session_id = session_id
+        self.session_settings: Any = None
+        """The SDK's `SessionSettings`: their `limit` counts where `get_items` is given none."""
+
+        self._client = client
+        self._within = within
+        self._is_kept = False
+
+    async def get_items(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Returns the newest `limit` items, all without one, oldest first; none of a session that nobody wrote to."""
+        if limit is None:
+            limit = getattr(self.session_settings, "limit", None)
+        stored = await self._stored()
+        items = [] if stored is None else [item_of(one) for one in stored.context.to_wire()["messages"]]
+        if limit is None or limit < 0:
+            return items
+        return items[len(items) - min(limit, len(items)) :]
+
+    async def add_items(self, items: Sequence[Mapping[str, Any]]) -> None:
+        """Add items at the end, all of them or none."""
+        if items:
+            messages = tuple(message_of(item) for item in items)
+            await _carried_out(self._say(LLMMessagesAppendFrame(id=str(uuid4()), messages=messages)))
+
+    async def pop_item(self) -> dict[str, Any] | None:
+        """Remove the newest item. Returns it; None if there is none. Of two who do it at once each gets another."""
+        return await _carried_out(self._pop())
+
+    async def clear_session(self) -> None:
+        """Remove all items. They stay readable at the versions that had them; `frameledger erase` forgets them."""
+        if await self._stored() is not None:
+            await _carried_out(self._say(LLMMessagesUpdateFrame(id=str(uuid4()), messages=())))
+
+    async def _pop(self) -> dict[str, Any] | None:
+        while True:
+            stored = await self._stored()
+            if stored is None or not stored.positions:
+                return None
+            messages = stored.context.to_wire()["messages"]
+            # Whoever was first changed the context since: then this changes nothing, and the next one is tried.
+            said = await self._say(
+                LLMMessageRewriteFrame(
+                    id=str(uuid4()),
+                    position=stored.positions[-1],
+                    message=None,
+                    expected_version=stored.version,
+                )
+            )
+            if said.reason == "position_fixed":
+                said = await self._say(
+                    LLMMessagesUpdateFrame(
+                        id=str(uuid4()), messages=messages[:-1], expected_version=stored.version
+                    )
+                )
+            if said.outcome == "applied":
+                return item_of(messages[-1])
+
+    async def _stored(self) -> StoredContext | None:
+        try:
+            return await self._client.context(self.session_id)
+        except NoSuchContextError:
+            return None
+
+    async def _say(self, frame: AnyFrame) -> PublishedFrame:
+        """Publish a frame, and wait until it is visible. Published again it is the same frame, and counts once."""
+        frames = (frame,) if self._is_kept else (self._mirror(), frame)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._within
+        while True:
+            left = deadline - loop.time()
+            try:
+                published = await self._client.publish(
+                    self.session_id, *frames, wait=True, within=max(left, self._within / 10)
+                )
+            except TransientError:
+                if loop.time() >= deadline:
+                    raise
+                continue
+            self._is_kept = True
+            return published[-1]
+
+    def _mirror(self) -> LLMMirrorFrame:
+        # Its id follows from the session, so that of all who use it one frame counts.
+        return LLMMirrorFrame(id=str(uuid5(_MIRRORS, self.session_id)), mirror=MIRROR, react=False)
+
+
+async def _carried_out(change: Awaitable[_T]) -> _T:
+    """Wait for a change however often the caller is cancelled, who is told so once it is made: the SDK takes a change
+    that was cancelled for one that did not happen, or for one that did."""
+    task = asyncio.ensure_future(change)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        task.exception()
+        raise asyncio.CancelledError
+    return task.result()

@@ -1,0 +1,171 @@
+"""A session of the OpenAI Agents SDK: what comes out is what went in, once, whatever happens on the way.
+
+The ledger here is the real fold in memory: it takes frames that come twice, and loses answers, as Kafka may.
+"""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.bounds import IN_PROCESS
+
+from frameledger.fold import Conversation, Folding
+from frameledger.ids import ContextId, Version
+from frameledger_services.agents_sdk import FrameledgerSession
+from frameledger_services.client import FramesUnacknowledgedError, NoSuchContextError, StoredContext
+
+ITEMS = [
+    {"role": "user", "content": "Is there a night train?"},
+    {"content": "other order", "role": "user"},
+    {"role": "user", "content": [{"type": "input_text", "text": "a part"}]},
+    {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Yes", "logprobs": []}],
+    },
+    {"type": "function_call", "call_id": "c1", "name": "trains", "arguments": '{"a": 1}', "id": "fc_1"},
+    {"type": "function_call_output", "call_id": "c1", "output": "22:40"},
+    {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"},
+    {"llm": "openai-responses", "message": {"role": "user"}},
+    {"role": "user", "content": "é\U0001f600", "n": [1, 1.0, True, None, 2**70]},
+]
+
+
+@dataclass
+class Said:
+    outcome: str
+    reason: str | None
+
+
+@dataclass
+class Ledger:
+    """A conversation in memory, as `Client` shows it."""
+
+    folding: Folding = field(default_factory=lambda: Folding(Conversation.new("s")))
+    faults: list[str] = field(default_factory=list)
+    became: dict[str, Said] = field(default_factory=dict)
+    meanwhile: list = field(default_factory=list)
+    gate: asyncio.Event | None = None
+
+    async def publish(self, context_id, *frames, wait, within):
+        assert (context_id, wait) == ("s", True)
+        if self.gate is not None:
+            await self.gate.wait()
+        fault = self.faults.pop(0) if self.faults else None
+        if fault == "lost":
+            raise FramesUnacknowledgedError("lost", frames)
+        while self.meanwhile:
+            self.folding.step(self.meanwhile.pop(0))
+        for frame in frames:
+            step = self.folding.step(frame)
+            if step is not None:
+                self.became[frame.id] = Said(step.outcome, step.reason)
+        if fault == "unheard":
+            raise FramesUnacknowledgedError("the answer was lost", frames)
+        return tuple(self.became[frame.id] for frame in frames)
+
+    async def context(self, context_id, version=None):
+        conversation = self.folding.conversation()
+        if not conversation.state.version:
+            raise NoSuchContextError(context_id)
+        return StoredContext(
+            ContextId(context_id),
+            Version(conversation.state.version),
+            conversation.context,
+            positions=tuple(position for position, _ in conversation.rows),
+        )
+
+
+def session(ledger):
+    return FrameledgerSession("s", ledger, within=IN_PROCESS)
+
+
+MOVES = st.one_of(
+    st.tuples(st.just("add"), st.lists(st.sampled_from(ITEMS), max_size=3)),
+    st.tuples(st.just("pop"), st.none()),
+    st.tuples(st.just("clear"), st.none()),
+    st.tuples(st.just("get"), st.sampled_from([None, 0, 1, 2, 50, -1])),
+)
+
+
+@given(st.lists(MOVES, max_size=25), st.lists(st.sampled_from([None, None, "lost", "unheard"]), max_size=25))
+def test_it_is_a_list_of_items_byte_for_byte_whatever_is_lost_and_sent_again(moves, faults):
+    async def scenario():
+        ledger, items = Ledger(faults=list(faults)), []
+        # Another session takes over at every step, as after a crash.
+        for move, given_ in moves:
+            one = session(ledger)
+            if move == "add":
+                await one.add_items(given_)
+                items += given_
+            elif move == "pop":
+                assert await one.pop_item() == (items.pop() if items else None)
+            elif move == "clear":
+                await one.clear_session()
+                items = []
+            else:
+                wanted = (
+                    items if given_ is None or given_ < 0 else items[len(items) - min(given_, len(items)) :]
+                )
+                assert json.dumps(await one.get_items(given_)) == json.dumps(wanted)
+            assert json.dumps(await one.get_items()) == json.dumps(items)
+
+    asyncio.run(scenario())
+
+
+def test_of_two_who_pop_at_once_each_gets_another_item():
+    async def scenario():
+        ledger = Ledger()
+        one, other = session(ledger), session(ledger)
+        await one.add_items(ITEMS[:3])
+        popped = await asyncio.gather(one.pop_item(), other.pop_item())
+        assert sorted(map(json.dumps, popped)) == sorted(map(json.dumps, ITEMS[1:3]))
+        assert await one.get_items() == ITEMS[:1]
+
+    asyncio.run(scenario())
+
+
+def test_beyond_the_gaps_that_are_remembered_items_are_popped_all_the_same():
+    async def scenario():
+        ledger = Ledger()
+        one = session(ledger)
+        for _ in range(260):
+            await one.add_items(ITEMS[:2])
+            await one.pop_item()
+        for _ in range(260):
+            assert await one.pop_item() == ITEMS[0]
+        assert await one.pop_item() is None
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_cancelled_call_is_carried_out_first(times):
+    async def scenario():
+        ledger = Ledger(gate=asyncio.Event())
+        task = asyncio.ensure_future(session(ledger).add_items(ITEMS[:1]))
+        for _ in range(times):
+            await asyncio.wait([task], timeout=0)
+            task.cancel()
+        await asyncio.wait([task], timeout=0)
+        assert not task.done()
+        ledger.gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await session(ledger).get_items() == ITEMS[:1]
+
+    asyncio.run(scenario())
+
+
+def test_it_keeps_its_history_elsewhere_and_asks_for_nothing():
+    async def scenario():
+        ledger = Ledger()
+        await session(ledger).add_items(ITEMS)
+        await session(ledger).clear_session()
+        terms = ledger.folding.state.terms
+        assert (terms.mirror, terms.recording, ledger.folding.state.version) == ("openai-agents", True, 3)
+
+    asyncio.run(scenario())
