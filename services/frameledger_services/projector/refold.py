@@ -131,7 +131,9 @@ class Refold:
             )
         )
         own_ids.append(frame.id)
-        if type(folded) in _BRINGS:
+        held = before.runs.wanted is not None and before.runs.wanted.held
+        if type(folded) in _BRINGS or held:
+            # What was held may be written by any frame, and is a client's (R7.5).
             self._brought.add(one.version)
         head.state = step.state
         head.version = one.version

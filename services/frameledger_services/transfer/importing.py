@@ -286,6 +286,7 @@ def is_open(state: State) -> bool:
         calls=replace(state.calls, open={}, groups={}),
         erased=state.erased,
         changed_version=state.changed_version,
+        pace=state.pace,
     )
     return state != resting
 
