@@ -12,13 +12,14 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from frameledger.errors import TransientError
+from frameledger.record import MAX_KEY_BYTES
 from frameledger_services.client import Client
 from frameledger_services.extras import needed
 from frameledger_services.pipecat.capture import ASSISTANT, LLM, OUTPUT, USER, Capture
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.restore import Restored, for_pipecat, names_of, stored
-from frameledger_services.pipecat.seen import Service
+from frameledger_services.pipecat.seen import Fields, Service
 from frameledger_services.pipecat.values import given, to_json, tools_to_json
 from frameledger_services.settings import Settings
 
@@ -59,12 +60,16 @@ class FrameledgerObserver(BaseObserver):
         connect: Callable[[], Any] | None = None,
     ) -> None:
         """Settings are those of every client: without, the environment and the stack that `frameledger up` runs. Raises
-        `SettingsError` for an environment that is wrong.
+        `SettingsError` for an environment that is wrong, ValueError for an id that is none.
 
         With `strict`, `finish()` raises `FramesLostError` if anything was not published; Pipecat itself logs what an
         observer raises at the end. `connect` makes another client than `Client`.
         """
         super().__init__()
+        if not 0 < len(context_id.encode()) <= MAX_KEY_BYTES or "\x00" in context_id:
+            raise ValueError(
+                f"A context id is text of 1 to {MAX_KEY_BYTES} bytes without NUL, and no {context_id!r}."
+            )
         if connect is None:
             known = Settings.from_env() if settings is None else settings
             connect = lambda: Client(known, source=SOURCE)  # noqa: E731
@@ -77,6 +82,7 @@ class FrameledgerObserver(BaseObserver):
         capture = self._capture
         self._outbox = Outbox(context_id, self.session, capture.items, connect, retell=capture.retell)
         self._hooked: set[int] = set()
+        self._noted: list[Fields] = []
         self._opened = False
         self._ended = False
         self._reason: str | None = None
@@ -93,7 +99,7 @@ class FrameledgerObserver(BaseObserver):
         """What is not on the log and will not be, by reason; empty if nothing is missing."""
         counts = {
             "dropped": self._outbox.dropped + self._capture.lost,
-            "refused": self._outbox.refused,
+            "refused": self._outbox.refused + self._outbox.encoder.refused_here,
             "failures": sum(self._failures.values()) + self._outbox.failures,
             "unpublished": self._outbox.unpublished if self._ended else 0,
         }
@@ -148,7 +154,12 @@ class FrameledgerObserver(BaseObserver):
     def note(self, **settings: Any) -> None:
         """Keep something beside the conversation, such as the state of a flow: `note(flow={"node": "menu"})`. It is in
         the settings of the stored context, and `restored.settings` after a restore. A null forgets it."""
-        self._capture.add({"type": "LLMUpdateSettingsFrame", "settings": to_json(settings)})
+        noted = {"type": "LLMUpdateSettingsFrame", "settings": to_json(settings)}
+        if self._opened or self.restored is not None:
+            self._capture.add(noted)
+        else:
+            # Nobody's yet: it counts from the fence on.
+            self._noted.append(noted)
 
     async def on_processor_setup(self, data: ProcessorSetUp) -> None:
         """Pipecat tells of each processor that is set up. At the first all of the pipeline are known, so all handlers
@@ -219,6 +230,8 @@ class FrameledgerObserver(BaseObserver):
             "processors": [str(one) for one in processors],
         }
         capture.add({"type": "StartFrame", "metadata": about})
+        for noted in self._noted:
+            capture.add(noted)
         for llm in (one for one in processors if _is(one, "LLMService")):
             if said := given(_settings(llm)):
                 capture.add({"type": "LLMUpdateSettingsFrame", "settings": said})

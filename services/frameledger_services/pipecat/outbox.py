@@ -232,7 +232,7 @@ class Outbox:
         logger.error("%s: the broker refuses a %s: %s", self._context_id, batch[0].kind, error)
         if batch[0].kind == "pipecat/RefusedFrame":
             return []
-        return [self.encoder.refused(batch[0], str(error))]
+        return [self.encoder.instead(batch[0], str(error))]
 
     async def _pause(self, error: Exception) -> None:
         self.why = error

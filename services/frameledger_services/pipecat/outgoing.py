@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 
 import orjson
 
+from frameledger.record import DecodeError
 from frameledger_services.client import EncodedFrame
 from frameledger_services.pipecat.capture import CHANGES, FIELDS, Item
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Replaced, Rewritten
@@ -40,6 +41,8 @@ class Encoder:
         self._session = session
         self._heard = Heard()
         self._own = 0
+        self.refused_here = 0
+        """Frames that nobody could read, such as those of more than 8 MiB: told by their name and what is wrong."""
         self.positions = Positions()
 
     def encode(self, item: Item) -> Iterator[Waiting]:
@@ -67,7 +70,7 @@ class Encoder:
         told = {"frames": counts, "first": _time(first_ns), "last": _time(last_ns)}
         return self.own({"type": GAP, **told}, last_ns)
 
-    def refused(self, one: Waiting, why: str) -> Waiting:
+    def instead(self, one: Waiting, why: str) -> Waiting:
         """What is said in the place of a frame that the broker does not take."""
         digest = hashlib.sha256(one.frame.encoded).hexdigest()
         told = {"type": "pipecat/RefusedFrame", "refused": one.kind, "bytes": one.size, "sha256": digest}
@@ -98,7 +101,8 @@ class Encoder:
         encoded = _dumped(whole)
         try:
             frame = EncodedFrame.of(encoded)
-        except ValueError as error:
+        except (ValueError, DecodeError) as error:
+            self.refused_here += 1
             told = {"type": "pipecat/UntranslatedFrame", "name": fields["type"], "error": str(error)[:500]}
             encoded = _dumped({**told, "id": whole["id"], "produced_at": whole["produced_at"]})
             frame = EncodedFrame.of(encoded)

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid5
 
+from frameledger.frames import AnyFrame, LLMMessagesAppendFrame, LLMMessagesUpdateFrame
 from frameledger_services.client import Client, StoredFrame
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Rewritten
 from frameledger_services.pipecat.repairs import repairs
 from frameledger_services.pipecat.seen import Fields
 from frameledger_services.pipecat.values import from_json, has_media_gone
 
-MOST_FRAMES = 5_000
-"""Of the newest frames, so many are looked through for words that are in no message."""
+WINDOWS = (500, 10_000)
+"""So many of the newest frames are looked through for words that are in no message; more, if no message is among them:
+then a single answer is that long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +87,7 @@ async def stored(
             positions.apply(Appended(tuple(first)))
         changes: list[Change] = []
     else:
-        after = max(0, version - 1 - MOST_FRAMES)
-        tail = [one.frame async for one in client.frames(context_id, after) if _counts(one)]
+        tail = await _tail(client, context_id, version)
         changes = repairs(messages, tail, ambiguous=open_calls == "ambiguous")
         frames = [_frame(change, positions, session, number) for number, change in enumerate(changes)]
         if frames:
@@ -99,6 +100,18 @@ async def stored(
         without_media=sum(map(has_media_gone, positions.messages)),
     )
     return Stored(list(positions.messages), positions, *terms, restored)
+
+
+async def _tail(client: Client, context_id: str, version: int) -> list[AnyFrame]:
+    tail: list[AnyFrame] = []
+    for most in WINDOWS:
+        after = max(0, version - 1 - most)
+        tail = [one.frame async for one in client.frames(context_id, after) if _counts(one)]
+        if after == 0 or any(
+            isinstance(one, LLMMessagesAppendFrame | LLMMessagesUpdateFrame) for one in tail
+        ):
+            break
+    return tail
 
 
 def _counts(one: StoredFrame) -> bool:

@@ -20,7 +20,9 @@ from pipecat.processors.aggregators.llm_context import LLMContext, LLMSpecificMe
 from pipecat.processors.frame_processor import FrameProcessor
 from pipecat.services.settings import LLMSettings
 from tests.bridges.pipecat.bots import Answer, Bot
-from tests.bridges.pipecat.recording import Recording
+from tests.bridges.pipecat.recording import Broker, Recording
+
+from frameledger_services.pipecat import FrameledgerObserver
 
 NOTE = {"role": "developer", "content": "The train is late."}
 
@@ -122,11 +124,31 @@ def test_frames_that_edit():
 def test_what_the_application_notes_is_among_the_settings():
     recording, bot = Recording(), Bot()
 
+    recording.observer.note(tenant=7)
+
     async def play(bot):
         recording.observer.note(flow={"node": "menu"})
 
     conversation = recording.run(bot, play)
     assert conversation.state.terms.settings["flow"] == {"node": "menu"}
+    assert conversation.state.terms.settings["tenant"] == 7
+
+
+def test_an_id_that_is_none_is_refused_at_once():
+    for wrong in ("", "a" * 256, "a\x00"):
+        with pytest.raises(ValueError, match="1 to 255 bytes"):
+            FrameledgerObserver(wrong, connect=Broker)
+
+
+def test_a_message_that_nobody_could_read_is_counted():
+    recording, bot = Recording(), Bot()
+
+    async def play(bot):
+        bot.context.add_message({"role": "user", "content": "a" * (9 * 1024 * 1024)})
+
+    bot.worker.add_observer(recording.observer)
+    asyncio.run(bot.run(play))
+    assert recording.observer.lost == {"refused": 1}
 
 
 @pytest.mark.parametrize("end", [EndFrame, CancelFrame])

@@ -10,6 +10,7 @@ from tests.bounds import ON_SERVERS
 from tests.bridges.pipecat import killable_bot
 from tests.bridges.pipecat.bots import Answer, Bot
 from tests.bridges.pipecat.recording import as_bytes, stored_bytes
+from tests.support.pages import ROOT, blocks
 from tests.support.processes import Process
 from tests.support.projecting import make_topics, projecting
 
@@ -17,6 +18,8 @@ from frameledger_services.client import Client
 from frameledger_services.pipecat import FrameledgerObserver
 
 pytestmark = pytest.mark.servers
+
+PAGE = ROOT / "infra" / "docs" / "how-to" / "frameworks.md"
 
 
 @pytest.fixture
@@ -90,6 +93,10 @@ def test_sql_has_what_pipecat_has(settings, speaks):
     on_the_road(settings, scene)
     calls = in_sql(settings, "SELECT function_name, status FROM tool_calls WHERE context_id = 'call-7'")
     assert calls == [("weather", "done")]
+    for block in blocks(PAGE):
+        if block.language == "sql":
+            for question in filter(str.strip, block.text.split(";")):
+                assert in_sql(settings, question), question
     outcomes = in_sql(
         settings,
         "SELECT DISTINCT outcome FROM frames WHERE context_id = 'call-7' AND starts_with(type, 'LLMMessage')",
