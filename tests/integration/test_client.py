@@ -47,6 +47,7 @@ TALK = [
     {"type": "LLMUpdateSettingsFrame", "settings": {"temperature": 0.5, "seed": 2**70}},
     {"type": "LLMMessagesUpdateFrame", "messages": [{"role": "user", "content": "Anew"}]},
 ]
+TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
 VALUES = [json.dumps(value).encode() for value in TALK]
 
 
@@ -134,7 +135,7 @@ def test_what_is_published_lies_on_the_log_in_order_with_ids_times_and_headers(s
 
     async def scenario(client):
         places = await client.publish(
-            "ctx-1", *frames, source="test/a", traceparent="00-" + "a" * 32, causation_id=UUID(int=7)
+            "ctx-1", *frames, source="test/a", traceparent=TRACE, causation_id=UUID(int=7)
         )
         async with reading(settings, frames_topic(settings)) as reader:
             return places, await read(reader, 20)
@@ -151,7 +152,7 @@ def test_what_is_published_lies_on_the_log_in_order_with_ids_times_and_headers(s
     assert headers["ce_id"].decode() == read_frames[0].id
     assert headers["ce_source"] == b"test/a"
     assert headers["ce_time"].decode() == read_frames[0].produced_at
-    assert headers["traceparent"] == b"00-" + b"a" * 32
+    assert headers["traceparent"] == TRACE.encode()
     assert headers["fl_causation_id"] == str(UUID(int=7)).encode()
 
 

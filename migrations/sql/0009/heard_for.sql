@@ -4,6 +4,7 @@ BEGIN ATOMIC
     WITH turn AS (
         SELECT
             message.valid_from AS closed_version,
+            regexp_replace(message.text, '\s+', ' ', 'g') AS words,
             coalesce(
                 (
                     -- Every word belongs to one turn, so this one's begin after the turn before it.
@@ -13,6 +14,8 @@ BEGIN ATOMIC
                         ON closing.context_id = before.context_id AND closing.version = before.valid_from
                     WHERE before.context_id = message.context_id
                         AND (before.era, before.position) < (message.era, message.position)
+                        -- Held inputs are written together (R7.5): then the words say whose they are.
+                        AND before.valid_from < message.valid_from
                         AND before.role = 'user'
                         AND closing.type NOT IN (
                             'LLMMessagesAppendFrame', 'LLMMessagesUpdateFrame', 'LLMMessageRewriteFrame', 'LLMContextFrame'
@@ -36,7 +39,9 @@ BEGIN ATOMIC
         ON frames.context_id = heard_for.context_id
         AND frames.version > turn.after_version
         AND frames.version <= turn.closed_version
-    WHERE frames.type = 'TranscriptionFrame' AND frames.outcome = 'applied'
+    WHERE frames.type = 'TranscriptionFrame'
+        AND frames.outcome = 'applied'
+        AND strpos(turn.words, btrim(regexp_replace(json_text(frames.payload, 'text'), '\s+', ' ', 'g'))) > 0
     ORDER BY frames.version;
 END;
 
