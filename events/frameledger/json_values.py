@@ -30,7 +30,10 @@ def _key(key: object) -> str:
     raise TypeError(f"the key {key!r} of a mapping is no text; JSON has no other keys")
 
 
+# Made once: `json.dumps` makes an encoder for each call, which takes as long as a short message.
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=dict).encode
+
+
 def size(value: Any) -> int:
     """The bytes of a value as compact JSON."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict)
-    return len(text.encode("utf-8", "surrogatepass"))
+    return len(_compact(value).encode("utf-8", "surrogatepass"))
