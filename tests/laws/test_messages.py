@@ -238,7 +238,9 @@ def test_nothing_that_is_said_for_another_mirror_counts(frames):
             and frame.mirror is not None
         ):
             superseded = frame.mirror != moment.before.terms.mirror
-            assert (moment.step.reason == "mirror_superseded") == superseded
+            # A limit refuses first (R8.4, R8.5).
+            if moment.step.reason not in ("context_full", "too_many_frames"):
+                assert (moment.step.reason == "mirror_superseded") == superseded
 
 
 @pytest.mark.rule("RA5.rewrite", "RA5.positions")

@@ -81,11 +81,9 @@ class RunRequested:
 
 @value
 class RunOpened:
-    """The run reads the context as it is at this version; its inference is due. `rounds`: of how many runs before it,
-    since the latest input, calls were announced."""
+    """The run reads the context as it is at this version; its inference is due."""
 
     run_id: RunId
-    rounds: int = 0
 
 
 @value

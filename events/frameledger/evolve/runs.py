@@ -78,7 +78,7 @@ def open_pending(draft: Draft) -> None:
         return
     release(draft)
     draft.runs = Runs(open=Run(pending.run_id, pending.asked_version, draft.version))
-    draft.changes.append(RunOpened(pending.run_id, draft.pace.rounds))
+    draft.changes.append(RunOpened(pending.run_id))
 
 
 def hold(draft: Draft, messages: Sequence[Mapping[str, Any]]) -> None:

@@ -193,10 +193,15 @@ def test_answers_that_name_no_run_are_counted_each():
 
 
 @pytest.mark.rule("R8.3")
-def test_a_run_says_how_many_rounds_were_before_it():
+def test_as_a_run_opens_the_rounds_before_it_are_counted():
     played = play(append("go", run_llm=True), rounds(2, first=1))
-    opened = [one for step in played.steps for one in step.changes if isinstance(one, RunOpened)]
-    assert [(one.run_id, one.rounds) for one in opened] == [(run_id(1), 0), (run_id(6), 1), (run_id(11), 2)]
+    opened = [
+        (one.run_id, step.state.pace.rounds)
+        for step in played.steps
+        for one in step.changes
+        if isinstance(one, RunOpened)
+    ]
+    assert opened == [(run_id(1), 0), (run_id(6), 1), (run_id(11), 2)]
 
 
 # R8.4: room. The fold reckons ENVELOPE bytes for each message that it makes itself.
