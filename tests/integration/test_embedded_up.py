@@ -27,6 +27,15 @@ from frameledger_services.embedded.program import EmbeddedError
 NAME = "FRAMELEDGER_PROJECTOR_INSTANCE_ID"
 
 
+def environment(pid: int) -> dict[str, str]:
+    """A process's environment. It is empty for the moment in which the process becomes the program."""
+    deadline = time.monotonic() + PROGRAM
+    while not (found := psutil.Process(pid).environ()):
+        assert time.monotonic() < deadline, pid
+        pause()
+    return found
+
+
 class Folder:
     """A folder in which somebody works: the command line in it, as processes."""
 
@@ -196,7 +205,7 @@ def test_in_the_foreground_it_says_what_it_restarts_and_ctrl_c_stops_it_beside_a
         here, there = folder.processes(), other.processes()
         assert len({found[name]["address"] for found in (here, there) for name in ("postgres", "kafka")}) == 4
 
-        names = [psutil.Process(found["projector"]["pid"]).environ()[NAME] for found in (here, there)]
+        names = [environment(found["projector"]["pid"])[NAME] for found in (here, there)]
         assert len(set(names)) == 2
         for name in ("postgres", "projector"):
             psutil.Process(here[name]["pid"]).kill()
@@ -207,7 +216,7 @@ def test_in_the_foreground_it_says_what_it_restarts_and_ctrl_c_stops_it_beside_a
             )
         assert folder.processes()["postgres"]["restarts"] == 1
         # So that it need not wait until the group has given its predecessor up.
-        assert psutil.Process(folder.processes()["projector"]["pid"]).environ()[NAME] == names[0]
+        assert environment(folder.processes()["projector"]["pid"])[NAME] == names[0]
         with folder.database() as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
 

@@ -1,6 +1,6 @@
 /** What the keyboard does, and the page that says so. */
 
-import {html, useEffect, useRef} from './html.js';
+import {html, useEffect, useLayoutEffect, useRef} from './html.js';
 
 const KEYS = [
   ['.', 'one version on'],
@@ -26,7 +26,8 @@ const SLID = 'input[type="range"]';
 export function useKeys(actions) {
   const now = useRef(actions);
   now.current = actions;
-  useEffect(() => {
+  // With what is shown and not after it: whoever sees it may press a key at once.
+  useLayoutEffect(() => {
     const listener = (event) => {
       const action = now.current[event.key];
       if (action === undefined || event.ctrlKey || event.metaKey || event.altKey) return;

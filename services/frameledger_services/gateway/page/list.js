@@ -2,7 +2,7 @@
 
 import {go, to, useAddress} from './address.js';
 import {count, moment, number, whole} from './format.js';
-import {html, memo, useEffect, useRef, useState} from './html.js';
+import {html, memo, useEffect, useLayoutEffect, useRef, useState} from './html.js';
 import {usePages} from './pages.js';
 import {Failure} from './shell.js';
 import {isRedacted, text} from './words.js';
@@ -60,7 +60,8 @@ function Filters({address, session}) {
     search.current.focus();
     go({search: null}, {replace: true});
   }, [address.search]);
-  useEffect(() => {
+  // With the field and not after it: a key that is pressed as soon as the field is seen is meant for it.
+  useLayoutEffect(() => {
     const listener = (event) => {
       if (event.key !== '/' || event.target.matches('input, select, textarea')) return;
       event.preventDefault();
