@@ -48,7 +48,7 @@ lint: $(READY) ## style and types only
 
 bench: $(READY) ## how fast everything is, beside its yardsticks; half an hour
 	@$(PY) -m pytest -q tests/bench/answers.py tests/bench/road.py
-	@missed=0; for part in core road inference functions audit gateway; do $(VENV)/bin/frameledger bench $$part || missed=$$?; done; \
+	@missed=0; for part in core road inference functions audit gateway telemetry; do $(VENV)/bin/frameledger bench $$part || missed=$$?; done; \
 	for part in page facts; do $(PY) -m tests.bench.$$part || missed=$$?; done; exit $$missed
 
 promtool: ## build Prometheus' promtool as build/promtool, with Go; the tests of the alerts use it

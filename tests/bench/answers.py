@@ -1,4 +1,4 @@
-"""The benches of inference, functions, gateway and audit, a little of everything: each figure comes out."""
+"""The benches of inference, functions, gateway, telemetry and audit, a little of everything: each figure comes out."""
 
 import json
 import os
@@ -45,6 +45,18 @@ GOALS = {
         "the same, p99 / bare ASGI": None,
         "CPU per event / bare ASGI": None,
         "memory in the end / after a third": 1.1,
+    },
+    "telemetry": {
+        "projector, metrics / without": 0.98,
+        "projector, metrics: CPU": None,
+        "projector, traces / without": 0.97,
+        "projector, traces: CPU": None,
+        "projector, traces for a dead collector / without": 0.97,
+        "projector, traces for a dead collector: CPU": None,
+        "2 streams, metrics / without": 0.98,
+        "2 streams, metrics: CPU": None,
+        "2 streams, traces / without": 0.97,
+        "2 streams, traces: CPU": None,
     },
     "audit": {
         "verify from rows / bare read, sha256 and fold": 0.5,

@@ -99,9 +99,14 @@ class Committed:
 
 @asynccontextmanager
 async def scene(
-    servers: Servers, workers: Sequence[Sequence[str]], kind: str, **changes: Any
+    servers: Servers,
+    workers: Sequence[Sequence[str]],
+    kind: str,
+    also: Mapping[str, str] | None = None,
+    **changes: Any,
 ) -> AsyncIterator[Scene]:
-    """One with these workers of a kind, each a module and its arguments; `changes` are of the settings.
+    """One with these workers of a kind, each a module and its arguments; `changes` are of the settings, and
+    the workers have these variables of the environment `also`.
 
     It begins when all workers have registered and been given their partitions.
     """
@@ -114,7 +119,9 @@ async def scene(
         await connection.execute(f"LISTEN {CHANNEL}")
         client = await stack.enter_async_context(Client(settings))
         projector = await stack.enter_async_context(running(settings, *WATCHED))
-        processes = [await stack.enter_async_context(running(settings, *worker)) for worker in workers]
+        processes = [
+            await stack.enter_async_context(running(settings, *worker, also=also)) for worker in workers
+        ]
         here = Scene(settings, client, connection, projector, processes)
         # The projector is there when this is stored.
         await client.publish("first", UserStartedSpeakingFrame(), wait=True, within=WITHIN)

@@ -154,6 +154,20 @@ def gateway(only: Only = None, quick: Quick = False, as_json: Json = False) -> N
     _on_servers(bench.MEASURES, bench.QUICK if quick else bench.Scale(), only, quick, as_json)
 
 
+@commands.command()
+def telemetry(only: Only = None, quick: Quick = False, as_json: Json = False) -> None:
+    """What metrics and traces cost: a projector and workers that are watched, beside the same that are not.
+
+    Metrics are asked for once a second, and a hundredth of the traces is recorded; also for a collector that is dead.
+    On servers as `frameledger bench road` has them; takes about ten minutes. Ends with exit code 1 if a goal is missed.
+
+    Example: `frameledger bench telemetry --only projector`
+    """
+    from frameledger_services.bench.telemetry import figures as bench
+
+    _on_servers(bench.MEASURES, bench.QUICK if quick else bench.Scale(), only, quick, as_json)
+
+
 def _on_servers(
     measures: Mapping[str, Callable[[Servers, S], Awaitable[Sequence[Figure]]]],
     scale: S,

@@ -68,7 +68,7 @@ async def measure(
 ) -> list[Figure]:
     """Answers of so many tokens at `PACE` a second, in each round one for each stream."""
     figures: list[Figure] = []
-    async with _model_server(tokens) as url:
+    async with model_server(tokens) as url:
         for load in loads:
             figures += await _measure(servers, f"{url}/v1", load, tokens, rounds)
     return figures
@@ -79,7 +79,7 @@ async def _measure(servers: Servers, base_url: str, load: Load, tokens: int, rou
     async with scene(servers, [ANSWERING] * load.workers, "inference", **settings_for(base_url)) as here:
 
         async def ours() -> Came:
-            return await _round(here, f"round-{next(numbers)}", load.streams, tokens)
+            return await round_of(here, f"round-{next(numbers)}", load.streams, tokens)
 
         async def yardstick() -> Came:
             shares = [len(range(one, load.streams, load.workers)) for one in range(load.workers)]
@@ -100,7 +100,8 @@ async def _measure(servers: Servers, base_url: str, load: Load, tokens: int, rou
     ]
 
 
-async def _round(here: Scene, name: str, streams: int, tokens: int) -> Came:
+async def round_of(here: Scene, name: str, streams: int, tokens: int) -> Came:
+    """So many answers at once, of so many tokens each, in conversations whose names begin with `name`."""
     contexts = [f"{name}-{number}" for number in range(streams)]
     workers, projector = cpu_seconds(here.workers), cpu_seconds([here.projector])
     began = time.time()
@@ -137,7 +138,7 @@ _SAID = """
 
 
 @asynccontextmanager
-async def _model_server(tokens: int) -> AsyncIterator[str]:
+async def model_server(tokens: int) -> AsyncIterator[str]:
     """A model server in a process of its own; its address."""
     arguments = ("--tokens", str(tokens), "--pace", str(PACE))
     process = await asyncio.create_subprocess_exec(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from frameledger_services.bench.road.servers import command, environment
@@ -23,11 +23,14 @@ class BenchError(Exception):
 
 
 @asynccontextmanager
-async def running(settings: Settings, *module: str, stderr: int | None = None) -> AsyncIterator[Process]:
-    """A process with these settings for as long as the block lasts. Its standard output is a pipe to us."""
+async def running(
+    settings: Settings, *module: str, stderr: int | None = None, also: Mapping[str, str] | None = None
+) -> AsyncIterator[Process]:
+    """A process with these settings, and these variables of its environment `also`, for as long as the block lasts. Its
+    standard output is a pipe to us."""
     process = await asyncio.create_subprocess_exec(
         *command("-m", *module),
-        env=environment(settings),
+        env={**environment(settings), **(also or {})},
         stdout=PIPE,
         stderr=stderr,
         limit=64 * 1024 * 1024,

@@ -12,6 +12,7 @@ from itertools import islice
 from psycopg import AsyncConnection
 
 from frameledger.frames import AnyFrame
+from frameledger.record import Outgoing
 from frameledger_services import access
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road import stream
@@ -40,13 +41,13 @@ async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) ->
                 here = here.model_copy(update={"topic_prefix": settings.topic_prefix})
                 async with running(here, *PROJECTOR) as process:
                     await until_projected(here, count, process, within=WITHIN)
-                return await _rate(here, "frames")
+                return await rate(here, "frames")
 
         async def yardstick() -> float:
             with servers.database() as here:
                 here = here.model_copy(update={"topic_prefix": settings.topic_prefix})
                 await said(here, *STRAIGHT_LINE, within=WITHIN)
-                return await _rate(here, "line_frames")
+                return await rate(here, "line_frames")
 
         measured = await in_turns(ours, yardstick, rounds)
     finally:
@@ -57,16 +58,23 @@ async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) ->
 
 async def publish(settings: Settings, frames: Iterable[tuple[str, AnyFrame]]) -> int:
     """Put frames on the log; how many there were."""
-    topic, count = TopicNames(settings.topic_prefix).frames, 0
-    records = (stream.record_of(context_id, frame) for context_id, frame in frames)
+    return await publish_records(
+        settings, (stream.record_of(context_id, frame) for context_id, frame in frames)
+    )
+
+
+async def publish_records(settings: Settings, records: Iterable[Outgoing]) -> int:
+    """Put records on the log; how many there were."""
+    topic, count, left = TopicNames(settings.topic_prefix).frames, 0, iter(records)
     async with Producer(settings, name="frameledger-bench") as producer:
-        while some := list(islice(records, AT_ONCE)):
+        while some := list(islice(left, AT_ONCE)):
             await producer.publish(topic, some, within=WITHIN)
             count += len(some)
     return count
 
 
-async def _rate(settings: Settings, table: str) -> float:
+async def rate(settings: Settings, table: str) -> float:
+    """Rows of this table a second, by the database's clock: from the first one that was written to the last."""
     async with await AsyncConnection.connect(access.database_address(settings)) as connection:
         cursor = await connection.execute(
             f"SELECT count(*) / extract(epoch FROM max(recorded_at) - min(recorded_at)) FROM {table}"

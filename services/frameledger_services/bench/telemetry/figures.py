@@ -1,0 +1,38 @@
+"""All figures of being watched, in the order in which they are measured, and how much is done for each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road.servers import Servers
+from frameledger_services.bench.telemetry import projector, workers
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is measured."""
+
+    contexts: int = 400
+    each: int = 150
+    rounds: int = 9
+    streams: int = 20
+    tokens: int = 300
+    answer_rounds: int = 5
+
+
+QUICK = Scale(contexts=40, each=30, rounds=1, streams=2, tokens=20, answer_rounds=1)
+"""Enough to see that everything works, and too little to say how well."""
+
+Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
+
+MEASURES: dict[str, Measure] = {
+    "projector": lambda servers, scale: projector.measure(
+        servers, contexts=scale.contexts, each=scale.each, rounds=scale.rounds
+    ),
+    "workers": lambda servers, scale: workers.measure(
+        servers, streams=scale.streams, tokens=scale.tokens, rounds=scale.answer_rounds
+    ),
+}
+"""By the name with which one is asked for. Each raises `BenchError` when what is measured does not work at all."""

@@ -1,0 +1,91 @@
+"""How fast one projector works off a backlog while it is watched, beside the same unwatched.
+
+A hundredth of the conversations carry a trace that is recorded, the others one that is not: as they come from
+publishers who trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from frameledger.ids import ContextId
+from frameledger.record import Outgoing, outgoing
+from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road import stream
+from frameledger_services.bench.road.processes import PROJECTOR, running
+from frameledger_services.bench.road.progress import until_projected
+from frameledger_services.bench.road.rounds import in_turns
+from frameledger_services.bench.road.servers import Servers
+from frameledger_services.bench.road.throughput import FRAME_BYTES, WITHIN, publish_records, rate
+from frameledger_services.bench.scene import cpu_seconds
+from frameledger_services.bench.telemetry import watching
+from frameledger_services.bench.telemetry.watching import Watching
+from frameledger_services.settings import Settings
+
+EVERY = round(1 / watching.SHARE)
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """What a round came to: frames per second by the database's clock, and what the process used of a processor
+    from its first batch on, by frame."""
+
+    rate: float
+    cpu_us: float
+
+
+WAYS: tuple[tuple[str, Watching, float], ...] = (
+    ("metrics", watching.by_metrics, 0.98),
+    ("traces", watching.by_traces, 0.97),
+    ("traces for a dead collector", watching.by_nobody_at_the_address, 0.97),
+)
+
+
+async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) -> list[Figure]:
+    """Frames per second with so many conversations of `each` frames, which are on the log before anybody reads."""
+    figures: list[Figure] = []
+    with servers.database() as settings:
+        settings = await servers.make_topics(settings)
+    try:
+        count = await publish_records(settings, traced(contexts, each))
+
+        for name, watch, goal in WAYS:
+            measured = await in_turns(
+                partial(_worked_off, servers, settings, count, watch),
+                partial(_worked_off, servers, settings, count, watching.nobody),
+                rounds,
+                warm_up=1,
+            )
+            figures += [
+                measured.figure(
+                    f"projector, {name} / without", "frames/s", lambda one: one.rate, goal, "at least"
+                ),
+                measured.figure(f"projector, {name}: CPU", "us/frame", lambda one: one.cpu_us, None),
+            ]
+    finally:
+        await servers.delete_topics(settings)
+    return figures
+
+
+async def _worked_off(servers: Servers, log: Settings, count: int, watch: Watching) -> Came:
+    """A projector begins, and has stored all `count` records of the topics in `log`."""
+    with servers.database() as here, watch() as watched:
+        here = here.model_copy(update={"topic_prefix": log.topic_prefix, **watched.settings})
+        async with running(here, *PROJECTOR, also=watched.environment) as process:
+            await until_projected(here, 1, process, within=WITHIN)
+            begun = cpu_seconds([process])
+            await until_projected(here, count, process, within=WITHIN)
+            used = cpu_seconds([process]) - begun
+        return Came(await rate(here, "frames"), 1e6 * used / count)
+
+
+def traced(contexts: int, each: int) -> Iterator[Outgoing]:
+    """The records of such a backlog."""
+    numbers = {context_id: number for number, context_id in enumerate(stream.context_ids(contexts))}
+    for context_id, frame in stream.interleaved(contexts, each, FRAME_BYTES):
+        number = numbers[context_id]
+        sampled = number % EVERY == 0
+        traceparent = f"00-{number + 1:032x}-{number + 1:016x}-{sampled:02x}"
+        yield outgoing(frame, ContextId(context_id), source=stream.SOURCE, traceparent=traceparent)

@@ -1,0 +1,115 @@
+"""The ways in which processes are watched while they are measured, each with somebody who really watches."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+SCRAPE_SECONDS = 1.0
+"""Prometheus asks every fifteen seconds; whoever looks at a dashboard that moves asks this often."""
+
+SHARE = 0.01
+"""Of the traces, so many are recorded."""
+
+LONGEST_SECONDS = 10.0
+"""How long a scrape may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """How a process is told that it is watched."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+Watching = Callable[[], AbstractContextManager[Watched]]
+"""Begins to watch, for a block in which one process has what it yields."""
+
+
+@contextmanager
+def nobody() -> Iterator[Watched]:
+    """Neither metrics nor traces."""
+    yield Watched()
+
+
+@contextmanager
+def by_metrics() -> Iterator[Watched]:
+    """`/metrics` is asked for every `SCRAPE_SECONDS`, as soon as somebody answers there."""
+    port, ended = _free_port(), threading.Event()
+
+    def scrape() -> None:
+        while not ended.wait(SCRAPE_SECONDS):
+            try:
+                with urllib.request.urlopen(
+                    f"http://127.0.0.1:{port}/metrics", timeout=LONGEST_SECONDS
+                ) as answer:
+                    answer.read()
+            except OSError:
+                # It has not begun yet, or has ended already.
+                continue
+
+    thread = threading.Thread(target=scrape, name="scrapes", daemon=True)
+    thread.start()
+    try:
+        yield Watched(settings={"metrics_port": port})
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
+def by_traces() -> Iterator[Watched]:
+    """A collector takes `SHARE` of all traces."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Collector)
+    thread = threading.Thread(target=server.serve_forever, name="collector", daemon=True)
+    thread.start()
+    try:
+        yield _traced(server.server_port)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def by_nobody_at_the_address() -> Iterator[Watched]:
+    """The same traces are sent to a collector that is dead."""
+    yield _traced(_free_port())
+
+
+def _traced(port: int) -> Watched:
+    return Watched(
+        environment={
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+            "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+            "OTEL_TRACES_SAMPLER_ARG": str(SHARE),
+        }
+    )
+
+
+class _Collector(BaseHTTPRequestHandler):
+    """Takes everything and keeps nothing."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-protobuf")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Nothing: a bench prints its figures."""
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port

@@ -1,0 +1,74 @@
+"""Answers of a model through an inference worker that is watched, beside the same through one that is not.
+
+The model writes at a pace, so the rate says whether anybody is late, and the processor's time says what it costs.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from itertools import count
+
+from frameledger_services.bench.inference.throughput import Came, model_server, round_of
+from frameledger_services.bench.inference.workers import ANSWERING, settings_for
+from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road.rounds import in_turns
+from frameledger_services.bench.road.servers import Servers
+from frameledger_services.bench.scene import scene
+from frameledger_services.bench.telemetry import watching
+from frameledger_services.bench.telemetry.watching import Watching
+
+WAYS: tuple[tuple[str, Watching, float], ...] = (
+    ("metrics", watching.by_metrics, 0.98),
+    ("traces", watching.by_traces, 0.97),
+)
+
+
+async def measure(servers: Servers, *, streams: int, tokens: int, rounds: int) -> list[Figure]:
+    """So many answers at once, of so many tokens each."""
+    figures: list[Figure] = []
+    async with model_server(tokens) as url:
+        for name, watch, goal in WAYS:
+            figures += await _measure(servers, f"{url}/v1", name, watch, goal, streams, tokens, rounds)
+    return figures
+
+
+async def _measure(
+    servers: Servers,
+    base_url: str,
+    name: str,
+    watch: Watching,
+    goal: float,
+    streams: int,
+    tokens: int,
+    rounds: int,
+) -> list[Figure]:
+    numbers = count(1)
+    async with AsyncExitStack() as stack:
+        watched = stack.enter_context(watch())
+        here, plain = [
+            await stack.enter_async_context(
+                scene(
+                    servers,
+                    [ANSWERING],
+                    "inference",
+                    also=one.environment,
+                    **settings_for(base_url),
+                    **one.settings,
+                )
+            )
+            for one in (watched, watching.Watched())
+        ]
+
+        async def ours() -> Came:
+            return await round_of(here, f"round-{next(numbers)}", streams, tokens)
+
+        async def yardstick() -> Came:
+            return await round_of(plain, f"round-{next(numbers)}", streams, tokens)
+
+        measured = await in_turns(ours, yardstick, rounds, warm_up=1)
+    return [
+        measured.figure(
+            f"{streams} streams, {name} / without", "tokens/s", lambda one: one.rate, goal, "at least"
+        ),
+        measured.figure(f"{streams} streams, {name}: CPU", "us/token", lambda one: one.cpu_us, None),
+    ]
