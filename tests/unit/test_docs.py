@@ -75,6 +75,11 @@ def test_what_is_wrong_with_pages_is_found(tmp_path):
     ]
 
 
+def test_the_readme_leads_to_every_how_to():
+    there = {name for name in pages() if name.startswith("infra/docs/how-to/")}
+    assert there <= {target for target, _ in LINK.findall(texts()["README.md"])}
+
+
 def test_every_page_is_reached_from_the_readme():
     reached, waiting = set(), ["README.md"]
     while waiting:
