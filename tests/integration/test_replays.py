@@ -92,13 +92,15 @@ async def published(settings, client, copies, *, watch=None, speed=1.0, topic=No
         await connections.close()
 
 
+def lines_of(history):
+    return [line.decode() for line in BY_NAME[history].read_bytes().splitlines()]
+
+
 def on_the_road(settings, history, work):
     async def run():
         await make_topics(settings)
         async with asyncio.timeout(2 * ON_SERVERS), projecting(settings), Client(settings) as client:
-            await client.publish(
-                history, *(line.decode() for line in BY_NAME[history].read_bytes().splitlines()), wait=True
-            )
+            await client.publish(history, *lines_of(history), wait=True)
             await work(client)
 
     asyncio.run(run())
@@ -149,6 +151,18 @@ def test_copies_are_a_recording_with_the_same_messages_and_no_effect(settings):
         with pytest.raises(ForkRefusedError):
             await published(settings, client, Copies("copy", history))
         assert await client.newest_version(history) == done + left_out
+        # What rewritings name is the same message in the copy, at another position; also from within a mirror.
+        for name, first, last in (("rewritten", 1, 26), ("kept-elsewhere", 17, 22)):
+            await client.publish(name, *lines_of(name), wait=True)
+            copies = Copies(name, f"copy of {name}")
+            done, _ = await published(settings, client, copies, speed=0, first=first, last=last)
+            opening = 2 if name == "kept-elsewhere" else 1
+            await until_stored(settings, client, copies.copy, done + opening)
+            original = await client.context(name, last)
+            copy = await client.context(copies.copy)
+            assert copy.context == original.context
+            assert copy.mirror == original.mirror
+        assert original.mirror is not None
 
     on_the_road(settings, history, work)
 

@@ -7,14 +7,17 @@ import pytest
 from hypothesis import given
 from tests.laws.strategies import CONTEXT, conversations
 from tests.support.batches import HISTORIES
+from tests.unit.rules import dsl
+from tests.unit.rules.dsl import append, ask, end, flat, play, push, rewrite, start, tokens, update
 
-from frameledger.evolve.changes import RunStarted
+from frameledger.evolve.changes import EraBegan, MessageAppended, RunStarted
 from frameledger.fold import Conversation, Folding
 from frameledger.frames import LLMContextFrame, encode_frame
 from frameledger.react import react
 from frameledger.record import DecodeError, decode
 from frameledger_services.forks.copies import Copies
-from frameledger_services.store.replays import RecordedFrame
+from frameledger_services.forks.places import PlacedCopies
+from frameledger_services.store.replays import RecordedFrame, Written
 
 IDS = UUID("6b3f1f0e-3f7d-5a5c-9a53-9b7a1b2c3d4e")
 AT = datetime(2026, 3, 4, tzinfo=UTC)
@@ -24,6 +27,7 @@ def recorded(values, context_id=CONTEXT):
     """The frames as a database has them, and the fold of the conversation."""
     folding = Folding(Conversation.new(context_id))
     steps, attempts = [], {}
+    written: dict[int, Written] = {}
     for value in values:
         try:
             frame = decode(value)
@@ -32,7 +36,15 @@ def recorded(values, context_id=CONTEXT):
         step = folding.step(frame)
         if step is None:
             continue
-        steps.append((value, frame, step))
+        rewrites = None
+        if frame.type == "LLMMessageRewriteFrame" and step.outcome == "applied":
+            rewrites = written[frame.position]
+        steps.append((value, frame, step, rewrites))
+        if any(isinstance(change, EraBegan) for change in step.changes):
+            written.clear()
+        appended = [change.position for change in step.changes if isinstance(change, MessageAppended)]
+        for number, position in enumerate(appended):
+            written[position] = Written(int(step.state.version), number, int(position))
         for change in step.changes:
             if isinstance(change, RunStarted):
                 attempts[change.run_id] = (change.attempt, change.claim)
@@ -47,17 +59,18 @@ def recorded(values, context_id=CONTEXT):
             None,
             value,
             *attempts.get(getattr(frame, "run_id", None), (None, None)),
+            rewrites,
         )
-        for value, frame, step in steps
+        for value, frame, step, rewrites in steps
     ]
     return frames, folding.conversation()
 
 
-def copied(frames, context_id=CONTEXT):
+def copied(frames, context_id=CONTEXT, *, live=False):
     """The copies that are published: what a topic has of them."""
-    copies = Copies(context_id, "copy")
-    opening = LLMContextFrame(context={}, react=False)
-    made = [copies.of(frame, decode(frame.payload)) for frame in frames]
+    opening = LLMContextFrame(context={}, react=live)
+    placed = PlacedCopies(Copies(context_id, "copy", live), [opening], 1, [])
+    made = [placed.of(frame, decode(frame.payload)) for frame in frames]
     return [decode(encode_frame(frame)) for frame in (opening, *made) if frame is not None]
 
 
@@ -90,6 +103,31 @@ def test_the_copy_of_a_history_has_its_messages(history):
     copy = folded_without_effects(copied(frames, history.stem))
     assert copy.context.to_wire() == original.context.to_wire()
     assert copy.state.terms.recording
+
+
+FIRST = [ask(), start(1), tokens("one", run=1), push(1)]
+TAKEN_BACK = [*FIRST, start(1, 2), tokens("two", run=1, attempt=2), end(1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("frames", "said"),
+    [
+        ([*TAKEN_BACK, rewrite(2, "2")], ["2"]),
+        ([*TAKEN_BACK, append("x"), rewrite(3, None), append("y"), rewrite(4, "z")], ["two", "z"]),
+        ([*TAKEN_BACK, append("x", "y"), rewrite(4, "Y"), rewrite(4, None)], ["two", "x"]),
+        ([*TAKEN_BACK, update("x", "y"), rewrite(2, "Y")], ["x", "Y"]),
+        # What was rewritten stays when its attempt is taken back.
+        ([*FIRST, rewrite(1, "mine"), start(1, 2), end(1, 2), rewrite(1, "MINE")], ["MINE"]),
+        ([*FIRST, rewrite(1, None), start(1, 2), tokens("two", run=1, attempt=2), end(1, 2)], ["two"]),
+    ],
+)
+@pytest.mark.regression("repair 20")
+def test_what_was_rewritten_behind_a_message_that_was_taken_back_is_rewritten_in_the_copy(frames, said):
+    played = play(frames)
+    assert [str(one["content"]) for one in played.messages] == said
+    frames, original = recorded([encode_frame(one) for one in flat(frames)], dsl.CONTEXT)
+    copy = folded_without_effects(copied(frames, dsl.CONTEXT))
+    assert copy.context.to_wire() == original.context.to_wire()
 
 
 @given(conversations())

@@ -10,6 +10,7 @@ given `react: false`. What the copies say is what reached the context:
 - Runs, attempts, claims and versions are taken off: they name what is in the original. An answer becomes a response
   that names no run, and a call one that somebody else runs, which a recording folds to the same messages.
 - An erasure is not copied.
+- A rewriting names a position, which is another one in the copy where something was left out: `places` finds it.
 
 One thing is in the copy that is not in the original: the words of a plain client whose answer to a run was put aside
 because a worker answered that run too (RA5.adopt). And one stands elsewhere: an input that was held until an answer was

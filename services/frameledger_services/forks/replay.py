@@ -4,7 +4,8 @@ Publishing goes through these steps, and may die between any two of them; said a
 published before counts once, since all ids are derived:
 
 1. The opening is published: a context frame with what was in the context before the first frame that is played, which
-   makes the conversation a recording. On our own frames topic it is waited for until the tables say that it is one.
+   makes the conversation a recording, and who kept the history elsewhere then, if somebody did. On our own frames
+   topic it is waited for until the tables say that it is one.
 2. The copies are published, in their order, each when it is due.
 
 A death after 1 leaves a recording that is shorter. Since records of one key keep their order, there is no moment at
@@ -18,14 +19,16 @@ from collections.abc import AsyncIterator, Callable
 from frameledger import derived
 from frameledger.decode_error import DecodeError
 from frameledger.errors import RefusedError
-from frameledger.frames import ContextSnapshot, LLMContextFrame
+from frameledger.frames import AnyFrame, ContextSnapshot, LLMContextFrame, LLMMirrorFrame
 from frameledger.ids import ContextId
 from frameledger.record import Outgoing, decode, outgoing
 from frameledger_services.client import Client, forking
+from frameledger_services.client.forking import Moment
 from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.forks.copies import Copies
 from frameledger_services.forks.pace import Pace, time_of
+from frameledger_services.forks.places import PlacedCopies
 from frameledger_services.store import replays
 from frameledger_services.store.connections import Connections
 from frameledger_services.store.replays import RecordedFrame
@@ -84,7 +87,7 @@ class Replayer:
             raise ReplayRefusedError(
                 f"{topic} is a topic of effects, which workers carry out; frames go elsewhere."
             )
-        await self._open(copies, topic, first)
+        placed = await self._open(copies, topic, first)
         done = left_out = 0
         due: list[Outgoing] = []
         async for recorded in recorded_frames(self._connections, copies.context_id, first, last):
@@ -94,7 +97,7 @@ class Replayer:
                 due = []
                 tell(recorded.version - 1)
             await pace.wait(seconds)
-            record = _copy(copies, recorded)
+            record = _copy(copies, placed, recorded)
             if record is None:
                 left_out += 1
             else:
@@ -103,32 +106,47 @@ class Replayer:
         await self._producer.publish(topic, due)
         return done, left_out
 
-    async def _open(self, copies: Copies, topic: str, first: int) -> None:
+    async def _open(self, copies: Copies, topic: str, first: int) -> PlacedCopies:
         """Publish what makes the new conversation a recording, and see that it is one."""
         moment = await self._connections.read(forking.moment, copies.context_id, first - 1)
-        opening = LLMContextFrame(
-            id=derived.copy_id("replay opening", copies.context_id, str(first), copies.copy),
-            context=ContextSnapshot(**moment.stored.context.to_wire()),
-            react=copies.live,
-            forked_from=moment.origin,
-        )
+        opening = _opening(copies, first, moment)
+        placed = PlacedCopies(copies, opening, first, moment.stored.positions)
         if topic != self._names.frames:
             # Another installation's: nothing of ours reads it.
-            record = outgoing(opening, ContextId(copies.copy), source=SOURCE)
-            await self._producer.publish(topic, [record])
-            return
+            records = [outgoing(one, ContextId(copies.copy), source=SOURCE) for one in opening]
+            await self._producer.publish(topic, records)
+            return placed
         await self._connections.read(forking.check_free, copies.copy, moment.origin)
-        await self._client.publish(copies.copy, opening, wait=True)
+        await self._client.publish(copies.copy, *opening, wait=True)
         if not copies.live and not await self._connections.read(replays.is_recording, copies.copy):
             raise ReplayRefusedError(
                 f"{copies.copy!r} is not a recording, since somebody else opened it: models and functions would act on "
                 "copies there. Choose another id."
             )
+        return placed
 
 
-def _copy(copies: Copies, recorded: RecordedFrame) -> Outgoing | None:
+def _opening(copies: Copies, first: int, moment: Moment) -> list[AnyFrame]:
+    def derived_id(kind: str) -> str:
+        return derived.copy_id(kind, copies.context_id, str(first), copies.copy)
+
+    stored = moment.stored
+    frames: list[AnyFrame] = [
+        LLMContextFrame(
+            id=derived_id("replay opening"),
+            context=ContextSnapshot(**stored.context.to_wire()),
+            react=copies.live,
+            forked_from=moment.origin,
+        )
+    ]
+    if stored.mirror is not None:
+        frames.append(LLMMirrorFrame(id=derived_id("replay mirror"), mirror=stored.mirror, react=copies.live))
+    return frames
+
+
+def _copy(copies: Copies, placed: PlacedCopies, recorded: RecordedFrame) -> Outgoing | None:
     try:
-        frame = copies.of(recorded, decode(recorded.payload))
+        frame = placed.of(recorded, decode(recorded.payload))
     except DecodeError:
         # An older release took it.
         return None

@@ -8,9 +8,22 @@ from typing import Any
 from uuid import UUID
 
 from psycopg import AsyncConnection
-from psycopg.rows import class_row
 
 Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A message, by the frame that wrote it first."""
+
+    version: int
+    """That of the frame."""
+
+    number: int
+    """The how manyeth it is of those that the frame wrote, counted from 0."""
+
+    position: int
+    """Its position in the history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,27 +41,19 @@ class RecordedFrame:
     payload: bytes
     attempt: int | None
     claim: str | None
+    rewrites: Written | None = None
+    """The message that it rewrites, if it does."""
 
 
 async def frames(
     connection: Connection, context_id: str, after: int, until: int, limit: int
 ) -> list[RecordedFrame]:
     """Returns the frames of a conversation after a version and up to another one, in order, `limit` at most."""
-    async with connection.cursor(row_factory=class_row(RecordedFrame)) as cursor:
-        await cursor.execute(
-            """
-            SELECT frames.version, frames.frame_id, frames.type, frames.outcome, frames.logged_at,
-                frames.produced_at, frames.causation_id, convert_to(frames.payload::text, 'UTF8') AS payload,
-                runs.attempt, runs.claim
-            FROM frames
-            LEFT JOIN runs ON runs.context_id = frames.context_id AND runs.run_id = frames.run_id
-            WHERE frames.context_id = %s AND frames.version > %s AND frames.version <= %s
-            ORDER BY frames.version
-            LIMIT %s
-            """,
-            (context_id, after, until, limit),
-        )
-        return await cursor.fetchall()
+    cursor = await connection.execute(_FRAMES, (context_id, after, until, limit))
+    return [
+        RecordedFrame(*(*frame, None if written is None else Written(written, number, position)))
+        async for *frame, written, number, position in cursor
+    ]
 
 
 async def is_recording(connection: Connection, context_id: str) -> bool:
@@ -56,3 +61,32 @@ async def is_recording(connection: Connection, context_id: str) -> bool:
     cursor = await connection.execute("SELECT recording FROM contexts WHERE context_id = %s", (context_id,))
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
+
+
+# A position is given once, and those that one frame gives lie side by side: behind the last one of the frames before.
+_FRAMES = """
+    SELECT frames.version, frames.frame_id, frames.type, frames.outcome, frames.logged_at, frames.produced_at,
+        frames.causation_id, convert_to(frames.payload::text, 'UTF8') AS payload, runs.attempt, runs.claim,
+        written.version AS written_version, written.position - 1 - before.position AS written_number, written.position
+    FROM frames
+    LEFT JOIN runs ON runs.context_id = frames.context_id AND runs.run_id = frames.run_id
+    LEFT JOIN LATERAL (
+        SELECT messages.era, messages.position, messages.valid_from AS version
+        FROM messages
+        WHERE frames.type = 'LLMMessageRewriteFrame' AND frames.outcome = 'applied'
+            AND messages.context_id = frames.context_id
+            AND messages.era = era_at(frames.context_id, frames.version)
+            AND messages.position = (frames.payload ->> 'position')::bigint
+        ORDER BY messages.valid_from
+        LIMIT 1
+    ) AS written ON true
+    LEFT JOIN LATERAL (
+        SELECT coalesce(max(messages.position), 0) AS position
+        FROM messages
+        WHERE messages.context_id = frames.context_id AND messages.era = written.era
+            AND messages.position < written.position AND messages.valid_from < written.version
+    ) AS before ON true
+    WHERE frames.context_id = %s AND frames.version > %s AND frames.version <= %s
+    ORDER BY frames.version
+    LIMIT %s
+"""

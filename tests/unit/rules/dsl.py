@@ -153,7 +153,7 @@ def play(*frames: Frames, onto: Play | None = None) -> Play:
     """Fold frames, given one by one or in lists, each as it comes off the log; `onto` goes on with what was played."""
     folding = Folding(onto.conversation if onto else Conversation.new(CONTEXT))
     steps, effects = (list(onto.steps), list(onto.effects)) if onto else ([], [])
-    for frame in map(_off_the_log, _flat(frames)):
+    for frame in map(_off_the_log, flat(frames)):
         before = folding.state
         steps.append(folding.step(frame))
         effects.append(react(before, frame, folding.state) if steps[-1] else ())
@@ -379,13 +379,14 @@ def _users(contents: Iterable[str]) -> list[dict[str, Any]]:
     return [{"role": "user", "content": content} for content in contents]
 
 
-def _flat(frames: Iterable[Frames]) -> Iterable[Frame]:
+def flat(frames: Iterable[Frames]) -> Iterable[Frame]:
+    """Frames one by one, that were given so or in lists."""
     for frame in frames:
         # A pydantic model iterates too, over its fields.
         if isinstance(frame, Frame):
             yield frame
         else:
-            yield from _flat(frame)
+            yield from flat(frame)
 
 
 def _off_the_log(frame: Frame) -> AnyFrame:

@@ -1,0 +1,85 @@
+"""Where the messages of a conversation are in a copy of it: what a rewriting names has another position there.
+
+A copy leaves out what was taken back, and begins anew with what was there before its first frame. So the copies are
+folded as they are made, and each message is found again by the frame that wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from frameledger.evolve import State, evolve
+from frameledger.evolve.changes import EraBegan, MessageAppended
+from frameledger.frames import AnyFrame, LLMMessageRewriteFrame, LLMMessagesAppendFrame
+from frameledger.ids import ContextId
+from frameledger_services.forks.copies import Copies
+from frameledger_services.store.replays import RecordedFrame, Written
+
+
+class PlacedCopies:
+    """Makes copies of all frames of a conversation from one on, in their order.
+
+    A rewriting whose message is not in the copy, since it is one of an attempt that was taken back, says it at the end.
+    Where models are asked anew, nobody knows what they will say: there a rewriting is copied if its message was there
+    before anybody here could answer, as in a mirror, and otherwise left out. It takes a hundred bytes for each
+    message of an era.
+    """
+
+    def __init__(
+        self, copies: Copies, opening: Sequence[AnyFrame], first: int, positions: Sequence[int]
+    ) -> None:
+        """`opening` is what the copy begins with; its context has the messages that were at these `positions` before
+        the frame of version `first`."""
+        self._copies = copies
+        self._first = first
+        self._state = State(ContextId(copies.copy))
+        self._places: dict[tuple[int, int], int] = {}
+        """The position in the copy of each message, by version and number of what it was written by; of those in the
+        opening by 0 and their position in the original."""
+
+        self._is_certain = True
+        for frame in opening:
+            self._fold(frame, 0)
+        self._places = {(0, position): place for place, position in enumerate(positions, start=1)}
+
+    def of(self, recorded: RecordedFrame, frame: AnyFrame) -> AnyFrame | None:
+        """Returns the copy of a frame, or None if none is made. Called once for each."""
+        made = self._copies.of(recorded, frame)
+        written = None
+        if isinstance(made, LLMMessageRewriteFrame) and recorded.rewrites is not None:
+            written = recorded.rewrites
+            made = self._placed(made, self._key(written))
+        if made is None:
+            return None
+        if isinstance(made, LLMMessagesAppendFrame) and written is not None:
+            self._fold(made, written.version, written.number)
+        else:
+            self._fold(made, recorded.version)
+        return made
+
+    def _key(self, written: Written) -> tuple[int, int]:
+        return (0, written.position) if written.version < self._first else (written.version, written.number)
+
+    def _placed(self, frame: LLMMessageRewriteFrame, key: tuple[int, int]) -> AnyFrame | None:
+        place = self._places.get(key)
+        if place is not None:
+            return frame.model_copy(update={"position": place})
+        if frame.message is None or self._copies.live:
+            return None
+        about = {name: getattr(frame, name) for name in ("id", "mirror", "metadata")}
+        return LLMMessagesAppendFrame(messages=(frame.message,), **about)
+
+    def _fold(self, frame: AnyFrame, version: int, number: int = 0) -> None:
+        step = evolve(self._state, frame)
+        self._state = step.state
+        for change in step.changes:
+            if isinstance(change, EraBegan):
+                self._places.clear()
+                self._is_certain = True
+            elif isinstance(change, MessageAppended):
+                if self._is_certain:
+                    self._places[version, number] = int(change.position)
+                number += 1
+        began = any(isinstance(change, EraBegan) for change in step.changes)
+        if self._copies.live and self._state.terms.mirror is None and not began:
+            self._is_certain = False
