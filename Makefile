@@ -25,9 +25,10 @@ setup: $(READY) ## make .venv from the lock (again only when the lock or pyproje
 demo: $(READY) ## see it work: a conversation with a model and functions on real servers, in under a minute
 	@$(VENV)/bin/frameledger demo
 
-# Each of its processes reads every test: without bytecode, as some containers want it, that takes twice the time.
+# Each of its processes reads every test: without bytecode, as some containers want it, that takes twice the time. Whole
+# files are handed out, those first that take longest (tests/costs.py).
 test: lint ## everything CI runs: setup, lint, types, all tests
-	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 3 --dist loadfile
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 	@$(PY) -m tests.bridges --if-installable
 
 test-bridges: $(READY) ## the bridges on the real frameworks, newest and oldest release, in environments of their own

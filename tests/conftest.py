@@ -22,6 +22,8 @@ from tests.statements import (  # noqa: F401  # hooks
 from tests.support import java_archive
 from tests.support.servers import database_server, kafka, postgres  # noqa: F401  # fixtures, here once for all folders
 
+pytest_plugins = ["tests.costs"]
+
 ROOT = Path(__file__).resolve().parent.parent
 # Material of the project that is no part of this repository: conformance samples and real conversations. It
 # lies beside the checkout where the project is developed, and nowhere else.

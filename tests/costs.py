@@ -1,0 +1,170 @@
+"""What each module of the suite costs, and that those that take longest begin first.
+
+`pytest --costs` ends with a table: how long each module took, the processor time of the test's own process, and that
+of all that it started, servers included. `--costs-kept` also writes the seconds of the longest ones to `costs.tsv`, by
+which every run with xdist is ordered: a long module that begins last has one core idle until it ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Self
+
+import psutil
+import pytest
+
+KEPT = Path(__file__).with_name("costs.tsv")
+LONG = 5.0
+"""Seconds. Whatever is shorter than this fills the gaps at the end, in any order."""
+
+SHOWN = 25
+
+
+@dataclass(slots=True)
+class Cost:
+    """Seconds: of a clock, of this process's processor, and of that of its descendants."""
+
+    clock: float = 0.0
+    own: float = 0.0
+    started: float = 0.0
+
+    @classmethod
+    def now(cls) -> Self:
+        """What this process has cost until now. A program that has left its parent is not in it."""
+        this = psutil.Process()
+        mine = this.cpu_times()
+        started = mine.children_user + mine.children_system
+        for child in this.children(recursive=True):
+            try:
+                started += sum(child.cpu_times()[:4])
+            except psutil.Error:
+                continue
+        return cls(perf_counter(), mine.user + mine.system, started)
+
+    def since(self, before: Cost) -> Cost:
+        return Cost(self.clock - before.clock, self.own - before.own, self.started - before.started)
+
+    def add(self, other: Cost) -> None:
+        self.clock += other.clock
+        self.own += other.own
+        self.started += other.started
+
+    @property
+    def processor(self) -> float:
+        return self.own + self.started
+
+
+@dataclass(slots=True)
+class Account:
+    """The costs of modules: what is spent between the first test of one and that of the next."""
+
+    costs: dict[str, Cost] = field(default_factory=dict)
+    _module: str = ""
+    _since: Cost = field(default_factory=Cost.now)
+
+    def begin(self, module: str) -> None:
+        if module != self._module:
+            self.settle()
+            self._module = module
+
+    def settle(self) -> None:
+        now = Cost.now()
+        if self._module:
+            self.costs.setdefault(self._module, Cost()).add(now.since(self._since))
+        self._since = now
+
+    def told(self) -> dict[str, list[float]]:
+        """As xdist can carry it from one of its processes to the first."""
+        return {module: [cost.clock, cost.own, cost.started] for module, cost in self.costs.items()}
+
+    def hear(self, told: dict[str, list[float]]) -> None:
+        for module, seconds in told.items():
+            self.costs.setdefault(module, Cost()).add(Cost(*seconds))
+
+
+_account = pytest.StashKey[Account]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--costs", action="store_true", help="List what the modules of this run cost.")
+    parser.addoption(
+        "--costs-kept",
+        action="store_true",
+        help=f"Keep what they cost in {KEPT.name}, by which runs are ordered.",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.costs or config.option.costs_kept:
+        config.stash[_account] = Account()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever runs alone keeps the order of the files."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        seconds = kept()
+        items.sort(key=lambda item: -seconds.get(module_of(item), 0.0))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    if (account := item.config.stash.get(_account, None)) is not None:
+        account.begin(module_of(item))
+    return (yield)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if (account := session.config.stash.get(_account, None)) is None:
+        return
+    account.settle()
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["costs"] = account.told()
+    elif session.config.option.costs_kept:
+        keep(account.costs)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A process of xdist is at its end."""
+    if "costs" in getattr(node, "workeroutput", {}):
+        node.config.stash[_account].hear(node.workeroutput["costs"])
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if (account := config.stash.get(_account, None)) is None:
+        return
+    terminalreporter.section("what the modules cost, in seconds")
+    terminalreporter.line("processor   its own  what it started   clock")
+    dearest = sorted(account.costs.items(), key=lambda one: -one[1].processor)
+    for module, cost in dearest[:SHOWN]:
+        terminalreporter.line(
+            f"{cost.processor:9.1f} {cost.own:9.1f} {cost.started:16.1f} {cost.clock:7.1f}  {module}"
+        )
+    whole = Cost()
+    for cost in account.costs.values():
+        whole.add(cost)
+    terminalreporter.line(
+        f"{whole.processor:9.1f} {whole.own:9.1f} {whole.started:16.1f} {whole.clock:7.1f}  all {len(dearest)}"
+    )
+
+
+def module_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def kept(file: Path = KEPT) -> dict[str, float]:
+    """How many seconds the long modules took when somebody measured them."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return {module: float(seconds) for module, seconds in (line.split("\t") for line in lines)}
+
+
+def keep(costs: dict[str, Cost], file: Path = KEPT) -> None:
+    """Put what was measured in the place of what was known of these modules; the longest come first."""
+    seconds = kept(file) | {module: cost.clock for module, cost in costs.items()}
+    long = sorted(((took, module) for module, took in seconds.items() if took >= LONG), reverse=True)
+    file.write_text("".join(f"{module}\t{took:.0f}\n" for took, module in long), encoding="utf-8")
