@@ -21,6 +21,12 @@ def test_everything_that_libpq_has_a_variable_for_goes_through_it():
     assert arguments == ["keepalives_idle='5'"]
 
 
+def test_one_argument_of_several_words_is_a_statement():
+    assert sql._arguments(["SELECT 1"]) == ["-c", "SELECT 1"]
+    for psqls in (["-c", "SELECT 1"], ["four"], ["-c SELECT 1"], []):
+        assert sql._arguments(psqls) == psqls
+
+
 def test_a_secret_that_has_no_variable_is_refused_and_not_shown(capsys):
     with pytest.raises(typer.Exit):
         sql._environment({"host": "db", "sslpassword": "secret"})

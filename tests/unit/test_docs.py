@@ -75,6 +75,10 @@ def test_what_is_wrong_with_pages_is_found(tmp_path):
     ]
 
 
+def test_the_readme_counts_the_frame_types():
+    assert f"There are {len(FRAME_TYPES)} types" in texts()["README.md"]
+
+
 def test_the_readme_leads_to_every_how_to():
     there = {name for name in pages() if name.startswith("infra/docs/how-to/")}
     assert there <= {target for target, _ in LINK.findall(texts()["README.md"])}

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import typer
 from psycopg.conninfo import conninfo_to_dict
@@ -23,26 +23,35 @@ commands = typer.Typer()
 
 @commands.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def sql(context: typer.Context) -> None:
-    """Open psql on the database; what follows is psql's.
+    """Open psql on the database; what follows is psql's, or one statement to run.
 
     The address goes through psql's environment, so that no password is seen in a list of processes. For the embedded
     database it is the psql that came with it, for any other the one on PATH. The exit code is psql's. Views to begin
     with: conversations, transcript, timeline, turns, interruptions, run_history, latency, token_usage,
     tool_call_history, waiting, ambiguous_calls, tools_on_offer, services, parked, lag.
 
-    Example: `frameledger sql -c "SELECT * FROM transcript WHERE context_id = 'ctx-1'"`
+    Example: `frameledger sql "SELECT * FROM transcript WHERE context_id = 'ctx-1'"`
     """
     with backend.exit_on_error():
         loaded = settings_sources.load()
         address = access.database_address(loaded.settings)
     program = _psql(is_embedded=loaded.sources["database_url"] == settings_sources.RUNNING)
     variables, rest = _environment(conninfo_to_dict(address))
-    command = [program, *rest, *context.args]
+    command = [program, *rest, *_arguments(context.args)]
     environment = {**os.environ, **variables}
     sys.stdout.flush()
     if os.name == "posix":
         os.execve(program, command, environment)
     raise typer.Exit(subprocess.run(command, env=environment, check=False).returncode)
+
+
+def _arguments(given: Sequence[str]) -> list[str]:
+    """What psql is given. A single argument of several words is a statement: psql alone would take it for the name of a
+    database, of which ours is known."""
+    match given:
+        case [statement] if len(statement.split()) > 1 and not statement.startswith("-"):
+            return ["-c", statement]
+    return [*given]
 
 
 def _psql(*, is_embedded: bool) -> str:
