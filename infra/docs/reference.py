@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 from pydantic_core import PydanticUndefined
 
-from frameledger_services.cli import COMMANDS, application
+from frameledger_services.cli import GROUPS, application
 from frameledger_services.log_events import EVENTS
 from frameledger_services.settings import PREFIX, Settings
 from frameledger_services.store.tables import metadata
@@ -49,9 +49,12 @@ def commands() -> Iterator[str]:
     """Each command with its help, its arguments and its options."""
     top = typer.main.get_command(application())
     context = top.make_context("frameledger", [], resilient_parsing=True)
-    for name in COMMANDS:
-        _, command, _ = top.resolve_command(context, [name])
-        yield from _command(command, ["frameledger", name])
+    for title, group in GROUPS.items():
+        yield f"## {title}"
+        yield ""
+        for name in group:
+            _, command, _ = top.resolve_command(context, [name])
+            yield from _command(command, ["frameledger", name])
 
 
 def _command(command, path) -> Iterator[str]:
@@ -60,7 +63,7 @@ def _command(command, path) -> Iterator[str]:
         for name, one in within.items():
             yield from _command(one, [*path, name])
         return
-    yield f"## {' '.join(path[1:])}"
+    yield f"### {' '.join(path[1:])}"
     yield ""
     arguments = [one for one in command.params if one.param_type_name == "argument"]
     options = [one for one in command.params if one.param_type_name == "option" and not one.hidden]

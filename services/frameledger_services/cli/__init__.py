@@ -2,10 +2,10 @@
 
 A group is a module of this package with a Typer app named `commands`. With a name of its own the app's commands
 stand under that name (`frameledger bench core`), without one at the top (`frameledger fold`). A module is imported when
-one of its commands is called, so each has a line in `COMMANDS` with the first paragraph of its help.
+one of its commands is called, so each has a line in `GROUPS` with the first paragraph of its help.
 
 To add a command: a module with `commands = typer.Typer()` and a function under `@commands.command()`, and its line in
-`COMMANDS`. `tests/unit/test_cli_start.py` compares the two. What commands share is in `terminal/`.
+`GROUPS`. `tests/unit/test_cli_start.py` compares the two. What commands share is in `terminal/`.
 
 Exit codes, of every command: 0 done, 1 the world said no (a file that is not there, a check that failed),
 2 the command was called wrongly. A command says no with `output.fail`, its reason on standard error.
@@ -19,157 +19,187 @@ import typer
 
 from frameledger_services.cli.terminal.lazily import STYLE, Lazily, group_of
 
-COMMANDS = {
-    "demo": Lazily(
-        "demo.command",
-        "Have a conversation on real servers, and show in SQL what becomes of it.",
-        extras=("services", "embedded"),
-    ),
-    "chat": Lazily("chat.command", "Talk with the model that answers a conversation."),
-    "fold": Lazily(
-        "fold.command", "Show the context after the frames of a file, and what became of each frame."
-    ),
-    "bench": Lazily(
-        "bench",
-        "How fast the parts are. Every figure has a yardstick, measured in the same run, and most have a goal.",
-        extras=("services", "embedded"),
-    ),
-    "up": Lazily(
-        "up.command",
-        "Start Kafka, PostgreSQL and all services, and keep them running.",
-        extras=("services", "embedded"),
-    ),
-    "down": Lazily(
-        "up.command",
-        "Stop everything that `up` started here, also what a killed `up` left behind.",
-        extras=("services", "embedded"),
-    ),
-    "status": Lazily(
-        "up.command",
-        "List every process with its pid, address, state and uptime, and how far each partition was read.",
-        extras=("services", "embedded"),
-    ),
-    "logs": Lazily(
-        "up.logs",
-        "Print the last log lines of each process that `frameledger up` runs.",
-        extras=("services", "embedded"),
-    ),
-    "top": Lazily(
-        "top.command",
-        "Show what the whole installation does just now, until Ctrl-C.",
-        extras=("services",),
-    ),
-    "run": Lazily("run", "Run one service in this process, until SIGTERM or Ctrl-C.", extras=("services",)),
-    "calls": Lazily(
-        "calls", "Function calls that go on, wait for a person, or may or may not have happened."
-    ),
-    "list": Lazily("conversations", "List conversations, the last active first."),
-    "search": Lazily(
-        "conversations", "Find messages that contain a text, in all conversations, the newest first."
-    ),
-    "publish": Lazily("publish", "Publish frames of a conversation, in the order given."),
-    "show": Lazily("show", "Show a context as a model gets it: messages, tools, tool choice and settings."),
-    "fork": Lazily(
-        "fork",
-        "Continue an old moment of a conversation as a new one: its messages, tools, tool choice and settings then.",
-    ),
-    "rerun": Lazily(
-        "rerun.command",
-        "Ask a recorded moment again, of another model or with another prompt, and compare the answers.",
-        extras=("services",),
-    ),
-    "replay": Lazily(
-        "replay.command",
-        "Play a conversation in the terminal as it was heard, or publish copies of its frames with their timing.",
-    ),
-    "export": Lazily("transfer", "Write conversations to a file, to take them along.", extras=("services",)),
-    "import": Lazily(
-        "transfer",
-        "Make the conversations of an exported file conversations of this database: same frames, same chain.",
-        extras=("services",),
-    ),
-    "tail": Lazily("tail", "Show the last frames."),
-    "timeline": Lazily(
-        "audit.timeline",
-        "Show every frame of a conversation: when it came, what it did, and what became of it.",
-    ),
-    "request": Lazily(
-        "request",
-        "Show the request that a run sent to its model, made again from the log.",
-        extras=("services",),
-    ),
-    "diff": Lazily(
-        "audit.diff",
-        "Show what changed in a context between two versions: messages, tools and settings.",
-    ),
-    "why": Lazily(
-        "audit.why",
-        "Show why a message is in a context: the frames, the run or call, and the cause that it comes from.",
-    ),
-    "runs": Lazily(
-        "audit.runs",
-        "Show every run of a conversation: what became of it, its model, how long it took, and its tokens.",
-    ),
-    "transcript": Lazily("transcript", "Show who said what in a conversation, and when."),
-    "infer": Lazily(
-        "infer",
-        "Ask a model and print what it says. Nothing is published, and the conversation does not change.",
-    ),
-    "sql": Lazily("sql", "Open psql on the database; what follows is psql's."),
-    "topics": Lazily("topics", "List the topics, and say what is wrong with them."),
-    "asyncapi": Lazily(
-        "asyncapi", "Print the AsyncAPI 3.0 document of the topics: every frame, effect and header, as JSON."
-    ),
-    "token": Lazily("token", "Tokens of the gateway: who may use it, and for what."),
-    "migrate": Lazily(
-        "migrate",
-        "Bring the database to the shape that this release needs; again changes nothing.",
-        extras=("services",),
-    ),
-    "erase": Lazily("erase", "Erase a conversation for good, and print the receipt."),
-    "parked": Lazily(
-        "repair.parked",
-        "List the conversations that are parked: stored on, and not folded, since a frame that could not be.",
-        extras=("services",),
-    ),
-    "unpark": Lazily(
-        "repair.parked",
-        "Fold what is parked of a conversation, in its order, once the cause is mended.",
-        extras=("services",),
-    ),
-    "rebuild": Lazily(
-        "audit.rebuild",
-        "Fold conversations again, and compare each with its tables; with --apply replace what differs.",
-        extras=("services",),
-    ),
-    "recover": Lazily(
-        "repair.recover", "Go on with a log that changed under the tables.", extras=("services",)
-    ),
-    "dlq": Lazily(
-        "repair.dlq",
-        "Dead letters: records that are no frame. They changed nothing, and nothing of them is lost.",
-    ),
-    "verify": Lazily("audit.verify", "Verify that nothing was changed."),
-    "heads": Lazily(
-        "audit.heads",
-        "Compute one number for the whole database: the root of a Merkle tree over the heads of all conversations.",
-        extras=("services",),
-    ),
-    "prove": Lazily(
-        "audit.prove",
-        "Write a proof of a conversation: its frames as they are stored, and their way to a root.",
-        extras=("services",),
-    ),
-    "doctor": Lazily(
-        "doctor.command",
-        "Look at everything, and say what is wrong, what it means and what to do.",
-        extras=("services",),
-    ),
-    "config": Lazily(
-        "config", "Show all settings with their source, and what each is for; secrets are hidden."
-    ),
+GROUPS = {
+    "See it work": {
+        "demo": Lazily(
+            "demo.command",
+            "Have a conversation on real servers, and show in SQL what becomes of it.",
+            extras=("services", "embedded"),
+        ),
+        "chat": Lazily("chat.command", "Talk with the model that answers a conversation."),
+    },
+    "Run it": {
+        "up": Lazily(
+            "up.command",
+            "Start Kafka, PostgreSQL and all services, and keep them running.",
+            extras=("services", "embedded"),
+        ),
+        "down": Lazily(
+            "up.command",
+            "Stop everything that `up` started here, also what a killed `up` left behind.",
+            extras=("services", "embedded"),
+        ),
+        "status": Lazily(
+            "up.command",
+            "List every process with its pid, address, state and uptime, and how far each partition was read.",
+            extras=("services", "embedded"),
+        ),
+        "logs": Lazily(
+            "up.logs",
+            "Print the last log lines of each process that `frameledger up` runs.",
+            extras=("services", "embedded"),
+        ),
+        "top": Lazily(
+            "top.command",
+            "Show what the whole installation does just now, until Ctrl-C.",
+            extras=("services",),
+        ),
+        "run": Lazily(
+            "run", "Run one service in this process, until SIGTERM or Ctrl-C.", extras=("services",)
+        ),
+    },
+    "Put frames in": {
+        "publish": Lazily("publish", "Publish frames of a conversation, in the order given."),
+    },
+    "Find and look": {
+        "list": Lazily("conversations", "List conversations, the last active first."),
+        "search": Lazily(
+            "conversations", "Find messages that contain a text, in all conversations, the newest first."
+        ),
+        "show": Lazily(
+            "show", "Show a context as a model gets it: messages, tools, tool choice and settings."
+        ),
+        "transcript": Lazily("transcript", "Show who said what in a conversation, and when."),
+        "tail": Lazily("tail", "Show the last frames."),
+        "request": Lazily(
+            "request",
+            "Show the request that a run sent to its model, made again from the log.",
+            extras=("services",),
+        ),
+        "sql": Lazily("sql", "Open psql on the database; what follows is psql's, or one statement to run."),
+        "fold": Lazily(
+            "fold.command", "Show the context after the frames of a file, and what became of each frame."
+        ),
+    },
+    "Ask what happened, and why": {
+        "timeline": Lazily(
+            "audit.timeline",
+            "Show every frame of a conversation: when it came, what it did, and what became of it.",
+        ),
+        "diff": Lazily(
+            "audit.diff",
+            "Show what changed in a context between two versions: messages, tools and settings.",
+        ),
+        "why": Lazily(
+            "audit.why",
+            "Show why a message is in a context: the frames, the run or call, and the cause that it comes from.",
+        ),
+        "runs": Lazily(
+            "audit.runs",
+            "Show every run of a conversation: what became of it, its model, how long it took, and its tokens.",
+        ),
+    },
+    "Try a moment again": {
+        "fork": Lazily(
+            "fork",
+            "Continue an old moment of a conversation as a new one: its messages, tools, tool choice and settings "
+            "then.",
+        ),
+        "rerun": Lazily(
+            "rerun.command",
+            "Ask a recorded moment again, of another model or with another prompt, and compare the answers.",
+            extras=("services",),
+        ),
+        "replay": Lazily(
+            "replay.command",
+            "Play a conversation in the terminal as it was heard, or publish copies of its frames with "
+            "their timing.",
+        ),
+        "infer": Lazily(
+            "infer",
+            "Ask a model and print what it says. Nothing is published, and the conversation does not change.",
+        ),
+    },
+    "Settle and mend": {
+        "calls": Lazily(
+            "calls", "Function calls that go on, wait for a person, or may or may not have happened."
+        ),
+        "doctor": Lazily(
+            "doctor.command",
+            "Look at everything, and say what is wrong, what it means and what to do.",
+            extras=("services",),
+        ),
+        "parked": Lazily(
+            "repair.parked",
+            "List the conversations that are parked: stored on, and not folded, since a frame that could not be.",
+            extras=("services",),
+        ),
+        "unpark": Lazily(
+            "repair.parked",
+            "Fold what is parked of a conversation, in its order, once the cause is mended.",
+            extras=("services",),
+        ),
+        "rebuild": Lazily(
+            "audit.rebuild",
+            "Fold conversations again, and compare each with its tables; with --apply replace what differs.",
+            extras=("services",),
+        ),
+        "recover": Lazily(
+            "repair.recover", "Go on with a log that changed under the tables.", extras=("services",)
+        ),
+        "dlq": Lazily(
+            "repair.dlq",
+            "Dead letters: records that are no frame. They changed nothing, and nothing of them is lost.",
+        ),
+    },
+    "Prove, take along, forget": {
+        "verify": Lazily("audit.verify", "Verify that nothing was changed."),
+        "heads": Lazily(
+            "audit.heads",
+            "Compute one number for the whole database: the root of a Merkle tree over the heads of all "
+            "conversations.",
+            extras=("services",),
+        ),
+        "prove": Lazily(
+            "audit.prove",
+            "Write a proof of a conversation: its frames as they are stored, and their way to a root.",
+            extras=("services",),
+        ),
+        "export": Lazily(
+            "transfer", "Write conversations to a file, to take them along.", extras=("services",)
+        ),
+        "import": Lazily(
+            "transfer",
+            "Make the conversations of an exported file conversations of this database: same frames, same chain.",
+            extras=("services",),
+        ),
+        "erase": Lazily("erase", "Erase a conversation for good, and print the receipt."),
+    },
+    "Set up and measure": {
+        "migrate": Lazily(
+            "migrate",
+            "Bring the database to the shape that this release needs; again changes nothing.",
+            extras=("services",),
+        ),
+        "topics": Lazily("topics", "List the topics, and say what is wrong with them."),
+        "token": Lazily("token", "Tokens of the gateway: who may use it, and for what."),
+        "config": Lazily(
+            "config", "Show all settings with their source, and what each is for; secrets are hidden."
+        ),
+        "asyncapi": Lazily(
+            "asyncapi",
+            "Print the AsyncAPI 3.0 document of the topics: every frame, effect and header, as JSON.",
+        ),
+        "bench": Lazily(
+            "bench",
+            "How fast the parts are. Every figure has a yardstick, measured in the same run, and most have a goal.",
+            extras=("services", "embedded"),
+        ),
+    },
 }
-"""All commands, in the order in which they are listed."""
+"""All commands beneath the titles and in the order in which they are listed."""
+
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
 
 def main() -> None:
@@ -184,7 +214,7 @@ def main() -> None:
 def application() -> typer.Typer:
     """The whole command line. Each call makes a new one; nothing is imported, read or run until it is called."""
     app = typer.Typer(
-        cls=group_of(COMMANDS),
+        cls=group_of(GROUPS),
         help="An event-sourced context store for LLM conversations.",
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},

@@ -5,6 +5,7 @@ Each module of commands brings what it works with, and `frameledger --version` n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -33,13 +34,18 @@ class Lazily:
     """The extras that it needs beside `cli`."""
 
 
-def group_of(table: dict[str, Lazily]) -> type[TyperGroup]:
-    """A class of groups, as Typer wants one, with the commands of a table in their order."""
+def group_of(titled: Mapping[str, Mapping[str, Lazily]]) -> type[TyperGroup]:
+    """A class of groups, as Typer wants one, with these commands beneath their titles, in their order."""
+    table = {name: lazily for commands in titled.values() for name, lazily in commands.items()}
 
     class Group(TyperGroup):
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
-            self.commands = {name: TyperCommand(name, help=lazily.line) for name, lazily in table.items()}
+            self.commands = {
+                name: TyperCommand(name, help=lazily.line, rich_help_panel=title)
+                for title, commands in titled.items()
+                for name, lazily in commands.items()
+            }
 
         def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
             # Who only lists the commands, for help or for a shell that completes, does not come by here.
@@ -49,7 +55,7 @@ def group_of(table: dict[str, Lazily]) -> type[TyperGroup]:
     return Group
 
 
-def imported(name: str, table: dict[str, Lazily]) -> Any:
+def imported(name: str, table: Mapping[str, Lazily]) -> Any:
     """The command itself. Raises `MissingExtraError` if it needs more than is installed."""
     extras.check(*table[name].extras)
     app = typer.Typer(**STYLE)
