@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import CheckConstraint
 from tests.unit.test_repository import ROOT, texts
 
+from frameledger.evolve.limits import NAMES
 from frameledger.frames import FRAME_TYPES, parse_frame
 from frameledger_services.cli import COMMANDS
 from frameledger_services.log_events import EVENTS
@@ -118,6 +119,19 @@ def test_a_list_on_the_site_has_everything_that_the_code_has(page, listed):
     filled = reference["filled"](texts()[f"infra/docs/{page}"])
     assert "<!--" not in filled
     assert [one for one in listed if one not in filled] == []
+
+
+def test_the_page_of_limits_has_each_with_its_default():
+    page = texts()["infra/docs/how-to/limits.md"]
+    rows = re.findall(r"^\| `FRAMELEDGER_(LIMIT_\w+)` \| ([\d,]+)( MiB)? \| `\w+` \|", page, re.M)
+    told = {
+        name.lower(): int(number.replace(",", "")) * (1 << 20 if unit else 1) for name, number, unit in rows
+    }
+    fields = {name: field for name, field in Settings.model_fields.items() if name.startswith("limit_")}
+    assert told == {name: field.default for name, field in fields.items()}
+    own = page.partition("## What a conversation limits")[2].partition("\n## ")[0]
+    named = {name for row in re.findall(r"^\| (`.+?) \|", own, re.M) for name in re.findall(r"`(\w+)`", row)}
+    assert named == set(NAMES)
 
 
 def test_every_setting_that_a_page_names_is_one():
