@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Annotated
 
@@ -20,6 +20,8 @@ from frameledger_services.cli.top.stages import Stages
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections, DatabaseUnavailableError
+
+_Looked = tuple[Look, Stages | None]
 
 commands = typer.Typer()
 
@@ -69,56 +71,61 @@ class _Watch:
         self._title = f"frameledger top, {_where(settings)}"
 
     async def show(self, *, once: bool, as_json: bool) -> None:
-        """Show samples until Ctrl-C, or one. Raises what the first look raises; later ones wait for the database."""
+        """Show samples until Ctrl-C, or one. Raises what the first look raises; later ones wait for the database, but for
+        the one that is all that is wanted."""
         try:
-            if once:
-                found = await self._sample(*await self._look())
-                if as_json:
-                    output.print_json([found])
-                else:
-                    output.console().print(screen.page(found, self._title))
-            elif as_json:
-                await self._print_forever()
+            first = await self._look()
+            if as_json:
+                await self._go_on(first, lambda found: output.print_json([found]), once=once)
+            elif once:
+                await self._go_on(first, lambda found: output.console().print(self._page(found)), once=True)
             else:
-                await self._show_forever()
+                with Live(console=output.console(), screen=True, auto_refresh=False) as live:
+                    live.update(self._page(_between(first, first)), refresh=True)
+                    await self._go_on(
+                        first,
+                        lambda found: live.update(self._page(found), refresh=True),
+                        lambda error: live.update(self._trouble(error), refresh=True),
+                    )
         finally:
             await self._connections.close()
 
-    async def _show_forever(self) -> None:
-        before = await self._look()
-        with Live(console=output.console(), screen=True, auto_refresh=False) as live:
-            live.update(screen.page(sample(before[0], before[0], None), self._title), refresh=True)
-            while True:
-                shown: RenderableType
-                try:
-                    await asyncio.sleep(self._every)
-                    after = await self._look()
-                    shown, before = screen.page(_between(before, after), self._title), after
-                except DatabaseUnavailableError as error:
-                    shown = screen.trouble(
-                        self._title, str(error), f"It is asked again in {self._every:g} s."
-                    )
-                live.update(shown, refresh=True)
-
-    async def _print_forever(self) -> None:
-        before = await self._look()
+    async def _go_on(
+        self,
+        before: _Looked,
+        show: Callable[[Sample], object],
+        wait: Callable[[DatabaseUnavailableError], object] = lambda _: None,
+        *,
+        once: bool = False,
+    ) -> None:
+        """Look again and again, each time `show` what happened since the look before, and `wait` for a database that is
+        away; or look once."""
         while True:
-            await asyncio.sleep(self._every)
-            with suppress(DatabaseUnavailableError):
+            await asyncio.sleep(min(self._every, 1.0) if once else self._every)
+            try:
                 after = await self._look()
-                output.print_json([_between(before, after)])
-                before = after
+            except DatabaseUnavailableError as error:
+                if once:
+                    raise
+                wait(error)
+                continue
+            show(_between(before, after))
+            if once:
+                return
+            before = after
 
-    async def _sample(self, before: Look, stages_before: Stages | None) -> Sample:
-        await asyncio.sleep(min(self._every, 1.0))
-        return _between((before, stages_before), await self._look())
+    def _page(self, found: Sample) -> RenderableType:
+        return screen.page(found, self._title)
 
-    async def _look(self) -> tuple[Look, Stages | None]:
+    def _trouble(self, error: DatabaseUnavailableError) -> RenderableType:
+        return screen.trouble(self._title, str(error), f"It is asked again in {self._every:g} s.")
+
+    async def _look(self) -> _Looked:
         found = await self._connections.read(look, self._topic)
         return found, await asyncio.to_thread(stages.read, self._addresses)
 
 
-def _between(before: tuple[Look, Stages | None], after: tuple[Look, Stages | None]) -> Sample:
+def _between(before: _Looked, after: _Looked) -> Sample:
     known = None if before[1] is None or after[1] is None else (before[1], after[1])
     return sample(before[0], after[0], known)
 
