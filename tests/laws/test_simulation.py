@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from tests.laws.simulation.limits import LIMITS_OF
 from tests.laws.simulation.play import Play, play
 from tests.laws.simulation.world import PromiseBrokenError, World
 
@@ -45,6 +46,7 @@ def test_the_plays_reach_what_they_are_about():
         seen["lives that were erased"] += sum(one.frame_count > 0 for one in world.lives_kept.receipts)
         seen["lives after an erasure"] += bool(world.lives_kept.receipts and world.lives_kept.frames)
         seen["frames that came too late"] += world.left_out
+        seen.update(world.refusals)
     assert {
         *(f"run {end}" for end in ("ended", "failed", "interrupted", "context_ended")),
         *(f"call {end}" for end in ("done", "failed", "cancelled", "ambiguous", "forgotten")),
@@ -58,6 +60,7 @@ def test_the_plays_reach_what_they_are_about():
     assert seen["lives that were erased"] > 5
     assert seen["lives after an erasure"] > 2
     assert seen["frames that came too late"] > 1
+    assert {"busy", *LIMITS_OF} <= seen.keys()
 
 
 # Each takes one net away; the plays must notice, or they would notice nothing. `hint` is the seed in which they noticed
@@ -75,7 +78,7 @@ def test_a_fold_that_lets_any_frame_count_as_a_change_is_caught(monkeypatch):
         lambda draft, expected: expected is not None and expected < draft.version - 1,
     )
     assert (
-        broken_promise(50, hint=13) == "who expects a version is heard if, and only if, nothing changed since"
+        broken_promise(50, hint=3) == "who expects a version is heard if, and only if, nothing changed since"
     )
 
 
@@ -147,6 +150,21 @@ def test_tables_that_keep_the_claims_of_what_was_erased_are_caught(monkeypatch):
 def test_a_life_that_does_not_go_on_from_its_receipt_is_caught(monkeypatch):
     monkeypatch.setattr("frameledger.evolve.erasure.beginning", lambda context_id, version: State(context_id))
     assert "the tables are the fold of the stored frames" in broken_promise(200, hint=0)
+
+
+@pytest.mark.parametrize(
+    ("mutated", "mutant", "hint", "promise"),
+    [
+        ("limits.announcement", lambda *_: None, 3, "no run has more calls than it may"),
+        ("limits.count", lambda *_: None, 3, "no second has more frames than it may"),
+        ("room.fits", lambda *_, **__: True, 3, "no context has more messages than it may"),
+        ("runs.hold", lambda *_: None, 3, "an input that coalesces is held while a run is open"),
+        ("inputs.interrupt", lambda *_: None, 23, "an input that interrupts is written"),
+    ],
+)
+def test_a_fold_without_one_of_its_limits_is_caught(monkeypatch, mutated, mutant, hint, promise):
+    monkeypatch.setattr(f"frameledger.evolve.{mutated}", mutant)
+    assert broken_promise(200, hint=hint).startswith(promise)
 
 
 def broken_promise(seeds: int, *, hint: int) -> str:

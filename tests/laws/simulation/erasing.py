@@ -58,11 +58,11 @@ def verified(world: World) -> World:
     folding = Folding(again.conversation)
     again.changed_version = int(folding.state.changed_version)
     for row in world.lives_kept.frames:
-        before, step = folding.state, folding.step(row.frame)
+        before, step = folding.state, folding.step(row.frame, row.logged_at)
         if step is None:
             raise world.broken(f"what is stored is of the present life, and version {row.version} is not")
         again.now = row.stored_at
-        again.write(row.frame, before, step)
+        again.write(row.frame, row.logged_at, before, step)
     again.conversation = folding.conversation()
     for name in FOLDED:
         if getattr(again, name) != getattr(world, name):
@@ -117,10 +117,11 @@ def ids_of(frame: AnyFrame) -> set[str]:
     return calls | {str(one) for one in named if one}
 
 
-def receipts_of(log: list[AnyFrame]) -> tuple[Receipt, ...]:
-    """The receipts of whoever folds this log from its beginning, without ever having had the tables."""
+def from_the_log(world: World) -> tuple[Conversation, tuple[Receipt, ...]]:
+    """The conversation and the receipts of whoever folds the log from its beginning, without ever having had the
+    tables."""
     folding, lives = Folding(Conversation.new(CONTEXT)), Lives()
-    for frame in log:
-        if (step := folding.step(frame)) is not None:
-            lives = lives.after(int(step.state.version), frame, 0.0)
-    return lives.receipts
+    for frame, at in zip(world.log, world.logged, strict=True):
+        if (step := folding.step(frame, at)) is not None:
+            lives = lives.after(int(step.state.version), frame, at, 0.0)
+    return folding.conversation(), lives.receipts

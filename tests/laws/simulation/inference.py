@@ -26,6 +26,7 @@ class InferenceWorker(Worker):
     """Start, words, perhaps an announcement of calls, end; at any step its connection may be lost."""
 
     topic = "inference"
+    most_calls = CALLS_OF_A_CONVERSATION
 
     def _serves(self, effect: Effect) -> bool:
         return isinstance(effect, RunInference)
@@ -104,7 +105,7 @@ class InferenceWorker(Worker):
 
     def _calls(self, name: str) -> tuple[FunctionCallFromLLM, ...]:
         rng = self._world.rng
-        if rng.random() < 0.5 or len(self._world.calls) >= CALLS_OF_A_CONVERSATION:
+        if rng.random() < 0.5 or len(self._world.calls) >= self.most_calls:
             return ()
         return tuple(
             FunctionCallFromLLM(

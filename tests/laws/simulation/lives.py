@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from frameledger.chain import first_link, next_link
 from frameledger.evolve import erasure
@@ -20,6 +21,7 @@ class FrameRow:
     version: int
     frame: AnyFrame
     chain: bytes
+    logged_at: datetime
     stored_at: float
 
 
@@ -47,12 +49,12 @@ class Lives:
             return self.frames[-1].chain
         return self.receipts[-1].chain if self.receipts else first_link(CONTEXT)
 
-    def after(self, version: int, frame: AnyFrame, now: float) -> Lives:
+    def after(self, version: int, frame: AnyFrame, at: datetime, now: float) -> Lives:
         """The tables with one more frame, or without those that it erases."""
         chain = next_link(self.chain, version, None, encode_frame(frame))
         if isinstance(frame, LLMContextEraseFrame):
             return Lives((), (*self.receipts, Receipt(version, frame.id, len(self.frames), chain)))
-        return Lives((*self.frames, FrameRow(version, frame, chain, now)), self.receipts)
+        return Lives((*self.frames, FrameRow(version, frame, chain, at, now)), self.receipts)
 
     def beginning(self) -> tuple[Conversation, Lives]:
         """The conversation, and these tables, before the first of the frames."""

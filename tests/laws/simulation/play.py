@@ -6,15 +6,13 @@ from collections.abc import Callable
 from random import Random
 
 from tests.laws.simulation.actors import Actor, Projector
-from tests.laws.simulation.erasing import Operator, check_forgotten, receipts_of, verified
+from tests.laws.simulation.demanding import DemandingPerson, TirelessWorker, check_nothing_said_is_lost
+from tests.laws.simulation.erasing import Operator, check_forgotten, from_the_log, verified
 from tests.laws.simulation.functions import FunctionWorker
 from tests.laws.simulation.inference import InferenceWorker
-from tests.laws.simulation.lives import CONTEXT
 from tests.laws.simulation.people import ForgetfulPerson, Person
 from tests.laws.simulation.timekeeping import Timekeeper
 from tests.laws.simulation.world import LEASE, LeaseLostError, World
-
-from frameledger.fold import Conversation, fold
 
 STEPS = 3_000
 STEPS_TO_REST = 60_000
@@ -26,10 +24,13 @@ CAST: tuple[tuple[str, Callable[[World, str], Actor], int], ...] = (
     ("timekeeper", Timekeeper, 2),
     ("person", Person, 1),
 )
-CAST_WITH_ERASURES = (*CAST[:-1], ("person", ForgetfulPerson, 1), ("operator", Operator, 1))
-
-ERASES_EVERY = 5
-"""Of so many seeds one plays a conversation that is erased now and then."""
+WITHIN_LIMITS = (("inference", TirelessWorker, 2), ("person", DemandingPerson, 1))
+CASTS = {
+    0: (*CAST[:-1], ("person", ForgetfulPerson, 1), ("operator", Operator, 1)),
+    3: (*(one for one in CAST if one[0] not in ("inference", "person")), *WITHIN_LIMITS),
+}
+"""Of five seeds, that which is divisible plays a conversation that is erased now and then, and the one with the
+remainder 3 one with limits and second inputs."""
 
 
 class Play:
@@ -42,7 +43,7 @@ class Play:
         self._steps_to_rest = steps_to_rest
         self._faults = self.rng.choice((0.0, 0.003, 0.012))
         self._loses_commits = self.rng.random() < 0.5
-        cast = CAST_WITH_ERASURES if seed % ERASES_EVERY == 0 else CAST
+        cast = CASTS.get(seed % 5, CAST)
         self._kinds = [(kind, make) for kind, make, many in cast for _ in range(many)]
         self._actors = [self._new(kind, make) for kind, make in self._kinds]
 
@@ -115,10 +116,10 @@ class Play:
 
     def _check_the_end(self) -> None:
         world = self.world
-        whole = fold(world.log, Conversation.new(CONTEXT))
+        whole, receipts = from_the_log(world)
         if (whole.state, whole.rows) != (world.conversation.state, world.conversation.rows):
             raise world.broken("the tables are the fold of the log")
-        if world.lives_kept.receipts != receipts_of(world.log):
+        if world.lives_kept.receipts != receipts:
             raise world.broken("the receipts are those of the log")
         verified(world)
         check_forgotten(world)
@@ -127,6 +128,7 @@ class Play:
                 raise world.broken(f"every call that began is settled: {call}")
             if world.executions.get(call.key) and call.function_name == "pay" and call.status == "forgotten":
                 raise world.broken(f"what was paid is not forgotten: {call}")
+        check_nothing_said_is_lost(world)
         for version, words in world.words_written.items():
             if not self._is_answered(version):
                 raise world.broken(

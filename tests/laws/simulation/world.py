@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import copy
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import islice
 from random import Random
 from typing import Any
 
 from tests.laws.arbitrary import as_from_a_record
 from tests.laws.author import WORD
+from tests.laws.simulation import limits
 from tests.laws.simulation.lives import CONTEXT, Lives
 from tests.laws.test_messages import assert_valid
 
@@ -57,6 +60,9 @@ LEASE = 5.0
 MISSED_AFTER = 2.0
 STANDBY_BEHIND = 2.0
 """How many seconds of commits are lost at most, when the database is lost."""
+
+BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
+"""When all clocks are at 0."""
 
 TRACE_LINES = 45
 
@@ -159,6 +165,9 @@ class World:
     lossy: float = 0.3
     now: float = 0.0
     log: list[AnyFrame] = field(default_factory=list)
+    logged: list[datetime] = field(default_factory=list)
+    """When the log took each."""
+
     wire: dict[str, deque[AnyFrame]] = field(default_factory=dict)
     """By publisher: what it sent and the log does not have yet."""
 
@@ -188,6 +197,7 @@ class World:
     """Of each frame that expected a version, whether nothing had changed since."""
 
     words_written: dict[int, str] = field(default_factory=dict)
+    allowed: limits.Allowed = field(default_factory=limits.Allowed)
     interruptions: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     cut_off: set[str] = field(default_factory=set)
@@ -203,6 +213,9 @@ class World:
 
     executions: dict[CallKey, int] = field(default_factory=dict)
     """How often a function really did what it does: the side of the effect."""
+
+    refusals: Counter[str] = field(default_factory=Counter)
+    """How often a frame was ignored, by the reason."""
 
     failovers: int = 0
     trace: list[str] = field(default_factory=list)
@@ -229,7 +242,7 @@ class World:
         """The standby gets what was committed, a few times a second."""
         if not self._standby or self.now - self._standby[-1][0] > 0.2:
             state = {name: getattr(self, name) for name in IN_THE_DATABASE}
-            values = {name: state.pop(name) for name in ("conversation", "lives_kept")}
+            values = {name: state.pop(name) for name in ("conversation", "lives_kept", "allowed")}
             self._standby.append((self.now, copy.deepcopy(state) | values))
             while self._standby[0][0] < self.now - STANDBY_BEHIND:
                 self._standby.popleft()
@@ -270,12 +283,16 @@ class World:
         if isinstance(frame, LLMTextFrame):
             said_by = frame.run_id, frame.attempt or 1, frame.claim
             self._said_by |= dict.fromkeys(WORD.findall(frame.text), said_by)
-        self.log.append(frame)
+        self._append(frame)
         run = f" {str(frame.run_id)[:4]}/{frame.attempt}" if getattr(frame, "run_id", None) else ""
         call = f" {frame.tool_call_id}" if hasattr(frame, "tool_call_id") else ""
         self.say(publisher, f"→ {len(self.log)} {frame.type}{run}{call}")
         if frame.id is not None and self.rng.random() < 0.05:
-            self.log.append(frame)
+            self._append(frame)
+
+    def _append(self, frame: AnyFrame) -> None:
+        self.log.append(frame)
+        self.logged.append(BEGAN + timedelta(seconds=self.now))
 
     def is_on_the_log(self, publisher: str) -> bool:
         """Whether everything of this publisher was acknowledged."""
@@ -287,9 +304,10 @@ class World:
         """What a batch of the next records comes to; nothing is stored yet."""
         folding = Folding(self.conversation)
         batch = []
-        for frame in self.log[self.next_offset : self.next_offset + size]:
+        records = zip(self.log, self.logged, strict=True)
+        for frame, at in islice(records, self.next_offset, self.next_offset + size):
             before = folding.state
-            batch.append((frame, before, folding.step(frame)))
+            batch.append((frame, before, folding.step(frame, at)))
         return batch
 
     def commit(self, epoch: int, offset: int, batch: list[tuple[AnyFrame, State, Step | None]]) -> bool:
@@ -298,12 +316,13 @@ class World:
             return False
         self._bar_what_was_ignored(batch)
         folding = Folding(self.conversation)
-        for frame, before, step in batch:
-            folding.step(frame)
+        for (frame, before, step), at in zip(batch, self.logged[offset:], strict=False):
+            folding.step(frame, at)
             if step is None:
                 self.left_out += is_of_an_earlier_life(before, frame)
             else:
-                self.write(frame, before, step)
+                self.write(frame, at, before, step)
+                limits.check(self, frame, at, before, step, folding.messages)
                 if isinstance(frame, LLMTextFrame) and step.outcome == "applied":
                     self._check_words(frame)
                 if step.changes:
@@ -312,15 +331,16 @@ class World:
         self.next_offset += len(batch)
         return True
 
-    def write(self, frame: AnyFrame, before: State, step: Step) -> None:
+    def write(self, frame: AnyFrame, at: datetime, before: State, step: Step) -> None:
         """Store one frame and what it changes."""
         self.last_at = self.now
-        self.lives_kept = self.lives_kept.after(int(step.state.version), frame, self.now)
+        self.lives_kept = self.lives_kept.after(int(step.state.version), frame, at, self.now)
         if any(isinstance(change, ContextErased) for change in step.changes):
             self._erase()
         elif frame.id is not None:
             self.outcomes[frame.id] = step.outcome, step.reason
-        if isinstance(frame, OfContext) and frame.expected_version is not None:
+        refused_first = step.reason == "busy" or step.reason in limits.LIMITS_OF
+        if isinstance(frame, OfContext) and frame.expected_version is not None and not refused_first:
             # Of a life after an erasure, version 0 is the one at which it began with nothing.
             of_nothing = before.erased.version if before.erased is not None else 0
             known = self.changed_version <= (frame.expected_version or of_nothing)
@@ -337,6 +357,11 @@ class World:
             self.interruptions.append(int(step.state.version))
             if before.runs.open is not None:
                 self.cut_off.add(before.runs.open.run_id)
+        self.cut_off |= {
+            change.run_id
+            for change in step.changes
+            if isinstance(change, RunClosed) and change.end == "interrupted"
+        }
         if frame.type == "EndFrame":
             self.ends.append(int(step.state.version))
         self.outbox += react(before, frame, step.state)
@@ -390,7 +415,9 @@ class World:
                 self.calls[key].status = "done"
         message = getattr(change, "message", None)
         if message is not None and message.get("role") == "user":
-            self.words_written[version] = message["content"]
+            # Inputs that were held are written together.
+            before = self.words_written.get(version, "")
+            self.words_written[version] = f"{before} {message['content']}".lstrip()
 
     # What must hold after every frame
 
@@ -652,6 +679,7 @@ IN_THE_DATABASE = (
         "words_written",
         "changed_version",
         "expectations",
+        "allowed",
     ),
     *("interruptions", "ends", "cut_off", "lives", "claims", "_barred", "_owners"),
 )
