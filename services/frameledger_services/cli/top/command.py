@@ -71,8 +71,8 @@ class _Watch:
         self._title = f"frameledger top, {_where(settings)}"
 
     async def show(self, *, once: bool, as_json: bool) -> None:
-        """Show samples until Ctrl-C, or one. Raises what the first look raises; later ones wait for the database, but for
-        the one that is all that is wanted."""
+        """Show samples until Ctrl-C, or one. Raises what the first look raises; later ones wait for the database,
+        unless one is all that is asked for."""
         try:
             first = await self._look()
             if as_json:
