@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-bridges bench-bridges chaos lint bench promtool docs picture lock clean FORCE
+.PHONY: help setup demo test test-bridges bench-bridges chaos style lint bench promtool docs picture lock clean FORCE
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -25,11 +25,8 @@ setup: $(READY) ## make .venv from the lock (again only when the lock or pyproje
 demo: $(READY) ## see it work: a conversation with a model and functions on real servers, in under a minute
 	@$(VENV)/bin/frameledger demo
 
-# Each of its processes reads every test: without bytecode, as some containers want it, that takes twice the time. Whole
-# files are handed out, those first that take longest (tests/costs.py).
-test: lint ## everything CI runs: setup, lint, types, all tests
-	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder
-	@$(PY) -m tests.bridges --if-installable
+test: style ## everything CI runs: setup, style, all tests, types and the bridges' packages beside them, the bridges
+	@$(PY) -m tests.whole
 
 test-bridges: $(READY) ## the bridges on the real frameworks, newest and oldest release, in environments of their own
 	@$(PY) -m tests.bridges
@@ -42,9 +39,11 @@ chaos: $(READY) ## twenty thousand simulated conversations, a thousand examples 
 		tests/chaos/failover.py tests/chaos/topics.py tests/chaos/gateway.py tests/chaos/rebuilds.py tests/chaos/large.py
 	@BRIDGE_KILLS=all $(PY) -m tests.bridges --if-installable --only pipecat
 
-lint: $(READY) ## style and types only
+style: $(READY)
 	@$(PY) -m ruff check --quiet --output-format concise .
 	@$(PY) -m ruff format --check --quiet . || { echo 'Not formatted: see ruff format --diff' >&2; exit 1; }
+
+lint: style ## style and types only
 	@$(PY) -m mypy
 
 bench: $(READY) ## how fast everything is, beside its yardsticks; half an hour

@@ -1,0 +1,89 @@
+"""`make test`: types, all tests, and the bridges. What one core does alone, or a network, is done beside the tests.
+
+mypy without its cache takes one core for most of a minute; the environments of the bridges take a network as long. The
+tests leave a core some time whenever they wait for servers. Style is checked before any of it: that takes a second.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+from tests.bounds import BENCH
+
+ROOT = Path(__file__).resolve().parents[1]
+PYTHON = (sys.executable, "-m")
+TYPES = (*PYTHON, "mypy")
+FETCHED = (*PYTHON, "tests.bridges", "prepare")
+# Whole files are handed out, those first that take longest: see `costs.py`.
+TESTS = (*PYTHON, "pytest", "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+BRIDGES = (*PYTHON, "tests.bridges", "--if-installable")
+INTERRUPTED = 2
+"""What pytest ends with after Ctrl-C."""
+
+
+class Beside:
+    """A program that runs beside others, and says what it says once it is asked for."""
+
+    def __init__(self, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
+        self._process, self._said = process, said
+
+    def ended(self) -> int:
+        """Wait for its end and print what it said; its exit code."""
+        code = self._process.wait(2 * BENCH)
+        self._said.seek(0)
+        sys.stdout.write(self._said.read().decode(errors="replace"))
+        sys.stdout.flush()
+        return code
+
+
+@contextmanager
+def beside(command: tuple[str, ...]) -> Iterator[Beside]:
+    """Starts a program that is gone when the block ends, whatever ends it."""
+    with TemporaryFile() as said:
+        # In a session of its own, with all that it starts.
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+        )
+        try:
+            yield Beside(process, said)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def tried(
+    types: tuple[str, ...] = TYPES,
+    fetched: tuple[str, ...] = FETCHED,
+    tests: tuple[str, ...] = TESTS,
+    bridges: tuple[str, ...] = BRIDGES,
+) -> int:
+    """Runs all of it; the exit code of what failed first. The bridges are tried if all else is well."""
+    with beside(types) as typed, beside(fetched) as made:
+        failed = run(tests, os.environ)
+        if failed == INTERRUPTED:
+            return failed
+        if failed := typed.ended() or failed:
+            return failed
+        made.ended()
+    return run(bridges, os.environ)
+
+
+def run(command: tuple[str, ...], environment: Mapping[str, str]) -> int:
+    # Each of its processes reads every test: without bytecode, as some containers want it, that takes twice the time.
+    kept = {name: value for name, value in environment.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.run(command, cwd=ROOT, env=kept, check=False).returncode
+
+
+if __name__ == "__main__":
+    # Ctrl-C is for the tests, which stop their servers then; this waits for them.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    sys.exit(tried())
