@@ -33,10 +33,12 @@ MODULES = {
     # `opentelemetry` itself is a namespace: each distribution brings a part of it.
     "otel": ("opentelemetry.trace", "opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http"),
     "pipecat": ("pipecat",),
+    "agents": ("agents",),
 }
 
-SEPARATE = frozenset({"pipecat"})
-"""What `all` does not bring: half a gigabyte, which whoever uses it has already."""
+SEPARATE = frozenset({"pipecat", "agents"})
+"""What `all` does not bring: frameworks, which whoever uses one has already. Pipecat is half a gigabyte, and the Agents
+SDK needs an `openai` of its own."""
 
 
 class MissingExtraError(ConfigurationError, ModuleNotFoundError):

@@ -26,6 +26,8 @@ ENVIRONMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     # these do is the same for every release.
     "pipecat": (("pipecat",), ("tests/bridges/pipecat",)),
     "pipecat-floor": (("pipecat",), ("tests/bridges/pipecat", "-m", "not servers")),
+    "agents": (("agents",), ("tests/bridges/agents_sdk",)),
+    "agents-floor": (("agents",), ("tests/bridges/agents_sdk", "-m", "not servers")),
 }
 
 

@@ -3,4 +3,5 @@ missing its tests are not collected."""
 
 from importlib.util import find_spec
 
-collect_ignore = [name for name in ("pipecat",) if find_spec(name) is None]
+PACKAGES = {"pipecat": "pipecat", "agents_sdk": "agents"}
+collect_ignore = [folder for folder, package in PACKAGES.items() if find_spec(package) is None]

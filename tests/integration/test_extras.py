@@ -32,6 +32,7 @@ BASE = {
 SERVICES = "claims event_log functions inference projector providers.websocket recovery store timekeeper work"
 
 OVER_PIPECAT = "frameledger_services.pipecat.observer"
+OVER_AGENTS = "frameledger_services.agents_sdk.run_hooks"
 OVER_HTTP = "frameledger_services.client.http"
 IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -160,6 +161,7 @@ def test_the_base_is_the_core_and_the_client_and_nothing_else(environment):
     base.run("python", "-c", IMPORT_ALL, f"-{OVER_HTTP}", "frameledger", "frameledger_services.client")
     missing = base.refused("python", "-c", "from frameledger_services.client import HttpClient")
     assert missing.endswith("httpx is not installed: pip install 'frameledger[http]'")
+    base.run("python", "-c", "from frameledger_services.agents_sdk import FrameledgerSession")
     base.run("python", "-c", CODECS)
     settings = "from frameledger_services.settings import Settings; print(Settings.from_env().topic_prefix)"
     assert base.run("python", "-c", settings) == "llm.\n"
@@ -195,7 +197,7 @@ def test_what_the_wheel_carries_is_there_without_any_extra(environment):
         ("embedded", ["frameledger_services.embedded"]),
         ("services,gateway", ["frameledger_services.gateway"]),
         ("http", [OVER_HTTP]),
-        ("all", [f"-{OVER_PIPECAT}", "frameledger", "frameledger_services"]),
+        ("all", [f"-{OVER_PIPECAT}", f"-{OVER_AGENTS}", "frameledger", "frameledger_services"]),
     ],
 )
 def test_an_extra_brings_what_it_is_for(environment, extra, names):
@@ -266,6 +268,7 @@ def test_the_command_without_its_extra_is_one_sentence(environment):
         ("import frameledger_services.functions", ["services"]),
         ("from frameledger_services.inference import InferenceService", ["services"]),
         ("from frameledger_services.pipecat import FrameledgerObserver", ["pipecat"]),
+        ("from frameledger_services.agents_sdk import FrameledgerRunHooks", ["agents"]),
         (
             "from frameledger_services.providers.openai import OpenAILLMService",
             ["openai", "anthropic", "services"],

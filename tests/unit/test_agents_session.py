@@ -1,21 +1,15 @@
-"""A session of the OpenAI Agents SDK: what comes out is what went in, once, whatever happens on the way.
-
-The ledger here is the real fold in memory: it takes frames that come twice, and loses answers, as Kafka may.
-"""
+"""A session of the OpenAI Agents SDK: what comes out is what went in, once, whatever happens on the way."""
 
 import asyncio
 import json
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.bounds import IN_PROCESS
+from tests.support.ledger_in_memory import Ledger
 
-from frameledger.fold import Conversation, Folding
-from frameledger.ids import ContextId, Version
 from frameledger_services.agents_sdk import FrameledgerSession
-from frameledger_services.client import FramesUnacknowledgedError, NoSuchContextError, StoredContext
 
 ITEMS = [
     {"role": "user", "content": "Is there a night train?"},
@@ -32,51 +26,6 @@ ITEMS = [
     {"llm": "openai-responses", "message": {"role": "user"}},
     {"role": "user", "content": "é\U0001f600", "n": [1, 1.0, True, None, 2**70]},
 ]
-
-
-@dataclass
-class Said:
-    outcome: str
-    reason: str | None
-
-
-@dataclass
-class Ledger:
-    """A conversation in memory, as `Client` shows it."""
-
-    folding: Folding = field(default_factory=lambda: Folding(Conversation.new("s")))
-    faults: list[str] = field(default_factory=list)
-    became: dict[str, Said] = field(default_factory=dict)
-    meanwhile: list = field(default_factory=list)
-    gate: asyncio.Event | None = None
-
-    async def publish(self, context_id, *frames, wait, within):
-        assert (context_id, wait) == ("s", True)
-        if self.gate is not None:
-            await self.gate.wait()
-        fault = self.faults.pop(0) if self.faults else None
-        if fault == "lost":
-            raise FramesUnacknowledgedError("lost", frames)
-        while self.meanwhile:
-            self.folding.step(self.meanwhile.pop(0))
-        for frame in frames:
-            step = self.folding.step(frame)
-            if step is not None:
-                self.became[frame.id] = Said(step.outcome, step.reason)
-        if fault == "unheard":
-            raise FramesUnacknowledgedError("the answer was lost", frames)
-        return tuple(self.became[frame.id] for frame in frames)
-
-    async def context(self, context_id, version=None):
-        conversation = self.folding.conversation()
-        if not conversation.state.version:
-            raise NoSuchContextError(context_id)
-        return StoredContext(
-            ContextId(context_id),
-            Version(conversation.state.version),
-            conversation.context,
-            positions=tuple(position for position, _ in conversation.rows),
-        )
 
 
 def session(ledger):

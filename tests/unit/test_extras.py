@@ -86,17 +86,25 @@ def test_every_extra_names_the_modules_that_it_brings() -> None:
         assert {distribution(module) for module in modules} == names(of_extras[extra]) - OPTIONAL
 
 
+@pytest.mark.parametrize(
+    ("extra", "needs_it"),
+    [
+        ("pipecat", "frameledger_services.pipecat.observer"),
+        ("agents", "frameledger_services.agents_sdk.run_hooks"),
+    ],
+)
 def test_what_all_does_not_bring_is_in_no_lock_and_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, extra: str, needs_it: str
 ) -> None:
+    assert extra in SEPARATE
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-    for extra in SEPARATE:
-        for name in names(PROJECT["optional-dependencies"][extra]):
-            assert not re.search(rf"^{re.escape(name)}==", lock, re.MULTILINE)
-    monkeypatch.setitem(sys.modules, "pipecat", None)
-    monkeypatch.delitem(sys.modules, "frameledger_services.pipecat.observer", raising=False)
-    with pytest.raises(MissingExtraError, match=re.escape("pip install 'frameledger[pipecat]'")):
-        importlib.import_module("frameledger_services.pipecat.observer")
+    for name in names(PROJECT["optional-dependencies"][extra]):
+        assert not re.search(rf"^{re.escape(name)}==", lock, re.MULTILINE)
+    for module in MODULES[extra]:
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, needs_it, raising=False)
+    with pytest.raises(MissingExtraError, match=re.escape(f"pip install 'frameledger[{extra}]'")):
+        importlib.import_module(needs_it)
 
 
 def test_what_is_imported_belongs_to_the_base_or_to_an_extra() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
-from uuid import UUID, uuid4, uuid5
+from uuid import uuid4
 
 from frameledger.errors import TransientError
 from frameledger.frames import (
@@ -13,16 +13,13 @@ from frameledger.frames import (
     LLMMessageRewriteFrame,
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
-    LLMMirrorFrame,
 )
 from frameledger_services.agents_sdk.items import item_of, message_of
+from frameledger_services.agents_sdk.mirror import mirror_frame
 from frameledger_services.client import Conversations, NoSuchContextError, PublishedFrame, StoredContext
 
 WITHIN = 30.0
 """How long a call may take, unless it is said otherwise."""
-
-MIRROR = "openai-agents"
-_MIRRORS = UUID("4f6c2a17-0f0e-5b79-9c42-6f3f1f6b7d21")
 
 _T = TypeVar("_T")
 
@@ -103,7 +100,7 @@ class FrameledgerSession:
 
     async def _say(self, frame: AnyFrame) -> PublishedFrame:
         """Publish a frame, and wait until it is visible. Published again it is the same frame, and counts once."""
-        frames = (frame,) if self._is_kept else (self._mirror(), frame)
+        frames = (frame,) if self._is_kept else (mirror_frame(self.session_id), frame)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._within
         while True:
@@ -118,10 +115,6 @@ class FrameledgerSession:
                 continue
             self._is_kept = True
             return published[-1]
-
-    def _mirror(self) -> LLMMirrorFrame:
-        # Its id follows from the session, so that of all who use it one frame counts.
-        return LLMMirrorFrame(id=str(uuid5(_MIRRORS, self.session_id)), mirror=MIRROR, react=False)
 
 
 async def _carried_out(change: Awaitable[_T]) -> _T:

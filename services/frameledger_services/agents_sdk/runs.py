@@ -1,0 +1,184 @@
+"""What becomes of the SDK's runs, as frames: answers of models, calls of tools, handoffs, and what was broken off.
+
+An answer is one request to a model, and is counted as one run here (RA5.counted). The log has one open answer of a
+conversation at a time: of answers that overlap, as those of agents that are tools of another and run at once, the later
+ones are told whole when they end.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from frameledger_services.agents_sdk.mirror import mirror_frame
+from frameledger_services.agents_sdk.values import (
+    Fields,
+    bounded,
+    finish_reason_of,
+    model_of,
+    text_of,
+    usage_of,
+)
+
+MOST_RUNS = 64
+"""Runs that are remembered. The SDK does not say when one is over."""
+
+
+@dataclass(eq=False)
+class Run:
+    """A `Runner.run` with all that runs inside of it: agents that are its tools count into its usage."""
+
+    usage: Any
+    scope: Any
+    name: str = field(default_factory=lambda: str(uuid4()))
+    calls: dict[Any, Fields] = field(default_factory=dict)
+    """The calls that are open, by what the SDK calls them."""
+
+
+@dataclass(eq=False)
+class Answer:
+    run: Run
+    context: Any
+    agent: Any
+
+
+class Runs:
+    """The runs of one conversation. Each method returns the frames that say what happened."""
+
+    def __init__(self, session_id: str, provider: str | None = None, model: str | None = None) -> None:
+        self._session_id = session_id
+        self._provider, self._model = provider, model
+        self._runs: OrderedDict[int, Run] = OrderedDict()
+        self._answer: Answer | None = None
+
+    def agent_began(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
+        run, found = self._run(scope, context)
+        return [*found, self._noted("AgentStartFrame", run, agent=agent.name)]
+
+    def agent_ended(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
+        run, found = self._run(scope, context)
+        return [*found, self._noted("AgentEndFrame", run, agent=agent.name)]
+
+    def handed_off(self, scope: Any, context: Any, by: Any, to: Any) -> list[Fields]:
+        run, found = self._run(scope, context)
+        return [*found, self._noted("HandoffFrame", run, from_agent=by.name, to_agent=to.name)]
+
+    def answer_began(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
+        """A model is asked. If another run still waits for its answer, that one was broken off."""
+        run, found = self._run(scope, context)
+        if self._answer is not None and self._answer.run is not run:
+            found += self.broken_off([self._answer.run])
+        if self._answer is None:
+            self._answer = Answer(run, context, agent)
+            found.append(self._start(run, agent))
+        return found
+
+    def answer_ended(self, scope: Any, context: Any, agent: Any, response: Any) -> list[Fields]:
+        run, found = self._run(scope, context)
+        answer = self._answer
+        if answer is None or answer.context is not context or answer.agent is not agent:
+            found.append(self._start(run, agent))
+        self._answer = None
+        text = bounded(text_of(response))
+        if text:
+            said = text if isinstance(text, str) else f"({text['omitted_bytes']} bytes)"
+            found.append({"type": "LLMTextFrame", "text": said})
+        end: Fields = {"type": "LLMFullResponseEndFrame"}
+        for name, told in (("finish_reason", finish_reason_of(response)), ("usage", usage_of(response))):
+            if told is not None:
+                end[name] = told
+        return [*found, end]
+
+    def call_began(self, scope: Any, context: Any, tool: Any) -> list[Fields]:
+        run, found = self._run(scope, context)
+        call: Fields = {
+            "function_name": tool.name,
+            "tool_call_id": getattr(context, "tool_call_id", None) or str(uuid4()),
+        }
+        run.calls[_key(context, tool)] = call
+        how = {"arguments": bounded(getattr(context, "tool_arguments", {})), "cancel_on_interruption": True}
+        return [*found, {"type": "FunctionCallInProgressFrame", **call, **how, **_about(run)}]
+
+    def call_ended(self, scope: Any, context: Any, tool: Any, result: Any, failed: bool) -> list[Fields]:
+        run, found = self._run(scope, context)
+        call = run.calls.pop(_key(context, tool), None)
+        if call is None:
+            return found
+        settled = {"settled_as": "failed" if failed else "done"}
+        return [
+            *found,
+            {"type": "FunctionCallResultFrame", **call, "result": bounded(result), **settled},
+        ]
+
+    def ended(self, scope: Any, error: str | None, of_a_run: bool = False) -> list[Fields]:
+        """The runs of a scope are over: what is still open was broken off, or failed with an error of this name.
+        `of_a_run` says that the error is a run's, whatever is open."""
+        runs = [run for run in self._runs.values() if run.scope is scope]
+        for run in runs:
+            del self._runs[id(run.usage)]
+        if error is None:
+            return self.broken_off(runs)
+        return self._failed(runs, error) if of_a_run or self._is_open(runs) else []
+
+    def broken_off(self, runs: list[Run]) -> list[Fields]:
+        """These runs go on no more, and nobody said why."""
+        found: list[Fields] = [{"type": "InterruptionFrame"}] if self._is_open(runs) else []
+        for run in runs:
+            found += [{"type": "FunctionCallCancelFrame", **call} for call in run.calls.values()]
+        self._close(runs)
+        return found
+
+    def _failed(self, runs: list[Run], error: str) -> list[Fields]:
+        found: list[Fields] = []
+        for call in (call for run in runs for call in run.calls.values()):
+            failed = {"result": {"error": error}, "settled_as": "failed"}
+            found.append({"type": "FunctionCallResultFrame", **call, **failed})
+        # Not what the error says: that may be a secret, or a text of the conversation.
+        told = {"message": f"The run ended with {error}.", "code": error}
+        found.append({"type": "ErrorFrame", "fatal": self._answers_for(runs), **told})
+        self._close(runs)
+        return found
+
+    def _is_open(self, runs: list[Run]) -> bool:
+        return self._answers_for(runs) or any(run.calls for run in runs)
+
+    def _answers_for(self, runs: list[Run]) -> bool:
+        return self._answer is not None and self._answer.run in runs
+
+    def _close(self, runs: list[Run]) -> None:
+        for run in runs:
+            run.calls.clear()
+        if self._answers_for(runs):
+            self._answer = None
+
+    def _run(self, scope: Any, context: Any) -> tuple[Run, list[Fields]]:
+        """The run of this context, and what is said of a new one: that its history is kept by the SDK, since the
+        conversation may have been erased or handed to somebody else in the meantime."""
+        # Contexts of tools, and of agents that are tools, are others; they count into the usage of one.
+        run = self._runs.get(id(context.usage))
+        if run is not None:
+            self._runs.move_to_end(id(context.usage))
+            return run, []
+        run = self._runs[id(context.usage)] = Run(context.usage, scope)
+        while len(self._runs) > MOST_RUNS:
+            self._runs.popitem(last=False)
+        return run, [mirror_frame(self._session_id).model_dump(mode="json", exclude_none=True)]
+
+    def _start(self, run: Run, agent: Any) -> Fields:
+        provider, model = model_of(agent)
+        told = {"provider": self._provider or provider, "model": self._model or model}
+        known = {name: value for name, value in told.items() if value is not None}
+        return {"type": "LLMFullResponseStartFrame", **known, **_about(run, agent=agent.name)}
+
+    def _noted(self, what: str, run: Run, **fields: Any) -> Fields:
+        return {"type": f"openai-agents/{what}", "run": run.name, **fields}
+
+
+def _about(run: Run, **fields: Any) -> Fields:
+    return {"metadata": {"openai-agents": {"run": run.name, **fields}}}
+
+
+def _key(context: Any, tool: Any) -> Any:
+    return getattr(context, "tool_call_id", None) or (id(context), id(tool))

@@ -1,0 +1,18 @@
+"""The real Agents SDK, and where a test wants it a real Kafka and a real PostgreSQL."""
+
+import pytest
+from agents import set_tracing_disabled
+from tests.support.databases import (  # noqa: F401  # fixtures
+    database,
+    empty_database,
+    make_database,
+    migrated_template,
+)
+from tests.support.projecting import settings_of_its_own  # noqa: F401  # a fixture
+from tests.support.servers import nothing_is_left  # noqa: F401  # a fixture
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_traced():
+    """Traces would go to the SDK's makers."""
+    set_tracing_disabled(True)

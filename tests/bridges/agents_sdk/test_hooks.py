@@ -1,0 +1,261 @@
+"""What hooks tell of runs, and that no run notices."""
+
+import asyncio
+import json
+from collections import Counter
+
+import pytest
+from agents import Agent, Runner, SQLiteSession, function_tool, set_tracing_disabled
+from agents.tracing import set_trace_processors
+from tests.bounds import IN_PROCESS
+from tests.bridges.agents_sdk.apps import CONFIG, TURNS, WAITS, App, ScriptedModel, calls, says
+from tests.support.ledger_in_memory import Ledger
+
+from frameledger_services.agents_sdk import FrameledgerRunHooks
+from frameledger_services.agents_sdk.publishing import GAP, Publishing
+from frameledger_services.client import FramesRefusedError, FramesUnacknowledgedError
+
+START, TEXT, END = "LLMFullResponseStartFrame", "LLMTextFrame", "LLMFullResponseEndFrame"
+ANSWER = (START, TEXT, END)
+ANSWERS_WITH_A_CALL = (START, END)
+CALL = ("FunctionCallInProgressFrame", "FunctionCallResultFrame")
+TOLD = {
+    "plain": ANSWER,
+    "call": (*ANSWER, *CALL, *ANSWER),
+    "failing call": (*ANSWERS_WITH_A_CALL, *CALL, *ANSWER),
+    "handoff": (*ANSWERS_WITH_A_CALL, "openai-agents/HandoffFrame", *ANSWERS_WITH_A_CALL, *CALL, *ANSWER),
+    "tripwire": (START, "ErrorFrame"),
+    "cancelled": (START, "InterruptionFrame"),
+    "cancelled in a call": (
+        *(*ANSWERS_WITH_A_CALL, "FunctionCallInProgressFrame"),
+        *("InterruptionFrame", "FunctionCallCancelFrame"),
+    ),
+    "model down": (START, "ErrorFrame"),
+    "broken off by a call": (*ANSWERS_WITH_A_CALL, *CALL, "ErrorFrame"),
+}
+
+
+class Recorded(Ledger):
+    """What hooks tell, without what agents begin and end and without whose history it is."""
+
+    def told(self):
+        left_out = ("openai-agents/Agent", "LLMMirrorFrame")
+        return [one for one in self.frames if not one.type.startswith(left_out)]
+
+    def types(self):
+        return tuple(one.type for one in self.told())
+
+
+def wire(frame):
+    return json.loads(frame.model_dump_json())
+
+
+def answered(*steps, **agent):
+    return Agent(name="a", model=ScriptedModel(steps), **agent)
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("kind", TURNS)
+def test_a_run_is_told_from_its_first_answer_to_its_end(kind, streamed):
+    async def scenario():
+        ledger = Recorded()
+        hooks = FrameledgerRunHooks("s", ledger)
+        with_session = SQLiteSession("s")
+        await App(with_session, hooks).turn(
+            kind, "secret" if kind == "tripwire" else "Where is it?", streamed
+        )
+        with_session.close()
+        assert await hooks.flush(IN_PROCESS)
+        assert (hooks.unpublished, hooks.lost) == (0, 0)
+        return ledger
+
+    ledger = asyncio.run(scenario())
+    # A guardrail that is asked first lets no model be asked.
+    expected = ("ErrorFrame",) if (kind, streamed) == ("tripwire", True) else TOLD[kind]
+    assert ledger.types() == expected
+    assert {ledger.became[one.id].outcome for one in ledger.told()} <= {"applied", "unknown"}
+    state = ledger.folding.state
+    assert state.speech.response is None
+    assert not state.calls.open
+    # Its own history has its messages; what hooks tell writes none.
+    assert ledger.folding.conversation().messages == ()
+    for one in ledger.told():
+        if one.type == START:
+            assert (one.provider, one.model) == ("test", "scripted-1")
+        if one.type == "FunctionCallResultFrame":
+            assert one.settled_as == ("done" if kind in ("call", "handoff") else "failed")
+        if one.type == "ErrorFrame":
+            assert one.code in ("InputGuardrailTripwireTriggered", "ModelDownError", "UserError")
+            assert "secret" not in one.message
+    runs = {one.metadata["openai-agents"]["run"] for one in ledger.told() if one.type == START}
+    assert len(runs) <= 1
+
+
+def test_an_answer_says_what_it_used_and_why_it_ended():
+    async def scenario():
+        ledger = Recorded()
+        hooks = FrameledgerRunHooks("s", ledger)
+        await App(SQLiteSession("s"), hooks).turn("call", "Where is it?")
+        await hooks.flush(IN_PROCESS)
+        return ledger.told()
+
+    frames = asyncio.run(scenario())
+    ends = [one for one in frames if one.type == END]
+    assert [one.finish_reason for one in ends] == ["tool_calls", "stop"]
+    used = [(one.usage.input_tokens, one.usage.output_tokens, one.usage.cache_read_tokens) for one in ends]
+    # The question; and then it, the answer, the call and its result.
+    assert used == [(1, 2, 0), (4, 1, 3)]
+    [started, settled] = [one for one in frames if one.type in CALL]
+    assert wire(started)["arguments"] == '{"order": "7"}'
+    assert wire(settled)["result"] == {"order": "7", "place": "Zürich", "days": 1.0}
+
+
+def test_what_nobody_ended_is_broken_off_when_the_next_answer_begins():
+    async def scenario():
+        ledger = Recorded()
+        hooks = FrameledgerRunHooks("s", ledger, provider="mine", model="other")
+        agent = answered(WAITS, [says("Yes.")])
+        running = asyncio.ensure_future(Runner.run(agent, "Hi", hooks=hooks, run_config=CONFIG))
+        await agent.model.waits.wait()
+        running.cancel()
+        await asyncio.wait([running])
+        await Runner.run(agent, "Again", hooks=hooks, run_config=CONFIG)
+        assert await hooks.flush(IN_PROCESS)
+        return ledger
+
+    ledger = asyncio.run(scenario())
+    assert ledger.types() == (START, "InterruptionFrame", *ANSWER)
+    assert [(one.provider, one.model) for one in ledger.told() if one.type == START] == [
+        ("mine", "other")
+    ] * 2
+
+
+def test_agents_that_are_tools_and_answer_at_once_are_counted_each():
+    async def scenario():
+        ledger = Recorded()
+        hooks = FrameledgerRunHooks("s", ledger)
+        both = asyncio.Barrier(2)
+
+        class Together(ScriptedModel):
+            async def _step(self, given):
+                await both.wait()
+                return await super()._step(given)
+
+        helpers = [Agent(name=name, model=Together([[says(name)]])) for name in ("one", "two")]
+        asks = [calls("c1", "one", '{"input":"x"}'), calls("c2", "two", '{"input":"x"}')]
+        tools = [one.as_tool(one.name, "Helps.", hooks=hooks) for one in helpers]
+        agent = answered(asks, [says("Both.")], tools=tools)
+        result = await Runner.run(agent, "Hi", hooks=hooks, run_config=CONFIG)
+        assert result.final_output == "Both."
+        assert await hooks.flush(IN_PROCESS)
+        return ledger
+
+    ledger = asyncio.run(scenario())
+    told = Counter(ledger.types())
+    assert (told[END], told[TEXT], told["FunctionCallResultFrame"]) == (4, 3, 2)
+    assert told["InterruptionFrame"] == 0
+    assert sum(one.usage.input_tokens for one in ledger.told() if one.type == END) == 1 + 1 + 1 + 5
+    assert {ledger.became[one.id].outcome for one in ledger.told()} == {"applied"}
+
+
+def test_a_tool_whose_failure_the_application_words_has_failed_where_it_is_traced():
+    @function_tool(failure_error_function=lambda context, error: "Try something else.")
+    def broken() -> str:
+        raise ValueError
+
+    async def scenario():
+        ledger = Recorded()
+        hooks = FrameledgerRunHooks("s", ledger)
+        agent = answered([calls("c1", "broken")], [says("Well.")], tools=[broken])
+        await Runner.run(agent, "Hi", hooks=hooks)
+        await hooks.flush(IN_PROCESS)
+        return ledger.told()
+
+    # Traced, and told to nobody.
+    set_trace_processors([])
+    set_tracing_disabled(False)
+    [settled] = [one for one in asyncio.run(scenario()) if one.type == "FunctionCallResultFrame"]
+    assert (wire(settled)["result"], settled.settled_as) == ("Try something else.", "failed")
+
+
+class Away:
+    """A client whose servers are away, or which is closed, in one of many ways."""
+
+    def __init__(self, way):
+        self.way = way
+        self.asked = 0
+
+    async def publish(self, context_id, *frames, within):
+        self.asked += 1
+        if self.way == "hangs":
+            await asyncio.Event().wait()
+        if isinstance(self.way, Exception):
+            raise self.way
+        raise self.way("away", [one.frame for one in frames])
+
+
+@pytest.mark.parametrize(
+    "way",
+    ["hangs", FramesUnacknowledgedError, FramesRefusedError, RuntimeError("closed"), OSError("no route")],
+    ids=lambda way: way if isinstance(way, str) else getattr(way, "__name__", type(way).__name__),
+)
+def test_a_run_ends_as_it_would_have_whatever_becomes_of_what_is_told(way):
+    async def scenario():
+        client = Away(way)
+        hooks = FrameledgerRunHooks("s", client)
+        session = SQLiteSession("s")
+        async with asyncio.timeout(IN_PROCESS):
+            for kind in TURNS:
+                await App(session, hooks).turn(kind, "secret" if kind == "tripwire" else "Hi")
+        whole = await hooks.flush(0)
+        assert client.asked
+        assert whole is False or hooks.lost > 0
+        session.close()
+
+    asyncio.run(scenario())
+
+
+def test_what_hooks_are_given_never_ends_a_run():
+    async def scenario():
+        hooks = FrameledgerRunHooks("s", Recorded())
+        for hook in (hooks.on_agent_start, hooks.on_agent_end):
+            await hook(None, *[None] * (hook.__code__.co_argcount - 2))
+        await hooks.on_llm_start(None, None, None, None)
+        await hooks.on_llm_end(None, None, None)
+        await hooks.on_tool_start(None, None, None)
+        await hooks.on_tool_end(None, None, None, None)
+        await hooks.on_handoff(None, None, None)
+        assert hooks.lost == 7
+
+    asyncio.run(scenario())
+
+
+def test_memory_is_bounded_and_a_frame_says_what_is_missing():
+    async def scenario():
+        ledger = Recorded(gate=asyncio.Event())
+        publishing = Publishing("s", ledger, most_frames=5, most_bytes=10_000)
+        for number in range(50):
+            publishing.put([{"type": "openai-agents/AgentStartFrame", "number": number}])
+        assert (publishing.unpublished, publishing.lost) == (5, 45)
+        ledger.gate.set()
+        assert await publishing.flush(IN_PROCESS)
+        publishing.put([{"type": "openai-agents/AgentStartFrame", "big": "x" * 20_000}])
+        publishing.put([{"type": "openai-agents/AgentStartFrame", "number": 50}])
+        assert await publishing.flush(IN_PROCESS)
+        return ledger.frames
+
+    frames = asyncio.run(scenario())
+    assert [getattr(one, "number", None) for one in frames] == [0, 1, 2, 3, 4, None, 50]
+    assert wire(frames[5])["frames"] == 46
+    assert frames[5].type == GAP
+
+
+def test_frames_that_were_published_and_not_acknowledged_count_once():
+    async def scenario():
+        ledger = Recorded(faults=["unheard", "lost", "unheard"])
+        publishing = Publishing("s", ledger)
+        publishing.put([{"type": "openai-agents/AgentStartFrame", "number": number} for number in range(3)])
+        assert await publishing.flush(IN_PROCESS)
+        return [one.number for one in ledger.frames]
+
+    assert asyncio.run(scenario()) == [0, 1, 2]
