@@ -171,6 +171,22 @@ class TestPrices:
         assert transaction.execute(asked).fetchone() == (None, None, 1_000_005)
 
 
+def test_a_run_of_an_experiment_says_so(transaction):
+    head = "context_id, version, state_version, started_at, last_at, fold_version, chain, state, experiment"
+    transaction.execute(
+        f"INSERT INTO contexts ({head}) SELECT name, 1, 1, now(), now(), 1, sha256('x'), '{{}}', name = 'rerun' "
+        "FROM (VALUES ('rerun'), ('real')) AS names (name)"
+    )
+    transaction.execute(
+        "INSERT INTO runs (context_id, run_id, requested_version, requested_at, trigger, status) "
+        "SELECT context_id, 'r', 1, now(), 'x', 'ended' FROM contexts"
+    )
+    found = transaction.execute(
+        "SELECT context_id, experiment, is_copy FROM facts_runs ORDER BY 1"
+    ).fetchall()
+    assert found == [("real", False, False), ("rerun", True, False)]
+
+
 @pytest.mark.parametrize("view", FACTS)
 def test_facts_of_a_day_read_that_day(many, view):
     by = {"facts_messages": "said_at", "facts_turns": "said_at", "facts_conversations": "started_at"}

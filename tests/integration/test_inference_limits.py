@@ -220,20 +220,32 @@ def test_counting_reads_the_latest_runs_and_those_of_some_hours_and_no_others(da
         connection.execute(
             """
             INSERT INTO runs (context_id, run_id, requested_version, requested_at, trigger, status, input_tokens)
-            SELECT CASE n % 20 WHEN 0 THEN 'long' ELSE 'c' || n % 1000 END, 'run-' || n, n,
+            SELECT CASE n % 20 WHEN 0 THEN 'long' ELSE 'c' || n % 1000 END, 'run-' || n, n / 20,
                 timestamptz '2026-01-01' + n * interval '43.2 s', 'FunctionCallResultFrame', 'ended', 10
             FROM generate_series(1, 100000) AS n
             """
         )
-        connection.execute("ANALYZE runs")
+        connection.execute(
+            """
+            INSERT INTO frames (context_id, version, frame_id, logged_at, "offset", partition, type, outcome, chain,
+                payload)
+            SELECT context_id, requested_version, gen_random_uuid(), requested_at, requested_version, 0, trigger,
+                'applied', sha256('x'), '{}'
+            FROM runs WHERE context_id = 'long'
+            """
+        )
+        connection.execute(
+            "INSERT INTO contexts (context_id, version, state_version, started_at, last_at, fold_version, chain, "
+            "state) VALUES ('long', 5000, 5000, '2026-01-01', '2026-02-20', 1, sha256('x'), '{}')"
+        )
+        connection.execute("ANALYZE runs, frames")
         newest = datetime(2026, 2, 19, 23, 50, tzinfo=UTC)
         day = limits.day_of(newest)
         one = {"id": "long", "upto": newest}
         for statement, parameters, most in (
-            (spending.ROUNDS, one | {"upto": 99_000, "most": 50, "results": list(spending.RESULTS)}, 60),
+            (spending.ROUNDS, one | {"upto": 4_950, "most": 50, "results": list(spending.RESULTS)}, 60),
             (spending.RUNS_IN_MINUTE, one | {"most": 51}, 10),
-            # Its own, or where it has many of all, those of all of that day: what is cheaper.
-            (spending.OF_CONVERSATION, one | {"first": day}, 2100),
+            (spending.OF_CONVERSATION, one | {"first": day}, 110),
             (spending.OF_ALL, {"first": newest - timedelta(hours=2), "before": newest}, 400),
         ):
             cursor = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON, TIMING OFF) {statement}", parameters)

@@ -194,6 +194,27 @@ def test_what_was_projected_before_there_were_generations_is_of_the_first(empty_
         assert connection.execute("SELECT partition, next_offset FROM lag").fetchall() == [(3, 8)]
 
 
+def test_messages_that_an_older_release_wrote_get_their_times_while_everything_goes_on(database):
+    said = b'{"type":"LLMMessagesAppendFrame","messages":[{"role":"user","content":"%d"}]}'
+    without = "SELECT count(*) FROM messages WHERE said_at IS NULL"
+    with psycopg.connect(database, autocommit=True) as connection:
+        rows.write(connection, "c", [said % number for number in range(1_000)])
+        connection.execute("UPDATE messages SET said_at = NULL")
+        assert connection.execute(without).fetchone() == (1_000,)
+        with psycopg.connect(database) as projector:
+            # It waits for no row, and takes none from who waits.
+            projector.execute("SET lock_timeout = '1s'")
+            projector.execute("UPDATE messages SET valid_to = valid_from + 1 WHERE position = 7")
+            connection.execute("SET lock_timeout = '1s'")
+            connection.execute("CALL fill_said_at()")
+            assert connection.execute(without).fetchone() == (1,)
+        connection.execute("CALL fill_said_at()")
+        assert connection.execute(
+            "SELECT count(*) FROM messages INNER JOIN frames USING (context_id) "
+            "WHERE version = valid_from AND said_at = logged_at"
+        ).fetchone() == (1_000,)
+
+
 def test_of_two_migrations_at_once_one_does_it_and_the_other_finds_it_done(empty_database):
     with ThreadPoolExecutor(2) as threads:
         done = list(threads.map(migration.migrate, [empty_database] * 2))

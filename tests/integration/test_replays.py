@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime
 
 import psycopg
 import pytest
@@ -18,6 +19,7 @@ from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.forks.copies import Copies
 from frameledger_services.forks.pace import Pace
 from frameledger_services.forks.replay import Replayer, ReplayRefusedError
+from frameledger_services.store import spending
 from frameledger_services.store.connections import Connections
 
 BARGE_IN = """\
@@ -128,6 +130,19 @@ def test_copies_are_a_recording_with_the_same_messages_and_no_effect(settings):
         done, left_out = await published(settings, client, Copies(history, "copy"), speed=0)
         assert done + left_out == await client.newest_version(history)
         await until_stored(settings, client, "copy", done + 1)
+        # Its answers are counted, and told from those that cost something.
+        [(of_a_copy, *original_tokens), (and_one, *tokens)] = query(
+            settings,
+            "SELECT is_copy, sum(input_tokens), sum(output_tokens) FROM facts_runs GROUP BY is_copy ORDER BY is_copy",
+        )
+        assert (of_a_copy, and_one) == (False, True)
+        assert tokens == original_tokens
+        assert sum(tokens) > 0
+        async with await psycopg.AsyncConnection.connect(
+            settings.database_url.get_secret_value()
+        ) as connection:
+            ever = datetime(1970, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+            assert (await spending.of_all(connection, *ever)).tokens == sum(tokens)
         copy, original = await client.context("copy"), await client.context(history)
         assert copy.context == original.context
         assert query(

@@ -9,8 +9,8 @@ DAY = ROOT / "tests" / "histories" / "a-day-at-the-desk.jsonl"
 COPIES = 100
 KEPT = ("frames", "messages", "eras", "context_settings", "contexts", "runs", "tool_calls")
 FOR_PROGRAMS = (
-    *("messages_by_version", "runs_by_version", "runs_of_context"),
-    *("runs_requested_at", "tool_calls_requested_at", "frames_by_time"),
+    *("messages_by_version", "messages_by_time", "frames_by_time"),
+    *("runs_by_version", "runs_requested_at", "tool_calls_requested_at"),
 )
 """The indexes by which facts and limits find what they read."""
 

@@ -232,9 +232,11 @@ def test_a_row_that_is_missing_or_too_many_is_found(histories, table):
         row, context_id = connection.execute(
             f"SELECT ctid::text, context_id FROM {table} ORDER BY ctid DESC LIMIT 1"
         ).fetchone() or ("", "")
-    key = {"runs": "run_id = run_id || 'x'", "tool_calls": "ordinal = ordinal + 7"}.get(
-        table, "valid_from = valid_from - 1"
-    )
+    key = {
+        "messages": "position = position + 1000",
+        "runs": "run_id = run_id || 'x'",
+        "tool_calls": "ordinal = ordinal + 7",
+    }.get(table, "valid_from = valid_from - 1")
     for statement in (
         f"DELETE FROM {table} WHERE ctid = '{row}'",
         f"UPDATE {table} SET {key} WHERE ctid = '{row}'",

@@ -1,7 +1,8 @@
 """Conversations by the million, as rows: made by COPY, without a projector, for how much queries read, and how long.
 
-A conversation has ten turns of ten frames each. The conversations begin one after another over thirty days, so the
-rows lie on disk about in the order of their times, as those of a projector do.
+A conversation has ten turns of ten frames each; its first frame brings a system prompt and settings. The conversations
+begin one after another over thirty days, so the rows lie on disk about in the order of their times, as those of a
+projector do.
 """
 
 from __future__ import annotations
@@ -46,6 +47,11 @@ PAYLOADS = (
     '{"type":"LLMFullResponseEndFrame","finish_reason":"stop"}',
     '{"type":"BotStoppedSpeakingFrame"}',
 )
+PROMPT = "You are the information desk of a harbour."
+OPENING = (
+    f'{{"type":"LLMContextFrame","context":{{"messages":[{{"role":"system","content":"{PROMPT}"}}],'
+    '"settings":{"temperature":0.5}}}'
+)
 ROWS_AT_ONCE = 2_000
 
 
@@ -62,6 +68,7 @@ def fill(connection: psycopg.Connection, runs: int) -> None:
         (COPY_CONTEXTS, _contexts),
         (COPY_FRAMES, _frames),
         (COPY_MESSAGES, _messages),
+        (COPY_SETTINGS, _settings),
         (COPY_RUNS, _runs),
         (COPY_CALLS, _calls),
     ):
@@ -85,8 +92,10 @@ COPY_FRAMES: LiteralString = (
     "source, chain, payload) FROM STDIN"
 )
 COPY_MESSAGES: LiteralString = (
-    "COPY messages (context_id, era, position, valid_from, valid_to, role, text, run_id, message) FROM STDIN"
+    "COPY messages (context_id, era, position, valid_from, valid_to, role, text, run_id, message, said_at) "
+    "FROM STDIN"
 )
+COPY_SETTINGS: LiteralString = "COPY context_settings (context_id, name, valid_from, value) FROM STDIN"
 COPY_RUNS: LiteralString = (
     "COPY runs (context_id, run_id, requested_version, opened_version, started_version, closed_version, heard_version, "
     "requested_at, opened_at, started_at, first_text_at, closed_at, input_tokens, output_tokens, cache_read_tokens, "
@@ -119,7 +128,7 @@ def _contexts(number: int, began: datetime) -> Iterator[str]:
     version = TURNS * FRAMES
     yield _line(
         *(context_id(number), version, version, version - 7, began, began + timedelta(seconds=10 * TURNS), 4),
-        *(2 * TURNS, TURNS, TURNS // 5, 1, CHAIN, "{}"),
+        *(2 * TURNS + 1, TURNS, TURNS // 5, 1, CHAIN, "{}"),
     )
 
 
@@ -129,6 +138,8 @@ def _frames(number: int, began: datetime) -> Iterator[str]:
         cut = _is_cut(number, turn)
         for place, (kind, payload) in enumerate(zip(TYPES, PAYLOADS, strict=True)):
             at, version = began + timedelta(seconds=10 * turn + place), version + 1
+            if version == 1:
+                kind, payload = "LLMContextFrame", OPENING
             if cut and place == 8:
                 kind, payload = (
                     "InterruptionFrame",
@@ -141,20 +152,31 @@ def _frames(number: int, began: datetime) -> Iterator[str]:
             )
 
 
-def _messages(number: int, _began: datetime) -> Iterator[str]:
+def _messages(number: int, began: datetime) -> Iterator[str]:
     name = context_id(number)
+    yield _line(
+        *(name, 1, 1, 1, FOR_EVER, "system", PROMPT, None),
+        f'{{"role":"system","content":"{PROMPT}"}}',
+        began,
+    )
     for turn in range(TURNS):
-        first, position, run_id = turn * FRAMES, 2 * turn + 1, _run_id(number, turn)
+        first, position, run_id = turn * FRAMES, 2 * turn + 2, _run_id(number, turn)
         text = "What is on at the harbour tonight?"
         yield _line(
             *(name, 1, position, first + 3, FOR_EVER, "user", text, None),
             f'{{"role":"user","content":"{text}"}}',
+            began + timedelta(seconds=10 * turn + 2),
         )
         text = "There are two" if _is_cut(number, turn) else ANSWER
         yield _line(
             *(name, 1, position + 1, first + 9, FOR_EVER, "assistant", text, run_id),
             f'{{"role":"assistant","content":"{text}"}}',
+            began + timedelta(seconds=10 * turn + 8),
         )
+
+
+def _settings(number: int, _began: datetime) -> Iterator[str]:
+    yield _line(context_id(number), "settings", 1, '{"temperature":0.5}')
 
 
 def _runs(number: int, began: datetime) -> Iterator[str]:

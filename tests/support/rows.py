@@ -142,13 +142,15 @@ def _apply(cursor, context_id, frame, version, logged_at, change, messages, head
                 head.setdefault("origin", {}).update(_origin(frame))
         case changes.MessageAppended():
             head["parts"][change.position] = version, change.run_id
-            _keep(messages, context_id, head, change.position, version, change.message, change.run_id)
+            _keep(
+                messages, context_id, head, change.position, version, change.message, change.run_id, logged_at
+            )
         case changes.MessageReplaced() | changes.MessageEnded():
             since, run_id = head["parts"].pop(change.position)
             messages[head.get("era", 1), change.position, since]["valid_to"] = version
             if isinstance(change, changes.MessageReplaced):
                 head["parts"][change.position] = version, run_id
-                _keep(messages, context_id, head, change.position, version, change.message, run_id)
+                _keep(messages, context_id, head, change.position, version, change.message, run_id, logged_at)
         case changes.SettingChanged():
             insert(
                 cursor,
@@ -185,7 +187,7 @@ def _apply(cursor, context_id, frame, version, logged_at, change, messages, head
             )
 
 
-def _keep(messages, context_id, head, position, version, message, run_id):
+def _keep(messages, context_id, head, position, version, message, run_id, said_at):
     era = head.get("era", 1)
     messages[era, position, version] = {
         "context_id": context_id,
@@ -197,4 +199,5 @@ def _keep(messages, context_id, head, position, version, message, run_id):
         "text": UNTEXT.sub("\ufffd", said) if isinstance(said := message.get("content"), str) else None,
         "run_id": run_id,
         "message": json.dumps(message),
+        "said_at": said_at,
     }

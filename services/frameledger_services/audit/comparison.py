@@ -43,7 +43,7 @@ _AT = len(StoredFrame._fields) - len(_DERIVED)
 NOT_COMPARED = frozenset({"version", "started_at", "last_at", "duplicate_count", "chain"})
 """Attributes of a head that its frames do not say (a duplicate leaves none), or that the chain's check compares."""
 
-NULL_BEFORE = frozenset({"idempotency_key"})
+NULL_BEFORE = frozenset({"idempotency_key", "said_at", "is_copy"})
 """Columns that older releases left null."""
 
 
@@ -140,7 +140,7 @@ class Comparison:
                 self._end_differs(one.era, one.position, one.valid_from, one.valid_to, "later")
 
     def _compare_message(self, row: MessageRow, said_by: str | None, found: Sequence[Any], last: int) -> None:
-        version, _, era, position, _, valid_to, role, text, run_id, message = found
+        version, _, era, position, _, valid_to, role, text, run_id, message, said_at = found
         key = _message_key(era, position, version)
         # What ends behind this piece is compared when the fold comes to its end.
         if valid_to != row.valid_to and (row.valid_to != FOR_EVER or valid_to <= last):
@@ -149,8 +149,9 @@ class Comparison:
             ("role", role, row.role),
             ("text", text, row.text),
             ("run_id", run_id, said_by),
+            ("said_at", said_at, row.said_at),
         ):
-            if was != expected:
+            if was != expected and not (was is None and name in NULL_BEFORE):
                 self._found.add(version, "messages", name, was, expected, key)
         if not same_json(message, row.message):
             self._found.add(version, "messages", "message", message, row.message.decode(), key)
@@ -381,7 +382,7 @@ _WRITTEN_AT = (
                 "waiting_for",
                 "waiting_deadline",
             ),
-            *("progress_count", "status", "error", "error_code"),
+            *("progress_count", "status", "error", "error_code", "is_copy"),
         },
     ),
     ("opened_version", {"opened_version", "opened_at", "status"}),

@@ -55,6 +55,9 @@ def write_counted(
             }
         row = rows.run(head.context_id, now.counts_as)
         row.update(started_version=version, started_at=logged_at)
+        if "replay_of" in frame.metadata:
+            # What it cost was counted where the original is.
+            row["is_copy"] = True
         if isinstance(frame, LLMFullResponseStartFrame):
             row.update(
                 worker=frame.worker,

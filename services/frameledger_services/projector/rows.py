@@ -60,6 +60,7 @@ class MessageRow:
     text: str | None
     run_id: str | None
     message: bytes
+    said_at: datetime
     inherits: bool = False
 
 
@@ -156,11 +157,18 @@ def time_of(written: str | None) -> datetime | None:
 
 
 def open_row(
-    context_id: str, era: int, position: int, version: int, run_id: str | None, message: Any, encoded: bytes
+    context_id: str,
+    era: int,
+    position: int,
+    version: int,
+    run_id: str | None,
+    message: Any,
+    encoded: bytes,
+    said_at: datetime,
 ) -> MessageRow:
     """The row of a message that is valid from this version on."""
     role, text = readable(message)
-    return MessageRow(context_id, era, position, version, FOR_EVER, role, text, run_id, encoded)
+    return MessageRow(context_id, era, position, version, FOR_EVER, role, text, run_id, encoded, said_at)
 
 
 def readable(message: Any) -> tuple[str | None, str | None]:

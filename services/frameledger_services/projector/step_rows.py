@@ -167,7 +167,10 @@ class _Writing:
             self._used(run.run_id, frame.usage, partial=True)
 
     def _open(self, position: int, message: Any, run_id: str | None) -> None:
-        row = open_row(self.context_id, self.era, position, self.version, run_id, message, to_json(message))
+        row = open_row(
+            *(self.context_id, self.era, position, self.version, run_id, message, to_json(message)),
+            self.logged_at,
+        )
         self.rows.write_message(row)
 
     def _note_origin(self, frame: LLMContextFrame) -> None:

@@ -79,7 +79,8 @@ async def of_conversation(connection: Connection, context_id: str, first: dateti
 
 
 async def of_all(connection: Connection, first: datetime, before: datetime) -> Spent:
-    """Returns what all runs used that were requested from `first` on and before `before`."""
+    """Returns what all runs used that were requested from `first` on and before `before`. What `replay` published again
+    was used by the original."""
     cursor = await connection.execute(OF_ALL, {"first": first, "before": before})
     return _spent(await cursor.fetchone())
 
@@ -104,12 +105,14 @@ ROUNDS = """
     SELECT coalesce(min(place) FILTER (WHERE NOT trigger = ANY(%(results)s)) - 1, count(*)) FROM latest
 """
 
+# Times find a version, and the version the runs since then: times of one conversation are in the order of its versions.
 RUNS_IN_MINUTE = """
     SELECT count(*)
     FROM (
         SELECT 1
         FROM runs
         WHERE context_id = %(id)s AND requested_at > %(upto)s - interval '1 minute' AND requested_at <= %(upto)s
+            AND requested_version > coalesce(version_at(%(id)s, %(upto)s - interval '1 minute'), 0)
             AND status <> 'dropped'
         LIMIT %(most)s
     ) AS found
@@ -121,10 +124,11 @@ OF_CONVERSATION = f"""
     SELECT {_SUMS}
     FROM facts_runs
     WHERE context_id = %(id)s AND requested_at >= %(first)s AND requested_at <= %(upto)s
+        AND requested_version > coalesce(version_at(%(id)s, %(first)s - interval '1 microsecond'), 0)
 """
 
 OF_ALL = f"""
     SELECT {_SUMS}
     FROM facts_runs
-    WHERE requested_at >= %(first)s AND requested_at < %(before)s
+    WHERE requested_at >= %(first)s AND requested_at < %(before)s AND NOT is_copy
 """

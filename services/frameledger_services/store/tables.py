@@ -160,13 +160,32 @@ messages = Table(
     _optional("text", Text, "What a person reads of it: its text, or the calls that it makes."),
     _optional("run_id", _ID, "The run that said it, if one did."),
     _column("message", _JSON, "The message as a model gets it."),
+    _optional(
+        "said_at",
+        _TIME,
+        "When the frame that wrote it was logged; null in rows that an older release wrote, until fill_said_at() was "
+        "called.",
+    ),
     PrimaryKeyConstraint("context_id", "era", "position", "valid_from", name="messages_pkey"),
     CheckConstraint("valid_from >= 1 AND valid_from < valid_to", name="messages_validity_check"),
     comment="Every message, one row for each time that it read differently. "
     "The context at version v is its era's rows with valid_from <= v < valid_to.",
 )
-# What a frame wrote.
-Index("messages_by_version", messages.c.context_id, messages.c.valid_from)
+# What a run said: by the versions of its start and its end.
+Index(
+    "messages_by_version",
+    messages.c.context_id,
+    messages.c.valid_from,
+    postgresql_where=text("role = 'assistant'"),
+)
+# Messages, too; a newer one may get the place of one that was changed, so that a range of blocks has several intervals.
+Index(
+    "messages_by_time",
+    messages.c.said_at,
+    postgresql_using="brin",
+    postgresql_ops={"said_at": "timestamptz_minmax_multi_ops"},
+    postgresql_with={"autosummarize": "on"},
+)
 
 eras = Table(
     "eras",
@@ -362,6 +381,12 @@ runs = Table(
         "false",
     ),
     _optional("claim", Text, "The claim that its latest start names: `token` in `claims`."),
+    _optional(
+        "is_copy",
+        Boolean,
+        "Its answer was not given here, but published again by `frameledger replay`; else null. Of rows that an older "
+        "release wrote it is not known.",
+    ),
     PrimaryKeyConstraint("context_id", "run_id", name="runs_pkey"),
     CheckConstraint(
         "status IN ('requested', 'open', 'dropped', 'noted', 'ended', 'failed', 'interrupted', 'replaced', "
@@ -373,10 +398,9 @@ runs = Table(
 )
 # The oldest first, so that whoever looks for what is overdue reads nothing else.
 Index("runs_open", runs.c.opened_at, postgresql_where=text("status = 'open'"))
-# The run that a frame asked for.
+# The run that a frame asked for, and those since a version: a conversation's frames have their times in order.
 Index("runs_by_version", runs.c.context_id, runs.c.requested_version)
 Index("runs_requested_at", runs.c.requested_at)
-Index("runs_of_context", runs.c.context_id, runs.c.requested_at)
 Index(
     "runs_refused",
     runs.c.closed_at,
