@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import yaml  # type: ignore[import-untyped]  # MkDocs brings it
 from psycopg.conninfo import make_conninfo
 from tests.integration.test_query_page import EXAMPLES
 from tests.integration.test_query_plans import reads
@@ -21,7 +22,10 @@ RUNS = 4_000
 DAY = datetime(2026, 3, 4, tzinfo=UTC), datetime(2026, 3, 5, tzinfo=UTC)
 OF_A_DAY = [query for query, _ in EXAMPLES if "'2026-03-05'" in query]
 PAGE = Path(__file__).parents[2] / "infra" / "docs" / "sql.md"
-IN_THE_READER = re.search(r"## A reader\n.*?```sql\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+READER = PAGE.read_text(encoding="utf-8").split("## A reader\n")[1].split("\n## ")[0]
+IN_THE_READER = re.search(r"```sql\n(CREATE ROLE.*?)```", READER, re.DOTALL)
+DATA_SOURCE = re.search(r"```yaml\n(.*?)```", READER, re.DOTALL)
+IN_GRAFANA = re.search(r"```sql\n(SELECT.*?)```", READER, re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +233,9 @@ def test_a_user_with_the_role_of_a_reader_sees_all_facts_and_changes_nothing(dat
                 for query, _ in EXAMPLES:
                     if query.startswith("SELECT"):
                         reader.execute(query)
+                assert IN_GRAFANA
+                for query in (IN_GRAFANA[1], *OF_A_DAY):
+                    reader.execute(by_grafana(query))
                 for change in (
                     "DELETE FROM messages",
                     "INSERT INTO prices VALUES ('m', '', 'now', 1, 1, 1, 1, 1, 'EUR')",
@@ -242,6 +249,27 @@ def test_a_user_with_the_role_of_a_reader_sees_all_facts_and_changes_nothing(dat
                     reader.execute("RESET default_transaction_read_only")
         finally:
             owner.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
+
+
+def test_the_data_source_of_the_page_is_that_user():
+    """What Grafana is told, as it reads it."""
+    assert IN_THE_READER
+    assert DATA_SOURCE
+    [told] = yaml.safe_load(DATA_SOURCE[1])["datasources"]
+    assert told["type"] == "postgres"
+    assert (
+        f"CREATE ROLE {told['user']} LOGIN PASSWORD '{told['secureJsonData']['password']}'"
+        in IN_THE_READER[1]
+    )
+
+
+def by_grafana(query):
+    """The query with a day's filter as a panel has it, and then as Grafana sends it."""
+    panel = re.sub(r"(\w+) >= '2026-03-04' AND \1 < '2026-03-05'", r"$__timeFilter(\1)", query)
+    assert "$__timeFilter(" in panel
+    return re.sub(
+        r"\$__timeFilter\((\w+)\)", r"\1 BETWEEN '2026-03-04T00:00:00Z' AND '2026-03-04T23:59:59.999Z'", panel
+    )
 
 
 @pytest.mark.parametrize(

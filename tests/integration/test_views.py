@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 
 import psycopg
@@ -11,6 +12,7 @@ from tests.support.batches import Log, Projecting, histories_interleaved
 from tests.support.databases import made
 
 COLUMNS = 120
+TEXTS = ("text", "character varying")
 # As long as the ids that most people use.
 LONG_ID = "8d4f2f6e-54a7-4c39-9b5c-3a1f0e7d2b61"
 VIEWS = (
@@ -97,6 +99,48 @@ def claim(connection, effect_id, worker_id, **fields) -> None:
             worker_id=worker_id,
             **fields,
         )
+
+
+OF_VIEWS = """
+    SELECT relname::text, attname::text, format_type(atttypid, NULL)
+    FROM pg_class INNER JOIN pg_attribute ON attrelid = pg_class.oid
+    WHERE relkind = 'v' AND relnamespace = 'public'::regnamespace AND attnum > 0 AND relname NOT LIKE '%\\_page'
+"""
+TIME = r"^([0-9]{4}-)?[0-9]{2}-[0-9]{2}( |T|$)|^[0-9]{2}:[0-9]{2}(:|$)"
+"""A text that is a date or a time of day."""
+
+
+def test_in_every_view_times_are_times_numbers_are_numbers_and_ids_are_whole(folded):
+    """What is made for eyes only has a name that ends in `_page`: there is none."""
+    work(folded, "worker-1", [PAY, LOOK])
+    folded.execute(
+        "UPDATE contexts SET parked_version = 1, parked_at = now(), parked_error = 'x' WHERE context_id = 'barge-in'"
+    )
+    columns = folded.execute(OF_VIEWS).fetchall()
+    assert len({view for view, _, _ in columns}) >= 23
+    wrong = [
+        (view, name, kind)
+        for view, name, kind in columns
+        if (
+            re.search("(^|_)(at|since|until|frame)$", name)
+            and kind in TEXTS
+            and (view, name) != ("timeline", "frame")
+        )
+        or (re.search("(_s|_version|_tokens|_count|^version|^cost|^queued|^ran)$", name) and kind in TEXTS)
+    ]
+    for view, name, kind in columns:
+        if kind in TEXTS:
+            shown = f'SELECT bool_and("{name}" ~ %s) FROM {view} WHERE "{name}" <> \'\''
+            # Words may be digits. A whole column of them is a number that was printed.
+            if folded.execute(shown, (f"{TIME}|^-?[0-9]+([.][0-9]+)?$",)).fetchone() == (True,):
+                wrong.append((view, name, "printed"))
+    for view in {view for view, _, _ in columns}:
+        [definition] = folded.execute("SELECT pg_get_viewdef(%s::regclass)", (view,)).fetchone()
+        cut = re.findall(
+            r"(?:excerpt|left|substr|short_id|to_char|seconds)\(\(?[a-z_.]*(?:_id|_at)\b.*", definition
+        )
+        wrong += [(view, one, "cut") for one in cut]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -285,15 +329,15 @@ def test_no_arguments_and_no_result_make_a_view_of_calls_fail(folded, status, va
 
 def test_what_waits_for_a_person_is_there_until_it_is_settled(folded):
     assert folded.execute("SELECT * FROM waiting").fetchall() == [
-        ("ambiguous-payments", 'pay({"bill":…', "the owner's ap…", folded_at(folded), "03-19 18:00")
+        ("ambiguous-payments", 'pay({"bill…', "the owner's ap…", *folded_at(folded))
     ]
     folded.execute("UPDATE tool_calls SET status = 'done' WHERE status = 'waiting'")
     assert folded.execute("SELECT * FROM waiting").fetchall() == []
 
 
 def folded_at(connection):
-    query = "SELECT to_char(started_at, 'MM-DD HH24:MI') FROM tool_calls WHERE status = 'waiting'"
-    return connection.execute(query).fetchone()[0]
+    query = "SELECT started_at, waiting_deadline FROM tool_calls WHERE status = 'waiting'"
+    return [at.replace(microsecond=0) for at in connection.execute(query).fetchone()]
 
 
 def test_ambiguous_calls_are_there_until_a_person_resolves_them(folded):

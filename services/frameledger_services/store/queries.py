@@ -126,19 +126,6 @@ class PartitionProgress:
     """Whether the owner's session lives."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """What waits for somebody."""
-
-    parked: int
-    rejected: int
-    """Rejected frames that were not published again."""
-
-    outbox: int
-    outbox_seconds: float
-    """How long its oldest row has been there; 0 when it is empty."""
-
-
 async def moment(
     connection: Connection, context_id: str, *, version: int | None = None, time: datetime | None = None
 ) -> Moment | None:
@@ -335,22 +322,12 @@ async def starts_of_run(connection: Connection, context_id: str, run_id: str) ->
     return [payload for (payload,) in await cursor.fetchall()]
 
 
-async def waiting(connection: Connection) -> Waiting:
-    """What waits for somebody."""
-    async with connection.cursor(row_factory=class_row(Waiting)) as cursor:
-        await cursor.execute(
-            """
-            SELECT
-                (SELECT count(*) FROM contexts WHERE parked_version IS NOT NULL) AS parked,
-                (SELECT count(*) FROM rejected_frames WHERE retried_at IS NULL) AS rejected,
-                count(*) AS outbox,
-                coalesce(extract(epoch FROM clock_timestamp() - min(recorded_at)), 0)::float8 AS outbox_seconds
-            FROM outbox
-            """
-        )
-        found = await cursor.fetchone()
-    assert found is not None, "an aggregate has one row"
-    return found
+async def dead_letters_left(connection: Connection) -> int:
+    """Returns how many rejected frames were not published again."""
+    cursor = await connection.execute("SELECT count(*) FROM rejected_frames WHERE retried_at IS NULL")
+    row = await cursor.fetchone()
+    assert row is not None, "an aggregate has one row"
+    return int(row[0])
 
 
 _COLUMNS = """

@@ -25,6 +25,11 @@ class WorkToDo:
 
     outbox_oldest_seconds: float
 
+    @property
+    def outbox(self) -> int:
+        """Of all kinds, up to `MOST_COUNTED`."""
+        return sum(self.outbox_rows.values())
+
 
 async def count(connection: AsyncConnection[Any]) -> WorkToDo:
     """Returns what is to be done. Reads partial indexes, which have only that, and of the outbox the first rows."""

@@ -152,7 +152,7 @@ async def _of_database(
     yield _owners(topic, reach, frames, pooled=pooled)
     if frames is not None and reach:
         yield await _progress(settings, connection, topic, reach)
-    for finding in waiting.findings(await queries.waiting(connection)):
+    async for finding in waiting.findings(connection):
         yield finding
     yield await conversations.unknown_types(connection)
     async for finding in work.findings(connection):

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
+from typing import Any
+
+from psycopg import AsyncConnection
 
 from frameledger_services.cli.doctor.finding import Finding
-from frameledger_services.store.queries import Waiting
+from frameledger_services.store import queries, work_to_do
 
 OLD_OUTBOX_SECONDS = 30.0
 
 
-def findings(left: Waiting) -> Iterator[Finding]:
-    """All of them, also those that say that nothing waits."""
+async def findings(connection: AsyncConnection[Any]) -> AsyncIterator[Finding]:
+    """Yields all of them, also those that say that nothing waits."""
+    left = await work_to_do.count(connection)
+    rejected = await queries.dead_letters_left(connection)
     yield Finding(
         "parked",
-        "warn" if left.parked else "ok",
-        f"Parked conversations: {left.parked:,}.",
+        "warn" if left.contexts_parked else "ok",
+        f"Parked conversations: {left.contexts_parked:,}.",
         "`frameledger parked` says why.",
     )
     yield Finding(
         "dead letters",
-        "warn" if left.rejected else "ok",
-        f"Records set aside: {left.rejected:,}.",
+        "warn" if rejected else "ok",
+        f"Records set aside: {rejected:,}.",
         "`frameledger dlq list` says why.",
     )
-    if left.outbox_seconds <= OLD_OUTBOX_SECONDS:
+    if left.outbox_oldest_seconds <= OLD_OUTBOX_SECONDS:
         yield Finding("outbox", "ok", "What was decided is on Kafka.")
         return
+    least = "At least " if left.outbox == work_to_do.MOST_COUNTED else ""
     yield Finding(
         "outbox",
         "warn",
-        f"{left.outbox:,} effects or forwards wait to be published, the oldest for {left.outbox_seconds:,.0f} s.",
+        f"{least}{left.outbox:,} effects or forwards wait to be published, the oldest for "
+        f"{left.outbox_oldest_seconds:,.0f} s.",
         "A projector publishes them when it takes their partition: is one running, and does Kafka answer?",
     )

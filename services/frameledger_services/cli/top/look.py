@@ -88,7 +88,7 @@ class Sample:
 async def look(connection: AsyncConnection[Any], topic: str) -> Look:
     """Returns what there is now. A dozen statements on indexes of what is open; none grows with the archive."""
     reach = await queries.progress(connection, topic)
-    needs = [*waiting.findings(await queries.waiting(connection))]
+    needs = [finding async for finding in waiting.findings(connection)]
     needs += [finding async for finding in work.findings(connection)]
     return Look(
         datetime.now(UTC),
