@@ -11,14 +11,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from frameledger_services.pipecat.llm import FrameledgerLLMService
     from frameledger_services.pipecat.observer import FrameledgerObserver, FramesLostError
     from frameledger_services.pipecat.restore import Restored
 
-__all__ = ["FrameledgerObserver", "FramesLostError", "Restored"]
+__all__ = ["FrameledgerLLMService", "FrameledgerObserver", "FramesLostError", "Restored"]
 
 if not TYPE_CHECKING:  # a module with `__getattr__` has every name there is, for a type checker
     # Imported when used: what is pure here works without Pipecat, which is half a gigabyte.
-    _PLACES = {"FrameledgerObserver": "observer", "FramesLostError": "observer", "Restored": "restore"}
+    _PLACES = {
+        "FrameledgerLLMService": "llm",
+        "FrameledgerObserver": "observer",
+        "FramesLostError": "observer",
+        "Restored": "restore",
+    }
 
     def __getattr__(name: str) -> Any:
         if name not in _PLACES:

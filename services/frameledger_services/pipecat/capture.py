@@ -17,8 +17,9 @@ from frameledger_services.pipecat.seen import GENERATED, Fields, Heard, Service
 from frameledger_services.pipecat.translate import name_of, translate
 from frameledger_services.pipecat.values import to_json, tools_to_json
 
-CHANGES, FIELDS = "changes", "fields"
-"""Instead of a place: what was captured is changes of the messages, or frames that are ready."""
+CHANGES, FIELDS, ON_THE_LOG = "changes", "fields", "frameledger.on_the_log"
+"""Instead of a place: what was captured is changes of the messages, frames that are ready, or one that the log has.
+Such a frame came from there, and has this name in its metadata."""
 
 Item = tuple[int, int, str, Any, Service | None]
 """Sequence, nanoseconds since 1970, place, what was captured, and the model's service if it was there."""
@@ -32,7 +33,8 @@ MOST_CAPTURED = 50_000
 _ANSWER = {"LLMFullResponseEndFrame", "LLMThoughtStartFrame", "LLMThoughtTextFrame", "LLMThoughtEndFrame"}
 _ANSWER |= {"LLMAssistantPushAggregationFrame", "FunctionCallResultFrame", "FunctionCallCancelFrame"}
 _WORDS, _TOKENS = "TextFrame", "LLMTextFrame"
-_START, _ASKED = "LLMFullResponseStartFrame", "LLMContextFrame"
+_START, _END, _ASKED = "LLMFullResponseStartFrame", "LLMFullResponseEndFrame", "LLMContextFrame"
+_INTERRUPTION, _SETTINGS = "InterruptionFrame", "LLMUpdateSettingsFrame"
 _FROM_THE_MODEL = {"MetricsFrame", "ErrorFrame", "FunctionCallsStartedFrame", "FunctionCallInProgressFrame"}
 _VOICE = {"BotStartedSpeakingFrame", "BotStoppedSpeakingFrame", _WORDS}
 # Objects that an application may change once it has handed them over: told at once, and not in the thread.
@@ -61,6 +63,12 @@ class Capture:
         self.untold: Counter[str] = Counter()
         self.lost = 0
         self.speaks = False
+        self.is_answered_here = False
+        """A service of ours asks for the answers, and the workers that give them tell of them."""
+
+        self.interruptions = 0
+        """How many were captured."""
+
         self._note_failure = note_failure
         self._sequence = count()
         self.context: Any = None
@@ -83,9 +91,9 @@ class Capture:
         """Say all messages at the next sync point."""
         self._mirror = Mirror()
 
-    def add(self, fields: Fields) -> None:
-        """A frame that is ready."""
-        self._append(FIELDS, [fields])
+    def add(self, fields: Fields) -> int | None:
+        """A frame that is ready. Returns its sequence; None if there was no room for it."""
+        return self._append(FIELDS, [fields])
 
     def handlers(
         self, at: str, *, pushes: bool, service: Service | None = None
@@ -164,7 +172,10 @@ class Capture:
     def _is_taken(self, at: str, name: str, *, pushes: bool) -> bool:
         if name == _ASKED:
             # Where a model is asked. The aggregators push it also to tell that there is news.
-            return at == LLM and not pushes
+            return at == LLM and not pushes and not self.is_answered_here
+        if name == _SETTINGS and self.is_answered_here:
+            # Said with the next question: what its model is to know of them.
+            return False
         if at == LLM:
             return pushes and (name in _FROM_THE_MODEL or (self.speaks and name in (_START, _TOKENS)))
         if at == OUTPUT:
@@ -184,14 +195,23 @@ class Capture:
         seen.add(number)
         if len(seen) >= _REMEMBERED:
             self._seen_before, self._seen = seen, set()
+        name = type(frame).__name__
+        if ON_THE_LOG in frame.metadata:
+            if name in (_START, _END):
+                # Words that are heard from now on belong to that answer.
+                self._append(ON_THE_LOG, frame, service)
+            return
+        self.interruptions += name == _INTERRUPTION
         if plan & _TAKE_NOW:
             for fields in translate(frame, at, time.time_ns(), Heard(), service):
                 self.add(fields)
             return
         self._append(at, frame, service)
 
-    def _append(self, at: str, captured: Any, service: Service | None = None) -> None:
+    def _append(self, at: str, captured: Any, service: Service | None = None) -> int | None:
         if len(self.items) > MOST_CAPTURED and at != CHANGES:
             self.lost += 1
-            return
-        self.items.append((next(self._sequence), time.time_ns(), at, captured, service))
+            return None
+        sequence = next(self._sequence)
+        self.items.append((sequence, time.time_ns(), at, captured, service))
+        return sequence

@@ -15,12 +15,13 @@ from frameledger.errors import TransientError
 from frameledger.record import MAX_KEY_BYTES
 from frameledger_services.client import Client
 from frameledger_services.extras import needed
+from frameledger_services.pipecat.asking import Asking
 from frameledger_services.pipecat.capture import ASSISTANT, LLM, OUTPUT, USER, Capture
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.restore import Restored, for_pipecat, names_of, stored
 from frameledger_services.pipecat.seen import Fields, Service
-from frameledger_services.pipecat.values import given, to_json, tools_to_json
+from frameledger_services.pipecat.values import given, of_a_request, to_json, tools_to_json
 from frameledger_services.settings import Settings
 
 with needed("pipecat"):
@@ -128,13 +129,14 @@ class FrameledgerObserver(BaseObserver):
             raise RuntimeError("restore() is called once, before the pipeline begins.")
         from pipecat.processors.aggregators import llm_context as theirs
 
-        given_messages = list(messages or [])
+        given_messages, capture = list(messages or []), self._capture
         work = self._outbox.call(
             lambda client: stored(
                 client,
                 self.context_id,
                 self.session,
                 initial=[to_json(one) for one in given_messages],
+                react=capture.is_answered_here,
                 open_calls=open_calls,
                 within=wait,
             )
@@ -150,6 +152,18 @@ class FrameledgerObserver(BaseObserver):
         changed = tuple(sorted(offered ^ names_of(found.tools)))
         self.restored = replace(found.restored, tools_changed=() if found.restored.is_new else changed)
         return context
+
+    def asking(self) -> Asking:
+        """For a `FrameledgerLLMService`: from now on this conversation is answered by our workers. Raises RuntimeError
+        if it has begun, or has such a service."""
+        if self._opened or self.restored is not None:
+            raise RuntimeError(
+                "A FrameledgerLLMService is made before restore(), and before the pipeline begins."
+            )
+        if self._capture.is_answered_here:
+            raise RuntimeError("One observer is for one FrameledgerLLMService.")
+        self._capture.is_answered_here = True
+        return Asking(self.context_id, self.session, self._capture, self._outbox)
 
     def note(self, **settings: Any) -> None:
         """Keep something beside the conversation, such as the state of a flow: `note(flow={"node": "menu"})`. It is in
@@ -223,7 +237,9 @@ class FrameledgerObserver(BaseObserver):
     def _open(self, processors: list[Any]) -> None:
         capture = self._capture
         if self.restored is None:
-            capture.add({"type": "LLMMirrorFrame", "mirror": str(self.session), "react": False})
+            capture.add(
+                {"type": "LLMMirrorFrame", "mirror": str(self.session), "react": capture.is_answered_here}
+            )
         about = {
             "session": str(self.session),
             "pipecat": pipecat_version(),
@@ -233,7 +249,8 @@ class FrameledgerObserver(BaseObserver):
         for noted in self._noted:
             capture.add(noted)
         for llm in (one for one in processors if _is(one, "LLMService")):
-            if said := given(_settings(llm)):
+            read = of_a_request if capture.is_answered_here else given
+            if said := read(_settings(llm)):
                 capture.add({"type": "LLMUpdateSettingsFrame", "settings": said})
         capture.sync()
 

@@ -82,6 +82,8 @@ class Outbox:
         self._client: Any = None
         self._main: asyncio.Task[None] | None = None
         self._some = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._hurried = False
         self._closing = False
         self._said_at = 0.0
         self.refused = 0
@@ -120,6 +122,13 @@ class Outbox:
         ready.wait()
         atexit.register(self._at_exit)
 
+    def hurry(self) -> None:
+        """Publish what is captured at once: somebody waits for it."""
+        self._hurried = True
+        if self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._wake.set)
+
     def call(self, work: Callable[[Any], Awaitable[T]]) -> concurrent.futures.Future[T]:
         """Run this in the thread, with its client."""
         self.start()
@@ -150,7 +159,7 @@ class Outbox:
         try:
             while not (self._closing and not self._items):
                 await self._encode_all()
-                await asyncio.sleep(TICK_SECONDS)
+                await self._tick()
             self._some.set()
             await publishing
         except asyncio.CancelledError:
@@ -159,6 +168,16 @@ class Outbox:
             publishing.cancel()
             with suppress(Exception):
                 await asyncio.wait_for(self._client.close(), PUBLISH_SECONDS)
+
+    async def _tick(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TICK_SECONDS):
+                await self._wake.wait()
+        self._wake.clear()
+
+    @property
+    def _is_in_no_hurry(self) -> bool:
+        return not self._closing and not self._hurried
 
     def _stop(self) -> None:
         if self._main is not None:
@@ -182,7 +201,7 @@ class Outbox:
                 self._retell()
                 if self.failures == 1:
                     logger.exception("a captured frame of %s could not be told", self._context_id)
-            if time.perf_counter() - since > AT_WORK_SECONDS and not self._closing:
+            if time.perf_counter() - since > AT_WORK_SECONDS and self._is_in_no_hurry:
                 await asyncio.sleep(LET_GO_SECONDS)
                 since = time.perf_counter()
             if self._pending:
@@ -194,10 +213,12 @@ class Outbox:
                 await self._some.wait()
                 self._some.clear()
                 continue
-            self._sending = self._pending.take(FRAMES_AT_THE_END if self._closing else FRAMES_AT_ONCE)
+            self._sending = self._pending.take(FRAMES_AT_ONCE if self._is_in_no_hurry else FRAMES_AT_THE_END)
             await self._publish(self._sending)
             self._sending = []
-            if not self._closing:
+            if not self._pending and not self._items:
+                self._hurried = False
+            if self._is_in_no_hurry:
                 await asyncio.sleep(LET_GO_SECONDS)
 
     async def _publish(self, batch: list[Waiting]) -> None:

@@ -14,7 +14,7 @@ import orjson
 
 from frameledger.record import DecodeError
 from frameledger_services.client import EncodedFrame
-from frameledger_services.pipecat.capture import CHANGES, FIELDS, Item
+from frameledger_services.pipecat.capture import CHANGES, FIELDS, ON_THE_LOG, Item
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Replaced, Rewritten
 from frameledger_services.pipecat.pending import GAP, Waiting
 from frameledger_services.pipecat.seen import Fields, Heard
@@ -52,6 +52,9 @@ class Encoder:
             told = [fields for change in captured for fields in self._change(change)]
         elif at == FIELDS:
             told = captured
+        elif at == ON_THE_LOG:
+            translate(captured, at, ns, self._heard, service)
+            told = []
         else:
             told = translate(captured, at, ns, self._heard, service)
         for number, fields in enumerate(told):

@@ -25,6 +25,7 @@ from frameledger.frames import (
     LLMFullResponseStartFrame,
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
+    LLMRunFrame,
     LLMTextFrame,
     TextFrame,
     TranscriptionFrame,
@@ -36,6 +37,8 @@ from frameledger_services import call_words
 from frameledger_services.pipecat.mirror import Appended, Change, Rewritten
 
 IN_PROGRESS = "IN_PROGRESS"
+SPOKEN = "spoken"
+"""In the metadata of the frame that asks a worker of ours: a voice will speak what is answered."""
 
 
 @dataclass(slots=True)
@@ -79,6 +82,9 @@ class Unsaid:
     heard: _Words = field(default_factory=_Words)
     spoken_by_user: _Words = field(default_factory=_Words)
     first: str | None = None
+    is_spoken: bool = False
+    """Whether a voice speaks what a worker of ours writes."""
+
     calls: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Calls that were begun, by id: function and arguments."""
 
@@ -89,13 +95,21 @@ class Unsaid:
                 self.spoken_by_user.add(frame.text, frame.includes_inter_frame_spaces)
             case InterimTranscriptionFrame() | TranslationFrame():
                 pass
+            case LLMTextFrame() if frame.run_id is not None and self.is_spoken:
+                # A worker wrote it. What was heard of it is told beside it.
+                pass
             case TextFrame() if frame.append_to_context:
                 self._note("assistant", not self.heard.pieces)
                 self.heard.add(
                     frame.text, isinstance(frame, LLMTextFrame) or frame.includes_inter_frame_spaces
                 )
+            case LLMRunFrame():
+                self.is_spoken = frame.metadata.get(SPOKEN) is True
             case LLMFullResponseStartFrame():
                 self.heard.begin()
+                if (frame.attempt or 1) > 1:
+                    # It says anew what the attempt before had said.
+                    self.heard = _Words()
             case LLMFullResponseEndFrame() | InterruptionFrame():
                 self.heard.over = True
             case UserStartedSpeakingFrame():

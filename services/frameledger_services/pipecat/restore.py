@@ -59,6 +59,7 @@ async def stored(
     session: UUID,
     *,
     initial: Iterable[Any],
+    react: bool,
     open_calls: str,
     within: float,
 ) -> Stored:
@@ -67,7 +68,7 @@ async def stored(
     If this process dies after the fence, the next one finds what this one found. If it dies after the repairs, they are
     messages like all others: what is in a message is not said again.
     """
-    fence: Fields = {"type": "LLMMirrorFrame", "mirror": str(session), "react": False}
+    fence: Fields = {"type": "LLMMirrorFrame", "mirror": str(session), "react": react}
     fence["id"] = str(uuid5(session, "mirror"))
     (published,) = await client.publish(context_id, fence, wait=True, within=within)
     assert published.version is not None
@@ -115,8 +116,9 @@ async def _tail(client: Client, context_id: str, version: int) -> list[AnyFrame]
 
 
 def _counts(one: StoredFrame) -> bool:
-    """Whether what it says of messages is so: of a process that had been replaced it is not."""
-    return one.reason != "mirror_superseded"
+    """Whether what it says is so: of a process that had been replaced, or of an answer that was taken back, it is
+    not."""
+    return one.outcome == "applied" or (one.reason != "mirror_superseded" and one.run_id is None)
 
 
 def _frame(change: Change, positions: Positions, session: UUID, number: int) -> Fields:

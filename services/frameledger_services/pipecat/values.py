@@ -121,6 +121,20 @@ def given(settings: Any) -> dict[str, Any]:
     return {} if not isinstance(said, Mapping) else {str(key): to_json(one) for key, one in said.items()}
 
 
+_OF_A_REQUEST = (
+    *("model", "system_instruction", "temperature", "max_tokens", "top_p", "top_k"),
+    *("frequency_penalty", "presence_penalty", "seed"),
+)
+_OF_PIPECAT = ("filter_incomplete_user_turns", "user_turn_completion_config", "use_provider_thinking_default")
+
+
+def of_a_request(settings: Any) -> dict[str, Any]:
+    """What settings of a service say to whoever makes the request. What is Pipecat's own is taken out."""
+    said = given(settings)
+    wanted = dict.fromkeys(_OF_PIPECAT) | {name: said.get(name) for name in _OF_A_REQUEST}
+    return wanted | ({"extra": said["extra"]} if said.get("extra") else {})
+
+
 def _media(text: str) -> dict[str, Any]:
     kind = text[5:].partition(",")[0].partition(";")[0]
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

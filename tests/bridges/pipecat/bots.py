@@ -170,9 +170,11 @@ class Bot:
     observers: list[Any] = field(default_factory=list)
     extra: Sequence[FrameProcessor] = ()
     ended: bool = False
+    service: Any = None
+    """Instead of the model that plays a script."""
 
     def __post_init__(self) -> None:
-        self.model = ScriptedModel(self.answers)
+        self.model = self.service or ScriptedModel(self.answers)
         self.speaker = Speaker()
         self.last = Passing()
         params = LLMUserAggregatorParams(user_turn_strategies=ExternalUserTurnStrategies())

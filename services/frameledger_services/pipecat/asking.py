@@ -1,0 +1,149 @@
+"""What `FrameledgerLLMService` has of its observer: it says things by it, and hears what became of them on the log.
+
+What is said goes the observer's way, behind the messages that were captured before it: so whoever reads a question has
+the history with which it was asked. What is heard comes from the tables, with its outcome; the observer's thread reads
+it, and hands it to the pipeline's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid5
+
+from frameledger.errors import TransientError
+from frameledger.frames import AnyFrame
+from frameledger_services.client import StoredFrame
+from frameledger_services.pipecat.capture import Capture
+from frameledger_services.pipecat.outbox import Outbox
+from frameledger_services.pipecat.repairs import SPOKEN
+from frameledger_services.pipecat.seen import Fields
+
+AGAIN_SECONDS = 1.0
+
+WAITING = "pipecat/WaitingFrame"
+"""Says nothing but that somebody waits. Whoever hears it come back knows that log, projector and tables are there."""
+
+_HEARD = {
+    *("LLMRunFrame", "LLMFullResponseStartFrame", "LLMFullResponseEndFrame", "LLMTextFrame"),
+    *("LLMThoughtStartFrame", "LLMThoughtTextFrame", "LLMThoughtEndFrame"),
+    *("FunctionCallsStartedFrame", "FunctionCallInProgressFrame", "FunctionCallResultFrame"),
+    *("FunctionCallCancelFrame", "InterruptionFrame", "ErrorFrame", "EndFrame", "CancelFrame", WAITING),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A frame of this conversation that is stored."""
+
+    version: int
+    frame_id: UUID
+    outcome: str
+    reason: str | None
+    frame: AnyFrame
+
+    @property
+    def counts(self) -> bool:
+        return self.outcome == "applied"
+
+
+class AskingError(TransientError):
+    """A question was not answered: the message says how far it came.
+
+    Remedy: See whether the broker, a projector and an inference worker run (`frameledger status`), and ask again.
+    """
+
+
+class Asking:
+    """One service's side of an observer."""
+
+    def __init__(self, context_id: str, session: UUID, capture: Capture, outbox: Outbox) -> None:
+        self._context_id = context_id
+        self._session = session
+        self._capture = capture
+        self._outbox = outbox
+        self._settings: Fields | None = None
+        self._began = asyncio.Event()
+        self._following: concurrent.futures.Future[None] | None = None
+
+    @property
+    def interruptions(self) -> int:
+        """How often this pipeline was interrupted."""
+        return self._capture.interruptions
+
+    @property
+    def why_unpublished(self) -> BaseException | None:
+        """Why the newest attempt to publish did not succeed."""
+        return self._outbox.why
+
+    def begin(self, hear: Callable[[Told], None], after: int | None) -> None:
+        """Follow the conversation from this version on, or from the newest one; `hear` is called in this event loop."""
+        loop = asyncio.get_running_loop()
+
+        def hand(call: Callable[..., None], *words: Any) -> None:
+            with suppress(RuntimeError):  # the pipeline's loop has ended before its observer
+                loop.call_soon_threadsafe(call, *words)
+
+        async def follow(client: Any) -> None:
+            version = after
+            while True:
+                with suppress(TransientError):
+                    if version is None:
+                        version = await client.newest_version(self._context_id)
+                    hand(self._began.set)
+                    async for one in client.follow(self._context_id, version):
+                        version = one.version
+                        if one.type in _HEARD:
+                            hand(hear, _told(one))
+                await asyncio.sleep(AGAIN_SECONDS)
+
+        self._following = self._outbox.call(follow)
+
+    def end(self) -> None:
+        """Follow no longer."""
+        if self._following is not None:
+            self._following.cancel()
+
+    async def began(self) -> None:
+        """Return once what is said now will be heard. Raises what following ended with."""
+        assert self._following is not None
+        if self._following.done() and (error := self._following.exception()) is not None:
+            raise AskingError(f"The conversation cannot be followed: {error}") from error
+        await self._began.wait()
+
+    def ask(self, settings: Fields) -> UUID:
+        """Ask for an answer to the messages as they are. Returns the question's id."""
+        self._capture.sync()
+        if settings != self._settings:
+            if self._settings is not None:
+                self._capture.add({"type": "LLMUpdateSettingsFrame", "settings": settings})
+            self._settings = settings
+        about = {SPOKEN: True} if self._capture.speaks else {}
+        return self.say({"type": "LLMRunFrame", "metadata": about})
+
+    def say(self, fields: Fields) -> UUID:
+        """Publish this frame at once. Returns its id. Raises `AskingError` if there is no room for it."""
+        sequence = self._capture.add(fields)
+        if sequence is None:
+            raise AskingError("Too much waits to be published.")
+        self._outbox.hurry()
+        return uuid5(self._session, f"{sequence}.0")
+
+    def hurry(self) -> None:
+        """Publish at once what was captured."""
+        self._outbox.hurry()
+
+    def give_up(self, interruptions: int) -> None:
+        """Nobody waits for the answer any more that was asked for when there were so many interruptions: whoever gives
+        it is told to stop, unless an interruption has said so."""
+        if self._capture.interruptions == interruptions:
+            self._capture.add({"type": "InterruptionFrame"})
+        self._outbox.hurry()
+
+
+def _told(one: StoredFrame) -> Told:
+    return Told(one.version, one.frame_id, one.outcome, one.reason, one.frame)

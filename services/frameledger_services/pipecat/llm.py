@@ -1,0 +1,243 @@
+"""`FrameledgerLLMService`: in the place of a model's service, and our inference workers answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from frameledger.frames import (
+    LLMThoughtEndFrame,
+    LLMThoughtStartFrame,
+    LLMThoughtTextFrame,
+    Usage,
+)
+from frameledger_services.extras import needed
+from frameledger_services.pipecat.asking import WAITING, AskingError, Told
+from frameledger_services.pipecat.capture import ON_THE_LOG
+from frameledger_services.pipecat.observer import FrameledgerObserver
+from frameledger_services.pipecat.run_answer import Anew, Ended, RunAnswer, Said
+from frameledger_services.pipecat.service_calls import ServiceCalls
+from frameledger_services.pipecat.values import from_json, of_a_request
+
+with needed("pipecat"):
+    from pipecat.frames import frames as theirs
+    from pipecat.metrics.metrics import LLMTokenUsage
+    from pipecat.processors.frame_processor import FrameDirection
+    from pipecat.services.llm_service import LLMService
+    from pipecat.services.settings import LLMSettings
+
+BEGIN_SECONDS = 10.0
+SILENT_SECONDS = 300.0
+WAITING_SECONDS = 5.0
+"""After so long without a word it is tried whether anything could be heard at all."""
+
+_SETTINGS = (
+    *("model", "system_instruction", "temperature", "max_tokens", "top_p", "top_k", "frequency_penalty"),
+    *("presence_penalty", "seed", "filter_incomplete_user_turns", "user_turn_completion_config"),
+)
+
+_OF_AN_ANSWER = (
+    theirs.LLMFullResponseStartFrame,
+    theirs.LLMFullResponseEndFrame,
+    theirs.LLMTextFrame,
+    theirs.LLMThoughtStartFrame,
+    theirs.LLMThoughtTextFrame,
+    theirs.LLMThoughtEndFrame,
+)
+
+
+class FrameledgerLLMService(LLMService):
+    """A Pipecat service that asks the inference workers of this ledger.
+
+        ledger = FrameledgerObserver("call-7")
+        llm = FrameledgerLLMService(ledger)  # instead of OpenAILLMService(...)
+        context = await ledger.restore(tools=[get_weather])
+
+    The context stays Pipecat's, and `ledger` records it; it need not be among the worker's observers. A worker that
+    dies while it answers is replaced, and an interruption closes the model's stream. Functions that the application has
+    are run here, once their start is on the log; all others by the services of `frameledger run functions`. What is not
+    answered is an `ErrorFrame`, never a pipeline that waits.
+    """
+
+    def __init__(
+        self,
+        ledger: FrameledgerObserver,
+        *,
+        begin_secs: float = BEGIN_SECONDS,
+        silent_secs: float = SILENT_SECONDS,
+        settings: LLMSettings | None = None,
+        **options: Any,
+    ) -> None:
+        """`settings` say which model answers, and how, as in every service of Pipecat's.
+
+        After `begin_secs` without a worker that begins, and `silent_secs` without a sign of the run, the answer is an
+        error. Raises RuntimeError if the ledger has begun, or has a service.
+        """
+        complete = LLMSettings(**dict.fromkeys(_SETTINGS))
+        if settings is not None:
+            complete.apply_update(settings)
+        super().__init__(settings=complete, **options)
+        self._ledger = ledger
+        self._asking = ledger.asking()
+        self._begin_secs = begin_secs
+        self._silent_secs = silent_secs
+        self._run: RunAnswer | None = None
+        self._told: asyncio.Queue[Told] = asyncio.Queue()
+        self._error_is_told = False
+        self._calls = ServiceCalls(self, self._asking, begin_secs)
+
+    def can_generate_metrics(self) -> bool:
+        return True
+
+    async def start(self, frame: Any) -> None:
+        await super().start(frame)
+        self._ledger.attach(self.pipeline_worker)
+        restored = self._ledger.restored
+        self._asking.begin(self._hear, None if restored is None else restored.version)
+
+    async def cleanup(self) -> None:
+        self._asking.end()
+        await super().cleanup()
+
+    async def process_frame(self, frame: Any, direction: Any) -> None:
+        await super().process_frame(frame, direction)
+        if not isinstance(frame, theirs.LLMContextFrame):
+            if isinstance(frame, theirs.InterruptionFrame):
+                self._asking.hurry()
+            await self.push_frame(frame, direction)
+        elif getattr(frame, "speculation", False):
+            # It is of a copy of the context, which the log does not have: the turn is answered when it is over.
+            await self.broadcast_frame(theirs.EagerEndOfTurnCancelFrame)
+        else:
+            await self._answer(frame.context)
+
+    async def push_frame(self, frame: Any, direction: Any = FrameDirection.DOWNSTREAM) -> None:
+        if self._is_on_the_log(frame):
+            frame.metadata[ON_THE_LOG] = True
+        await super().push_frame(frame, direction)
+
+    async def broadcast_frame(self, frame_cls: Any, **fields: Any) -> None:
+        if frame_cls in (theirs.FunctionCallInProgressFrame, theirs.FunctionCallResultFrame):
+            await self._calls.before(frame_cls, fields)
+        await super().broadcast_frame(frame_cls, **fields)
+
+    def _is_on_the_log(self, frame: Any) -> bool:
+        if isinstance(frame, _OF_AN_ANSWER):
+            return self._run is not None
+        if isinstance(frame, theirs.ErrorFrame):
+            return self._error_is_told
+        return self._calls.are_told(frame)
+
+    def _hear(self, told: Told) -> None:
+        self._calls.hear(told)
+        if self._run is not None:
+            self._told.put_nowait(told)
+
+    async def _answer(self, context: Any) -> None:
+        interruptions = self._asking.interruptions
+        ended: Ended | None = None
+        self._told = asyncio.Queue()
+        try:
+            await self.start_processing_metrics()
+            await self.start_ttfb_metrics()
+            ended = await self._say_all()
+            if ended.usage is not None:
+                await self.start_llm_usage_metrics(_usage(ended.usage))
+            await self._calls.begin(ended.calls, ended.group_id, context)
+            if ended.failure is not None:
+                self._error_is_told = not ended.is_new
+                await self.push_error(ended.failure)
+        except AskingError as error:
+            await self.push_error(str(error), exception=error)
+        finally:
+            self._error_is_told = False
+            if ended is None:
+                self._asking.give_up(interruptions)
+            await self.stop_all_metrics()
+            await self.push_frame(theirs.LLMFullResponseEndFrame())
+            self._run = None
+
+    async def _say_all(self) -> Ended:
+        """Ask, and push the answer as it comes. Raises `AskingError` if there is none, or it breaks off."""
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
+        # Until the question has an id it is nobody's answer; what is heard meanwhile is looked through then.
+        try:
+            async with asyncio.timeout(self._begin_secs):
+                await self._asking.began()
+        except TimeoutError:
+            raise AskingError("The database does not answer.") from None
+        run = self._run = RunAnswer(self._asking.ask(of_a_request(self._settings)))
+        await self.push_frame(theirs.LLMFullResponseStartFrame())
+        while True:
+            until = None if run.has_begun else asked_at + self._begin_secs
+            for said in run.take(await self._until_told(run, until)):
+                if isinstance(said, Ended):
+                    return said
+                await self._say(said)
+
+    async def _say(self, said: Said) -> None:
+        match said:
+            case str():
+                await self.stop_ttfb_metrics()
+                await self._push_llm_text(said)
+            case LLMThoughtStartFrame():
+                await self.push_frame(
+                    theirs.LLMThoughtStartFrame(append_to_context=said.append_to_context, llm=said.llm)
+                )
+            case LLMThoughtTextFrame():
+                await self.push_frame(theirs.LLMThoughtTextFrame(said.text))
+            case LLMThoughtEndFrame():
+                await self.push_frame(theirs.LLMThoughtEndFrame(signature=from_json(said.signature)))
+            case Anew():
+                await self.push_frame(theirs.LLMFullResponseEndFrame())
+                await self.push_frame(theirs.LLMFullResponseStartFrame())
+
+    async def _until_told(self, run: RunAnswer, until: float | None) -> Told:
+        """What is heard next, until this time at most. While nothing is, it is tried from time to time whether the log
+        and the tables are there."""
+        loop = asyncio.get_running_loop()
+        over = loop.time() + self._silent_secs if until is None else until
+        tried_at: float | None = None
+        while (now := loop.time()) < over:
+            if tried_at is None:
+                wait = min(over - now, WAITING_SECONDS)
+            elif (wait := min(over, tried_at + self._begin_secs) - now) <= 0:
+                break
+            try:
+                async with asyncio.timeout(wait):
+                    told = await self._told.get()
+            except TimeoutError:
+                if until is None and tried_at is None:
+                    tried_at = loop.time()
+                    self._asking.say({"type": WAITING})
+                continue
+            if told.frame.type != WAITING:
+                return told
+            tried_at = None
+        raise AskingError(self._why_nothing(run, tried_at is not None))
+
+    def _why_nothing(self, run: RunAnswer, is_deaf: bool) -> str:
+        if (why := self._asking.why_unpublished) is not None:
+            return f"The log is not reached: {why}"
+        if run.asked_version is None or is_deaf:
+            return (
+                "What is published does not get into the tables: no projector works, or the database is away."
+            )
+        if not run.has_begun:
+            return f"No inference worker began to answer within {self._begin_secs:g} s."
+        return f"The run said nothing for {self._silent_secs:g} s."
+
+
+def _usage(used: Usage) -> Any:
+    counts: Mapping[str, int] = used.model_dump(exclude_none=True)
+    read, written = counts.get("input_tokens", 0), counts.get("output_tokens", 0)
+    return LLMTokenUsage(
+        prompt_tokens=read,
+        completion_tokens=written,
+        total_tokens=read + written,
+        cache_read_input_tokens=counts.get("cache_read_tokens"),
+        cache_creation_input_tokens=counts.get("cache_write_tokens"),
+        reasoning_tokens=counts.get("reasoning_tokens"),
+    )

@@ -1,0 +1,140 @@
+"""One answer as it stands on the log, as what is to be said of it. Pure.
+
+A worker that dies takes with it what its attempt had said, and the next attempt begins anew. What was said cannot be
+taken back: so nothing is said until the new attempt has repeated it, and it goes on there. If the new one says
+something else, it is said whole, as an answer of its own (`Anew`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from frameledger.frames import (
+    AnyFrame,
+    CancelFrame,
+    EndFrame,
+    ErrorFrame,
+    FunctionCallFromLLM,
+    FunctionCallsStartedFrame,
+    InterruptionFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMTextFrame,
+    LLMThoughtEndFrame,
+    LLMThoughtStartFrame,
+    LLMThoughtTextFrame,
+    Usage,
+)
+from frameledger_services.pipecat.asking import Told
+
+
+@dataclass(frozen=True, slots=True)
+class Anew:
+    """What was said is not what this answer says: it begins again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    calls: tuple[FunctionCallFromLLM, ...] = ()
+    group_id: str | None = None
+    usage: Usage | None = None
+    failure: str | None = None
+    """Why there is no answer, or no more of it."""
+
+    is_new: bool = False
+    """The failure is not on the log."""
+
+
+Said = str | LLMThoughtStartFrame | LLMThoughtTextFrame | LLMThoughtEndFrame | Anew | Ended
+
+
+@dataclass(slots=True)
+class RunAnswer:
+    """The answer to the question of this id. Frames are given in the order of their versions."""
+
+    question: UUID
+    asked_version: int | None = None
+    has_begun: bool = False
+    _run_id: str | None = None
+    _sent: str = ""
+    _said: str = ""
+    _thoughts_sent: int = 0
+    _thoughts: int = 0
+    _calls: list[FunctionCallFromLLM] = field(default_factory=list)
+    _group_id: str | None = None
+    _error: str | None = None
+
+    def take(self, told: Told) -> Iterator[Said]:
+        """What is to be said because of this frame."""
+        if told.frame_id == self.question:
+            self.asked_version = told.version
+            if not told.counts:
+                yield Ended(failure=_why_ignored(told.reason), is_new=True)
+            return
+        if self.asked_version is None or not told.counts:
+            return
+        frame = told.frame
+        match frame:
+            case LLMFullResponseStartFrame() if frame.run_id is not None:
+                self._start(frame, self.asked_version)
+            case ErrorFrame() if self._is_mine(frame) or (not self.has_begun and frame.fatal):
+                self._error = f"{frame.code or 'provider_error'}: {frame.message or 'the run failed'}"
+                if frame.fatal:
+                    yield Ended(failure=self._error)
+            case InterruptionFrame() | EndFrame() | CancelFrame():
+                yield Ended()
+            case _ if self.has_begun and self._is_mine(frame):
+                yield from self._hear(frame)
+
+    def _is_mine(self, frame: AnyFrame) -> bool:
+        run_id = getattr(frame, "run_id", None)
+        return run_id is not None and run_id == self._run_id
+
+    def _start(self, frame: LLMFullResponseStartFrame, asked_version: int) -> None:
+        if not self.has_begun:
+            if frame.context_version is not None and frame.context_version < asked_version:
+                return
+            self.has_begun, self._run_id = True, frame.run_id
+        elif frame.run_id != self._run_id:
+            return
+        self._said, self._thoughts, self._calls, self._error = "", 0, [], None
+
+    def _hear(self, frame: AnyFrame) -> Iterator[Said]:
+        match frame:
+            case LLMTextFrame() if frame.text and frame.append_to_context:
+                yield from self._text(frame.text)
+            case LLMThoughtStartFrame():
+                self._thoughts += 1
+                if self._thoughts > self._thoughts_sent:
+                    yield frame
+            case LLMThoughtTextFrame() if self._thoughts > self._thoughts_sent:
+                yield frame
+            case LLMThoughtEndFrame() if self._thoughts > self._thoughts_sent:
+                self._thoughts_sent = self._thoughts
+                yield frame
+            case FunctionCallsStartedFrame():
+                self._calls += frame.function_calls
+                self._group_id = frame.group_id
+            case LLMFullResponseEndFrame() if frame.finish_reason == "error":
+                yield Ended(usage=frame.usage, failure=self._error or "The model's provider failed.")
+            case LLMFullResponseEndFrame():
+                yield Ended(tuple(self._calls), self._group_id, frame.usage)
+
+    def _text(self, piece: str) -> Iterator[Said]:
+        self._said += piece
+        if self._said.startswith(self._sent):
+            more, self._sent = self._said[len(self._sent) :], self._said
+            if more:
+                yield more
+        elif not self._sent.startswith(self._said):
+            self._sent = self._said
+            yield Anew()
+            yield self._said
+
+
+def _why_ignored(reason: str | None) -> str:
+    if reason == "mirror_superseded":
+        return "Another process keeps this conversation by now."
+    return f"The question does not count ({reason})."

@@ -1,0 +1,248 @@
+"""Calls of answers that workers of ours gave: the application's own functions, and those that our services have.
+
+A function of the application begins once its start is stored and counts. So whatever happens to this process, the log
+knows of each call that may have happened; and where a service has begun a function that the application has too, it
+runs once: the first start counts. What a service runs comes back as Pipecat's frames.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from frameledger.frames import (
+    AnyFrame,
+    FunctionCallCancelFrame,
+    FunctionCallFromLLM,
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    FunctionCallsStartedFrame,
+    InterruptionFrame,
+)
+from frameledger_services.extras import needed
+from frameledger_services.pipecat.asking import Asking, AskingError, Told
+from frameledger_services.pipecat.values import to_json
+
+with needed("pipecat"):
+    from pipecat.frames import frames as theirs
+
+NOT_RECORDED = "The call could not be recorded, so it was not made."
+NOT_SERVED = "Nobody serves this function now. It was not called."
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that a worker announced."""
+
+    heard: asyncio.Queue[AnyFrame] = field(default_factory=asyncio.Queue)
+    is_served: bool = False
+    """A service runs it, and tells of it."""
+
+    has_started: asyncio.Event = field(default_factory=asyncio.Event)
+    """Pipecat knows that it runs, or that it will not."""
+
+    group: tuple[str, ...] = ()
+    group_id: str | None = None
+
+
+class ServiceCalls:
+    def __init__(self, service: Any, asking: Asking, begin_secs: float) -> None:
+        self._service = service
+        self._asking = asking
+        self._begin_secs = begin_secs
+        self._calls: dict[str, _Call] = {}
+        self._starts: dict[UUID, asyncio.Future[Told]] = {}
+
+    def hear(self, told: Told) -> None:
+        """Note what the log says of calls."""
+        if (start := self._starts.get(told.frame_id)) is not None and not start.done():
+            start.set_result(told)
+            return
+        if not told.counts:
+            return
+        match told.frame:
+            case FunctionCallsStartedFrame(run_id=str()):
+                for one in told.frame.function_calls:
+                    self._calls[one.tool_call_id] = _Call()
+            case FunctionCallInProgressFrame() | FunctionCallResultFrame() | FunctionCallCancelFrame():
+                call = self._calls.get(told.frame.tool_call_id)
+                if call is not None:
+                    call.heard.put_nowait(told.frame)
+            case InterruptionFrame():
+                for call in self._calls.values():
+                    if not call.has_started.is_set():
+                        call.heard.put_nowait(told.frame)
+
+    def are_told(self, frame: Any) -> bool:
+        """Whether the log has what this frame of Pipecat's says."""
+        if isinstance(frame, theirs.FunctionCallsStartedFrame):
+            return all(one.tool_call_id in self._calls for one in frame.function_calls)
+        if isinstance(frame, theirs.FunctionCallInProgressFrame):
+            return frame.tool_call_id in self._calls
+        if isinstance(frame, theirs.FunctionCallResultFrame | theirs.FunctionCallCancelFrame):
+            call = self._calls.get(frame.tool_call_id)
+            return call is not None and call.is_served
+        return False
+
+    async def before(self, kind: Any, fields: dict[str, Any]) -> None:
+        """Called before Pipecat tells of a call: those of one answer are one group, whoever runs them. The result of
+        one waits until Pipecat knows of the others."""
+        call = self._calls.get(fields["tool_call_id"])
+        if call is None:
+            return
+        if kind is theirs.FunctionCallInProgressFrame:
+            fields["group_id"] = call.group_id
+            call.has_started.set()
+            return
+        for other in call.group:
+            if (sibling := self._calls.get(other)) is not None:
+                await sibling.has_started.wait()
+
+    async def begin(self, calls: Sequence[FunctionCallFromLLM], group_id: str | None, context: Any) -> None:
+        """Let the calls of an answer run; returns at once."""
+        ids = tuple(one.tool_call_id for one in calls)
+        for id_ in ids:
+            call = self._calls.setdefault(id_, _Call())
+            call.group, call.group_id = ids, group_id
+        mine = [one for one in calls if self._service.has_function(one.function_name)]
+        others = [one for one in calls if not self._service.has_function(one.function_name)]
+        if others:
+            announced = [_theirs(one, context) for one in others]
+            await self._service.broadcast_frame(theirs.FunctionCallsStartedFrame, function_calls=announced)
+            for one in others:
+                self._calls[one.tool_call_id].is_served = True
+                self._spawn(self._serve(one), one)
+        if mine:
+            self._spawn(self._run(mine, context), mine[0])
+
+    def _spawn(self, work: Any, call: FunctionCallFromLLM) -> None:
+        self._service.create_task(work, f"{self._service}::{call.function_name}:{call.tool_call_id}")
+
+    async def _run(self, calls: Sequence[FunctionCallFromLLM], context: Any) -> None:
+        """Run functions of the application, those whose start counts."""
+        interruptions = self._asking.interruptions
+        starts = await asyncio.gather(*(self._start(one) for one in calls))
+        run = []
+        for one, start in zip(calls, starts, strict=True):
+            call = self._calls[one.tool_call_id]
+            if start is None:
+                call.is_served = False
+                await self._settle(one, NOT_RECORDED)
+            elif start.counts and self._asking.interruptions != interruptions and self._is_cut(one):
+                self._asking.say({"type": "FunctionCallCancelFrame", **_named(one)})
+                call.has_started.set()
+            elif start.counts:
+                run.append(_theirs(one, context))
+            elif start.reason == "call_started":
+                call.is_served = True
+                self._spawn(self._serve(one), one)
+            else:
+                call.has_started.set()
+        if run:
+            await self._service.run_function_calls(run)
+
+    async def _serve(self, one: FunctionCallFromLLM) -> None:
+        """Tell Pipecat what becomes of a call that a service runs."""
+        call = self._calls[one.tool_call_id]
+        try:
+            async with asyncio.timeout(self._begin_secs):
+                frame = await call.heard.get()
+        except TimeoutError:
+            start = await self._start(one)
+            if start is None or start.counts:
+                call.is_served = False
+                await self._settle(one, NOT_SERVED)
+                return
+            frame = InterruptionFrame() if start.reason == "call_forgotten" else await call.heard.get()
+        while not await self._tell(one, call, frame):
+            frame = await call.heard.get()
+        call.has_started.set()
+        self._calls.pop(one.tool_call_id, None)
+
+    async def _tell(self, one: FunctionCallFromLLM, call: _Call, frame: AnyFrame) -> bool:
+        """Tell Pipecat of a frame. Returns whether the call is over."""
+        match frame:
+            case FunctionCallInProgressFrame() if not call.has_started.is_set():
+                await self._tell_started(one, frame.cancel_on_interruption)
+            case FunctionCallResultFrame():
+                properties = frame.properties
+                is_final = properties is None or properties.is_final
+                run_llm = None if properties is None else properties.run_llm
+                await self._service.broadcast_frame(
+                    theirs.FunctionCallResultFrame,
+                    **_named(one),
+                    arguments=_arguments(one),
+                    result=to_json(frame.result),
+                    run_llm=frame.run_llm,
+                    properties=theirs.FunctionCallResultProperties(run_llm=run_llm, is_final=is_final),
+                )
+                return is_final
+            case FunctionCallCancelFrame() | InterruptionFrame():
+                await self._service.broadcast_frame(theirs.FunctionCallCancelFrame, **_named(one))
+                return True
+        return False
+
+    async def _tell_started(self, one: FunctionCallFromLLM, cancel_on_interruption: bool) -> None:
+        await self._service.broadcast_frame(
+            theirs.FunctionCallInProgressFrame,
+            **_named(one),
+            arguments=_arguments(one),
+            cancel_on_interruption=cancel_on_interruption,
+            group_id=None,
+        )
+
+    async def _settle(self, one: FunctionCallFromLLM, result: str) -> None:
+        """End a call that nobody makes, for Pipecat and on the log."""
+        await self._tell_started(one, True)
+        await self._service.broadcast_frame(
+            theirs.FunctionCallResultFrame,
+            **_named(one),
+            arguments=_arguments(one),
+            result=result,
+        )
+
+    async def _start(self, one: FunctionCallFromLLM) -> Told | None:
+        """Publish that the application begins this call. Returns what became of it; None if that is not known in time:
+        then it may count, and is not to be made."""
+        said = {"type": "FunctionCallInProgressFrame", **_named(one), "arguments": to_json(one.arguments)}
+        try:
+            id_ = self._asking.say({**said, "cancel_on_interruption": self._is_cut(one)})
+        except AskingError:
+            return None
+        start: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+        self._starts[id_] = start
+        try:
+            async with asyncio.timeout(self._begin_secs):
+                return await start
+        except TimeoutError:
+            return None
+        finally:
+            del self._starts[id_]
+
+    def _is_cut(self, one: FunctionCallFromLLM) -> bool:
+        """Whether an interruption ends this call."""
+        functions = self._service._functions
+        item = functions.get(one.function_name) or functions.get(None)
+        return item is None or bool(item.cancel_on_interruption)
+
+
+def _named(one: FunctionCallFromLLM) -> dict[str, Any]:
+    return {"function_name": one.function_name, "tool_call_id": one.tool_call_id}
+
+
+def _arguments(one: FunctionCallFromLLM) -> Any:
+    """As Pipecat has them: an object."""
+    if not isinstance(one.arguments, str):
+        return to_json(one.arguments)
+    try:
+        return json.loads(one.arguments)
+    except ValueError:
+        return one.arguments
+
+
+def _theirs(one: FunctionCallFromLLM, context: Any) -> Any:
+    return theirs.FunctionCallFromLLM(**_named(one), arguments=_arguments(one), context=context)
