@@ -1,7 +1,6 @@
 """What `pip install frameledger[...]` brings: each extra in a fresh environment, and one sentence where one is missing.
 
-The packages are those of the lock, fetched once by pip as it is set up here; the environments are made without a
-network.
+The packages are those of the lock, as they are installed here; the environments are made without a network.
 """
 
 import json
@@ -18,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tests.bounds import PROGRAM
 from tests.support.wheel import ROOT, build_wheel
+from tests.support.wheels import packed
 
 from frameledger_services.cli import COMMANDS
 from frameledger_services.extras import MODULES
@@ -118,12 +118,19 @@ def environment(tmp_path_factory):
     folder = tmp_path_factory.mktemp("extras")
     house = folder / "wheels"
     house.mkdir()
-    (folder / "needed.txt").write_text(_locked(_needed("frameledger", {"all"})), encoding="utf-8")
-    python = [sys.executable, "-m"]
     wheel = build_wheel(house)
-    fetch = ("pip", "--quiet", "--disable-pip-version-check", "download", "--no-deps", "--require-hashes")
-    _call(*python, *fetch, "--dest", str(house), "--requirement", str(folder / "needed.txt"))
-    uv = [*python, "uv", "--quiet", "--no-config", "--offline", "--cache-dir", str(folder / "cache")]
+    for name in _needed("frameledger", {"all"}) - {"frameledger"}:
+        packed(name, house)
+    uv = [
+        sys.executable,
+        "-m",
+        "uv",
+        "--quiet",
+        "--no-config",
+        "--offline",
+        "--cache-dir",
+        str(folder / "cache"),
+    ]
     made: dict[str, Environment] = {}
 
     def of(*extras: str) -> Environment:
@@ -303,10 +310,3 @@ def _needed(name: str, extras: set[str]) -> set[str]:
             if marker is None or any(marker.evaluate({"extra": extra}) for extra in (*extras_of, "")):
                 open_.append((canonicalize_name(requirement.name), frozenset(requirement.extras)))
     return {name for name, _ in found}
-
-
-def _locked(names: set[str]) -> str:
-    """What the lock says of these."""
-    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-    entries = re.findall(r"^\S.*?(?=^\S|\Z)", lock, re.MULTILINE | re.DOTALL)
-    return "".join(entry for entry in entries if canonicalize_name(re.split(r"[^\w.-]", entry)[0]) in names)
