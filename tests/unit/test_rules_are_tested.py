@@ -7,6 +7,7 @@ A rule is an item of a list that begins with its number in bold. A test names th
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,7 @@ def written() -> list[str]:
     return RULE.findall((ROOT / "events" / "rules.md").read_text(encoding="utf-8"))
 
 
+@cache
 def named() -> dict[str, list[str]]:
     """For every number that a test names, where."""
     places: dict[str, list[str]] = {}
