@@ -127,6 +127,22 @@ def test_wherever_one_goes_the_address_says_it_and_back_is_back(web, connection)
     assert web.read(80) == shown
 
 
+def test_who_keeps_a_history_and_what_was_rewritten_in_it_is_said(web):
+    for context_id, version, said in (
+        ("kept-elsewhere", 1, "kept elsewhere, by call-7/1"),
+        ("kept-elsewhere", 18, 'message 3 is now tool: {"free": 2}'),
+        ("kept-elsewhere", 46, "kept here again"),
+        ("rewritten", 3, "message 3 is gone"),
+    ):
+        web.open(context_id, at=version - 1)
+        web.page.keyboard.press("]")
+        expect(web.scrubber).to_have_value(str(version))
+        frames = web.page.get_by_role("region", name="Frames", exact=True)
+        expect(frames.locator(f"[data-version='{version}']")).to_contain_text(said)
+        glyph = "✎" if "message" in said else "⇄"
+        expect(web.page.locator(".track .mark text").filter(has_text=glyph).first).to_be_visible()
+
+
 def test_an_interruption_and_calls_that_need_a_person_are_seen(web, connection):
     web.open("barge-in", at=12)
     frames = web.page.get_by_role("region", name="Frames", exact=True)

@@ -33,9 +33,9 @@ PAUSE_SECONDS = 0.5
 AT_EXIT_SECONDS = 2.0
 SAY_SECONDS = 60.0
 
-AT_WORK_SECONDS = 0.0003
-LET_GO_SECONDS = 0.006
-"""The thread holds the interpreter for so long at most, and then lets go of it: a twentieth of a core, for some five
+AT_WORK_SECONDS = 0.00015
+LET_GO_SECONDS = 0.01
+"""The thread holds the interpreter for so long at most, and then lets go of it: a sixtieth of a core, for some eight
 hundred frames a second. What comes faster waits; a loop that plays audio does not."""
 
 logger = logging.getLogger("frameledger.pipecat")

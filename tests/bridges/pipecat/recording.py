@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import chain
 from typing import Any
 from uuid import uuid5
 
@@ -15,7 +16,8 @@ from frameledger.fold import Conversation, Folding
 from frameledger_services.pipecat import FrameledgerObserver
 from frameledger_services.pipecat.values import to_json
 
-FRAMES_OF_ONE_ITEM = 8
+MOST_WITHOUT_A_FRAME = 1_000
+"""Captured items that become no frame, one after another."""
 
 
 class Broker:
@@ -67,26 +69,31 @@ class Recording:
         self.points.append((1_000_000, as_bytes(bot.context.messages)))
 
     def check(self) -> Conversation:
-        frames = self.broker.frames
         assert self.points
-        session = self.observer.session
-        known = {
-            str(uuid5(session, f"{sequence}.{number}")): sequence
-            for sequence in range(self.points[-2][0] + 10)
-            for number in range(FRAMES_OF_ONE_ITEM)
-        }
         folding = Folding(Conversation.new("call-1"))
-        rest = iter(frames)
-        one = next(rest, None)
+        rest = self._in_sequence()
+        sequence, one = next(rest, (0, None))
         for count, messages in self.points:
-            while one is not None and known[one.id] < count:
+            while one is not None and sequence < count:
                 step = folding.step(one)
                 assert step is not None
-                one = next(rest, None)
+                sequence, one = next(rest, (0, None))
             assert stored_bytes(folding.conversation().messages) == messages, (count, len(self.points))
-        for left in [] if one is None else [one, *rest]:
+        for left in [] if one is None else [one, *(later for _, later in rest)]:
             folding.step(left)
         return folding.conversation()
+
+    def _in_sequence(self) -> Iterator[tuple[int, Any]]:
+        """What was published, each with the number of the captured item of which it was made: its id says it."""
+        sequence, number = 0, -1
+        for frame in self.broker.frames:
+            here = (sequence, number + 1)
+            behind = ((later, 0) for later in range(sequence + 1, sequence + MOST_WITHOUT_A_FRAME))
+            sequence, number = next(one for one in chain([here], behind) if frame.id == self._id(*one))
+            yield sequence, frame
+
+    def _id(self, sequence: int, number: int) -> str:
+        return str(uuid5(self.observer.session, f"{sequence}.{number}"))
 
     def of(self, *types: str) -> list[Any]:
         return [one for one in self.broker.frames if one.type in types]

@@ -16,13 +16,15 @@ const GLYPHS = {
   interrupted: '✂\uFE0E',
   error: '!',
   history: '¶',
+  rewritten: '✎\uFE0E',
+  mirror: '⇄',
   end: '■',
   failed: '✕',
   cancelled: '⊘',
   ambiguous: '?',
   resolved: '✓',
 };
-const MARKED = new Set(['interruption', 'ambiguous', 'error', 'history', 'end']);
+const MARKED = new Set(['interruption', 'ambiguous', 'error', 'history', 'rewritten', 'mirror', 'end']);
 const NAMES = {user: 'user', voice: 'voice', runs: 'runs', calls: 'calls'};
 
 /**

@@ -2,7 +2,7 @@
  * What happened when, as stretches between versions: who spoke, runs, calls; and the marks between which one leaps.
  *
  * @typedef {{from: number, to: number|null, kind: string, name: string}} Span  `to` is null while it lasts
- * @typedef {{version: number, kind: 'interruption'|'turn'|'call'|'ambiguous'|'history'|'error'|'end', name: string}} Mark
+ * @typedef {{version: number, kind: 'interruption'|'turn'|'call'|'ambiguous'|'history'|'rewritten'|'mirror'|'error'|'end', name: string}} Mark
  */
 
 import {typeName} from './format.js';
@@ -43,6 +43,8 @@ class Spans {
     else if (type === 'ErrorFrame') this.#error(one);
     else if (ENDS.has(type)) this.#over(one);
     else if (type === 'LLMMessagesUpdateFrame' || type === 'LLMContextFrame') this.#mark(version, 'history', 'new history');
+    else if (type === 'LLMMessageRewriteFrame') this.#mark(version, 'rewritten', `message ${text(frame.position)} rewritten`);
+    else if (type === 'LLMMirrorFrame') this.#mark(version, 'mirror', 'who keeps the history');
     else if (type === 'LLMMessagesAppendFrame') this.#append(version, frame);
     else if (type === 'TranscriptionFrame' && this.#open.user === null) this.#mark(version, 'turn', 'user');
   }

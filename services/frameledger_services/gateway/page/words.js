@@ -22,7 +22,16 @@ export function redaction({bytes}) {
 /** Returns one line that says what a frame says; empty where its type says it all. */
 export function frameWords({frame}) {
   if (frame === null || typeof frame !== 'object' || isRedacted(frame)) return text(frame);
-  return words(frame).replace(/\s+/g, ' ').slice(0, 400);
+  return (ofHistory(frame) ?? words(frame)).replace(/\s+/g, ' ').slice(0, 400);
+}
+
+/** Frames that say of the history what no field of theirs says alone. */
+function ofHistory({type, position, message, mirror}) {
+  if (type === 'LLMMirrorFrame') return mirror === null || mirror === undefined ? 'kept here again' : `kept elsewhere, by ${text(mirror)}`;
+  if (type !== 'LLMMessageRewriteFrame') return null;
+  const place = `message ${text(position)}`;
+  if (message === null || message === undefined) return `${place} is gone`;
+  return `${place} is now ${isRedacted(message) ? text(message) : lastOf([message])}`;
 }
 
 function words(fields) {
