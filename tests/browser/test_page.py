@@ -132,7 +132,7 @@ def test_who_keeps_a_history_and_what_was_rewritten_in_it_is_said(web):
         ("kept-elsewhere", 1, "kept elsewhere, by call-7/1"),
         ("kept-elsewhere", 18, 'message 3 is now tool: {"free": 2}'),
         ("kept-elsewhere", 46, "kept here again"),
-        ("rewritten", 3, "message 3 is gone"),
+        ("rewritten", 22, "message 3 is gone"),
     ):
         web.open(context_id, at=version - 1)
         web.page.keyboard.press("]")

@@ -144,6 +144,8 @@ class Client(Conversations):
             causation_id=causation_id,
         )
         if wait:
+            # Each is some round trips, and neither needs the other.
+            self._producer.begin(self._topic)
             await self._listen(within=min(within, LISTEN_SECONDS))
         with self._publications.sending(publication), self._metrics.publishing():
             published = await self._publish(publication, within, traceparent)

@@ -88,6 +88,7 @@ class Producer:
         self._name = name
         self._sender: Sender | None = None
         self._connecting = asyncio.Lock()
+        self._beginning: asyncio.Task[None] | None = None
         self._budget = Budget(BYTES_ON_THE_WAY)
         self._topics: dict[str, TopicDescription] = {}
 
@@ -96,8 +97,17 @@ class Producer:
 
     async def __aexit__(self, *_: object) -> None:
         """Sends what is queued, for a few seconds at most."""
+        if self._beginning is not None:
+            self._beginning.cancel()
+            await asyncio.wait([self._beginning])
         if self._sender is not None:
             await self._replace(self._sender)
+
+    def begin(self, topic: str) -> None:
+        """Begin to connect, if nobody has, and return at once: `publish` then waits less. What goes wrong is left to
+        it."""
+        if self._sender is None and self._beginning is None:
+            self._beginning = asyncio.create_task(self._begin(topic))
 
     async def publish(
         self, topic: str, records: Sequence[Outgoing], *, within: float = ACKNOWLEDGED_WITHIN
@@ -186,6 +196,10 @@ class Producer:
         except BaseException:
             self._budget.give(size)
             raise
+
+    async def _begin(self, topic: str) -> None:
+        with suppress(Exception):
+            await self._looked_for(topic)
 
     async def _connected(self, topic: str) -> Sender:
         if self._sender is not None and topic in self._topics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,7 +71,13 @@ async def stored(
     """
     fence: Fields = {"type": "LLMMirrorFrame", "mirror": str(session), "react": react}
     fence["id"] = str(uuid5(session, "mirror"))
-    (published,) = await client.publish(context_id, fence, wait=True, within=within)
+    # A connection for what is read behind the fence, made meanwhile. What is wrong with it shows there.
+    connecting = asyncio.ensure_future(client.newest_version(context_id))
+    try:
+        (published,) = await client.publish(context_id, fence, wait=True, within=within)
+    finally:
+        connecting.cancel()
+        await asyncio.gather(connecting, return_exceptions=True)
     assert published.version is not None
     version = published.version
     found = await client.context(context_id, version)
