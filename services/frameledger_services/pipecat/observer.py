@@ -16,11 +16,12 @@ from frameledger.record import MAX_KEY_BYTES
 from frameledger_services.client import Client
 from frameledger_services.extras import needed
 from frameledger_services.pipecat.asking import Asking
-from frameledger_services.pipecat.capture import ASSISTANT, LLM, OUTPUT, USER, Capture
+from frameledger_services.pipecat.capture import Capture
+from frameledger_services.pipecat.hooks import Hooks, all_of, is_a, settings_of
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.restore import Restored, for_pipecat, names_of, stored
-from frameledger_services.pipecat.seen import Fields, Service
+from frameledger_services.pipecat.seen import Fields
 from frameledger_services.pipecat.values import given, of_a_request, to_json, tools_to_json
 from frameledger_services.settings import Settings
 
@@ -82,7 +83,7 @@ class FrameledgerObserver(BaseObserver):
         self._capture = Capture(self._note_failure)
         capture = self._capture
         self._outbox = Outbox(context_id, self.session, capture.items, connect, retell=capture.retell)
-        self._hooked: set[int] = set()
+        self._hooks = Hooks(context_id, capture)
         self._noted: list[Fields] = []
         self._opened = False
         self._ended = False
@@ -189,50 +190,13 @@ class FrameledgerObserver(BaseObserver):
 
     def attach(self, worker: Any) -> None:
         """Capture what this worker's pipeline does from now on. An observer does it by itself."""
-        processors = list(_all(worker.pipeline))
-        self._capture.speaks = any(_is(one, "TTSService") for one in processors)
-        for processor in processors:
-            if id(processor) not in self._hooked:
-                self._hooked.add(id(processor))
-                self._hook(processor)
+        processors = all_of(worker.pipeline)
+        self._hooks.hook(processors)
         if not self._opened:
             self._opened = True
             self._outbox.start()
             self._open(processors)
             worker.add_event_handler("on_pipeline_finished", self._on_finished)
-
-    def _hook(self, processor: Any) -> None:
-        service = None
-        if _is(processor, "LLMContextAggregator"):
-            if not self._is_ours(processor):
-                return
-            at = USER if processor.role == "user" else ASSISTANT
-        elif _is(processor, "LLMService"):
-            at, service = LLM, _service(processor)
-        elif _is(processor, "BaseOutputTransport"):
-            at = OUTPUT
-        else:
-            return
-        before, after = self._capture.handlers(at, pushes=True, service=service)
-        processor.add_event_handler("on_before_push_frame", before)
-        if at != OUTPUT:
-            before, after = self._capture.handlers(at, pushes=False, service=service)
-            processor.add_event_handler("on_before_process_frame", before)
-            if at != LLM:
-                processor.add_event_handler("on_after_process_frame", after)
-
-    def _is_ours(self, aggregator: Any) -> bool:
-        context = aggregator.context
-        if self._capture.context is None:
-            self._capture.follow(context)
-        if self._capture.context is context:
-            return True
-        logger.error(
-            "%s: %s has a context of its own, which is not recorded: one observer is for one context. Give the other "
-            "an observer with an id of its own; after restore() use the context that it returned.",
-            *(self.context_id, aggregator),
-        )
-        return False
 
     def _open(self, processors: list[Any]) -> None:
         capture = self._capture
@@ -248,9 +212,9 @@ class FrameledgerObserver(BaseObserver):
         capture.add({"type": "StartFrame", "metadata": about})
         for noted in self._noted:
             capture.add(noted)
-        for llm in (one for one in processors if _is(one, "LLMService")):
+        for llm in (one for one in processors if is_a(one, "LLMService")):
             read = of_a_request if capture.is_answered_here else given
-            if said := read(_settings(llm)):
+            if said := read(settings_of(llm)):
                 capture.add({"type": "LLMUpdateSettingsFrame", "settings": said})
         capture.sync()
 
@@ -297,27 +261,3 @@ class FrameledgerObserver(BaseObserver):
         if now - self._said_at > SAY_SECONDS:
             self._said_at = now
             logger.error("%s: the recording failed at one place and goes on", self.context_id, exc_info=error)
-
-
-def _all(processor: Any) -> list[Any]:
-    found: list[Any] = []
-    for one in processor.processors:
-        found += [one, *_all(one)]
-    return found
-
-
-def _is(processor: Any, name: str) -> bool:
-    """Whether it is of this class of Pipecat's. By name: to import those of speech alone takes seconds."""
-    return any(one.__name__ == name for one in type(processor).__mro__)
-
-
-def _settings(service: Any) -> Any:
-    """Of a service; 1.8 has no property for it."""
-    return getattr(service, "settings", None) or getattr(service, "_settings", None)
-
-
-def _service(llm: Any) -> Service:
-    model = getattr(_settings(llm), "model", None)
-    name = type(llm).__name__
-    provider = name.removesuffix("LLMService").removesuffix("Service") or name
-    return Service(provider.lower(), model if isinstance(model, str) else None)

@@ -10,7 +10,7 @@ from tests.bridges.pipecat.recording import Broker, Recording, as_bytes, stored_
 
 from frameledger.fold import Conversation, fold
 from frameledger_services.client import BrokerError, FramesRefusedError, FramesUnacknowledgedError
-from frameledger_services.pipecat import FramesLostError, outbox
+from frameledger_services.pipecat import FramesLostError, outbox, publishing
 
 
 class AwayBroker(Broker):
@@ -35,7 +35,7 @@ class AwayBroker(Broker):
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
-    monkeypatch.setattr(outbox, "PAUSE_SECONDS", 0.005)
+    monkeypatch.setattr(publishing, "PAUSE_SECONDS", 0.005)
 
 
 async def one_talk(bot):
@@ -150,8 +150,10 @@ def test_whatever_fails_inside_the_call_goes_on(monkeypatch, place):
             monkeypatch.setattr("frameledger_services.pipecat.outgoing.translate", broken)
         case "encode":
             monkeypatch.setattr("frameledger_services.pipecat.outgoing.EncodedFrame.of", broken)
-        case "hook" | "open":
-            monkeypatch.setattr(recording.observer, f"_{place}", broken)
+        case "hook":
+            monkeypatch.setattr(recording.observer._hooks, place, broken)
+        case "open":
+            monkeypatch.setattr(recording.observer, "_open", broken)
         case _:
             monkeypatch.setattr(capture, place, broken)
     bot = Bot([Answer(["Yes."]), Answer(["No."])])

@@ -1,0 +1,87 @@
+"""Where a pipeline is listened to: which of its processors get which handlers. No class of Pipecat's is imported."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from frameledger_services.pipecat.capture import ASSISTANT, LLM, OUTPUT, USER, Capture
+from frameledger_services.pipecat.seen import Service
+
+logger = logging.getLogger("frameledger.pipecat")
+
+
+class Hooks:
+    """The handlers of one observer."""
+
+    def __init__(self, context_id: str, capture: Capture) -> None:
+        self._context_id = context_id
+        self._capture = capture
+        self._hooked: set[int] = set()
+
+    def hook(self, processors: Sequence[Any]) -> None:
+        """Add handlers to those of a pipeline that have none yet."""
+        self._capture.speaks = any(is_a(one, "TTSService") for one in processors)
+        for processor in processors:
+            if id(processor) not in self._hooked:
+                self._hooked.add(id(processor))
+                self._hook(processor)
+
+    def _hook(self, processor: Any) -> None:
+        service = None
+        if is_a(processor, "LLMContextAggregator"):
+            if not self._is_ours(processor):
+                return
+            at = USER if processor.role == "user" else ASSISTANT
+        elif is_a(processor, "LLMService"):
+            at, service = LLM, _service(processor)
+        elif is_a(processor, "BaseOutputTransport"):
+            at = OUTPUT
+        else:
+            return
+        before, after = self._capture.handlers(at, pushes=True, service=service)
+        processor.add_event_handler("on_before_push_frame", before)
+        if at != OUTPUT:
+            before, after = self._capture.handlers(at, pushes=False, service=service)
+            processor.add_event_handler("on_before_process_frame", before)
+            if at != LLM:
+                processor.add_event_handler("on_after_process_frame", after)
+
+    def _is_ours(self, aggregator: Any) -> bool:
+        context = aggregator.context
+        if self._capture.context is None:
+            self._capture.follow(context)
+        if self._capture.context is context:
+            return True
+        logger.error(
+            "%s: %s has a context of its own, which is not recorded: one observer is for one context. Give the other "
+            "an observer with an id of its own; after restore() use the context that it returned.",
+            *(self._context_id, aggregator),
+        )
+        return False
+
+
+def all_of(pipeline: Any) -> list[Any]:
+    """The processors of a pipeline and of those in it, in their order."""
+    found: list[Any] = []
+    for one in pipeline.processors:
+        found += [one, *all_of(one)]
+    return found
+
+
+def is_a(processor: Any, name: str) -> bool:
+    """Whether it is of this class of Pipecat's. By name: to import those of speech alone takes seconds."""
+    return any(one.__name__ == name for one in type(processor).__mro__)
+
+
+def settings_of(service: Any) -> Any:
+    """Of a service; 1.8 has no property for it."""
+    return getattr(service, "settings", None) or getattr(service, "_settings", None)
+
+
+def _service(llm: Any) -> Service:
+    model = getattr(settings_of(llm), "model", None)
+    name = type(llm).__name__
+    provider = name.removesuffix("LLMService").removesuffix("Service") or name
+    return Service(provider.lower(), model if isinstance(model, str) else None)
