@@ -229,6 +229,30 @@ def test_a_call_that_waits_for_a_person_interrupts_the_run_and_is_answered_by_th
     assert stage.eras("seat") == 1
 
 
+def test_a_front_end_does_itself_what_waits_for_it_and_answers_with_a_tool_message(front_end, stage):
+    tools = [{"name": "keep_seat", "description": "Ask the passenger.", "parameters": {"type": "object"}}]
+    told = front_end.do("my-seat", say="Keep me a seat.", tools=tools)
+    assert (told["outcome"], told["interrupts"]) == ("success", [])
+    assert [kind for kind in types(told) if kind.startswith("TOOL_CALL")] == [
+        "TOOL_CALL_START",
+        "TOOL_CALL_ARGS",
+        "TOOL_CALL_END",
+    ]
+    [call] = told["messages"][-1]["toolCalls"]
+    mine = {"id": "mine", "role": "tool", "toolCallId": call["id"], "content": '{"deck": "lower"}'}
+    done = front_end.do("my-seat", messages=[*told["messages"], mine], tools=tools)
+    assert done["outcome"] == "success"
+    assert words(done)[-2:] == [("tool", '{"deck":"lower"}'), ("assistant", "It is yours.")]
+    assert stage.rows("SELECT status, result FROM tool_calls WHERE context_id = 'my-seat'") == [
+        ("done", {"deck": "lower"})
+    ]
+    # With the message as the front end had written it, too, the history is the one that is stored.
+    said = {"id": "u9", "role": "user", "content": "When does the night train leave?"}
+    front_end.do("my-seat", messages=[*told["messages"], mine, done["messages"][-1], said], tools=tools)
+    assert stage.stored("my-seat")[-1]["content"] == "Yes, at 22:40."
+    assert stage.eras("my-seat") == 1
+
+
 def test_an_interrupt_that_nobody_answers_stays_and_one_that_is_abandoned_is_cancelled(front_end, stage):
     told = front_end.do("no-seat", say="Keep me a seat.")
     [interrupt] = told["interrupts"]

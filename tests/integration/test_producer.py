@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import random
+from contextlib import suppress
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -289,16 +290,16 @@ def test_all_who_want_a_topic_that_is_not_there_are_told(log_settings):
 def test_who_begins_to_connect_and_then_publishes_or_not_leaves_nothing_behind(log):
     async def scene():
         topic = frames_topic(log)
-        for turns in (0, 1, 3, None):
-            async with Producer(log) as ours:
-                ours.begin(topic)
-                ours.begin(topic)
-                if turns is None:
-                    assert len(await ours.publish(topic, [record("a", b"{}")])) == 1
-                    continue
-                # Closed in the middle of it; what was open would warn.
-                for _ in range(turns):
-                    await asyncio.sleep(0)
+        async with Producer(log) as ours:
+            ours.begin(topic)
+            ours.begin(topic)
+            assert len(await ours.publish(topic, [record("a", b"{}")])) == 1
+        # Closed in the middle of it; what was open would warn.
+        async with Producer(log) as ours:
+            ours.begin(topic)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0):
+                    await ours.publish(topic, [record("a", b"{}")])
         async with Producer(Settings(kafka_bootstrap_servers="127.0.0.1:1")) as nobody:
             nobody.begin(topic)
             with pytest.raises(BrokerError):

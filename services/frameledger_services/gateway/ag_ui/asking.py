@@ -8,7 +8,7 @@ frame follows from the run's, so a request that is sent again says nothing twice
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
@@ -26,8 +26,9 @@ from frameledger.frames import (
 )
 from frameledger_services import logs
 from frameledger_services.client import ContextChangedError, NotVisibleError, PublishedFrame
-from frameledger_services.gateway.ag_ui import history
-from frameledger_services.gateway.ag_ui.run_input import Resume, RunInput
+from frameledger_services.gateway.ag_ui import answers, history
+from frameledger_services.gateway.ag_ui.answers import Call
+from frameledger_services.gateway.ag_ui.run_input import Message, Resume, RunInput
 from frameledger_services.gateway.ag_ui.translation import call_of_interrupt
 from frameledger_services.gateway.append import publishing, source_of
 from frameledger_services.gateway.parts import Parts
@@ -66,8 +67,10 @@ class Question:
             return before
         thread = await self._free()
         await self._check_tools(thread)
-        plan = history.plan(thread.messages, self.wanted.conversation)
-        if (answered := await self._answer(thread)) is not None:
+        given = answers.of_calls(thread, self.wanted.conversation)
+        conversation = [one for one in self.wanted.conversation if one not in given.values()]
+        plan = history.plan(thread.messages, conversation)
+        if (answered := await self._answer(thread, given)) is not None:
             # What else was said was said before the answers were known, and comes behind them.
             if plan.kind == "replace" or plan.messages:
                 await self._say(thread, plan, "ask 0", expects=False)
@@ -80,7 +83,7 @@ class Question:
             if asked is not None:
                 return asked
             thread = await self._thread()
-            plan = history.plan(thread.messages, self.wanted.conversation)
+            plan = history.plan(thread.messages, conversation)
         raise self._busy("Somebody else goes on saying something in it.")
 
     async def _thread(self) -> Thread:
@@ -137,21 +140,33 @@ class Question:
             return {}
         return await self.parts.database.read(offers.tools_on_offer)
 
-    async def _answer(self, thread: Thread) -> AskedRun | None:
-        """Publish the answers to calls that wait. Returns where; None if there are none."""
+    async def _answer(self, thread: Thread, given: Mapping[Call, Message]) -> AskedRun | None:
+        """Publish the answers to calls that wait: those of `resume`, and tool messages. Returns where; None if there
+        are none."""
         waiting = {(call.tool_call_id, call.requested_version): call for call in thread.waiting}
         first: int | None = None
-        for number, entry in enumerate(self.wanted.resume or ()):
+        resume = self.wanted.resume or ()
+        for number, entry in enumerate(resume):
             named = call_of_interrupt(entry.interrupt_id)
             call = None if named is None else waiting.get(named)
-            if call is None:
+            if named is None or call is None:
                 # Answered before, or by somebody else, or never asked: the run goes on without it.
                 _log.warning("gateway.unknown_interrupt", context_id=self.wanted.thread_id)
                 continue
             frame = self._answer_frame(
                 number, entry, call.function_name, call.tool_call_id, call.requested_version
             )
+            waiting.pop(named, None)
             stored = await self._publish(frame, None)
+            if stored is not None and first is None:
+                first = stored.version
+        for number, (key, message) in enumerate(given.items(), start=len(resume)):
+            if (call := waiting.get(key)) is None:
+                continue
+            about = self._about_answer(number, call.function_name, *key)
+            stored = await self._publish(
+                FunctionCallResultFrame(**about, result=answers.result(message)), None
+            )
             if stored is not None and first is None:
                 first = stored.version
         return None if first is None else AskedRun(first, self.wanted.run_id, is_answer=True)
@@ -159,16 +174,21 @@ class Question:
     def _answer_frame(
         self, number: int, entry: Resume, function_name: str, tool_call_id: str, version: int
     ) -> AnyFrame:
-        about: dict[str, Any] = {
+        about = self._about_answer(number, function_name, tool_call_id, version, resume=entry.metadata)
+        if entry.status == "cancelled":
+            return FunctionCallCancelFrame(**about, run_llm=True)
+        return FunctionCallResultFrame(**about, result=entry.payload)
+
+    def _about_answer(
+        self, number: int, function_name: str, tool_call_id: str, version: int, **also: Any
+    ) -> dict[str, Any]:
+        return {
             "id": self._frame_id(f"answer {number}"),
             "function_name": function_name,
             "tool_call_id": tool_call_id,
             "opened_version": version,
-            "metadata": self._metadata(resume=entry.metadata),
+            "metadata": self._metadata(**also),
         }
-        if entry.status == "cancelled":
-            return FunctionCallCancelFrame(**about, run_llm=True)
-        return FunctionCallResultFrame(**about, result=entry.payload)
 
     async def _say(
         self, thread: Thread, plan: history.Plan, what: str, *, expects: bool = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Concatenate, ParamSpec, TypeVar
@@ -40,15 +40,22 @@ class FollowedRun:
     """One run. To be closed."""
 
     def __init__(
-        self, parts: Parts, thread_id: str, asked: AskedRun, parent_run_id: str | None = None
+        self,
+        parts: Parts,
+        thread_id: str,
+        asked: AskedRun,
+        parent_run_id: str | None = None,
+        tools: Collection[str] = (),
     ) -> None:
-        """Raises `TooManyFollowersError`."""
+        """`tools` are those that the client has: a call of one that waits is no interrupt for it. Raises
+        `TooManyFollowersError`."""
         self.thread_id = thread_id
         self.run_id = asked.run_id
         self.is_over = False
         """Its last event was told."""
 
         self._parts = parts
+        self._tools = frozenset(tools)
         # An answer to a call is an event of this run, what was said is one of its messages.
         self._begin = asked.version - asked.is_answer
         self._translation = Translation(thread_id, asked.run_id, parent_run_id, is_mirror=asked.is_mirror)
@@ -85,7 +92,8 @@ class FollowedRun:
         elif chunk.is_all and not await self._goes_on(chunk.version):
             self.is_over = True
             waiting = await self._read(threads.waiting, self.thread_id)
-            told.append(Told(chunk.version, self._translation.finished(waiting)))
+            others = [call for call in waiting if call.function_name not in self._tools]
+            told.append(Told(chunk.version, self._translation.finished(others)))
         return told
 
     async def _frames(self, chunk: Chunk) -> AsyncIterator[Told]:

@@ -7,8 +7,8 @@ A client has every message under the id that `messages` gave it, and what it sen
 2. If all that is stored was sent, unchanged, and what is new comes behind it, the new is **appended**. Otherwise the
    history was edited and is **replaced**; the old one stays readable as the former era. What is stored stays as it is,
    with thoughts that no client has, up to the first difference.
-3. Texts are the same whatever their space. The last words of the assistant are the same also if the client has only
-   the beginning of them: it hung up while they came.
+3. Texts are the same whatever their space, and results of calls however their JSON is written. The last words of the
+   assistant are the same also if the client has only the beginning of them: it hung up while they came.
 4. System and developer messages at the head that the client does not send stay: they are an operator's. Results of
    calls in the background, and what was said because of them, may have come since the client was here: they stay.
 """
@@ -179,10 +179,18 @@ def _key(message: Mapping[str, Any]) -> str:
         "role": message["role"],
         "calls": message.get("toolCalls") or [],
         "call": message.get("toolCallId"),
-        "text": _text(message),
+        "text": _value(_text(message)) if message["role"] == "tool" else _text(message),
         "other": [one for one in content if one.get("type") != "text"] if isinstance(content, list) else [],
     }
     return json.dumps(compared, sort_keys=True)
+
+
+def _value(text: str) -> Any:
+    """What the words of a result say, however their JSON is written."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _text(message: Mapping[str, Any]) -> str:

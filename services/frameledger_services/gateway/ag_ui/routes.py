@@ -5,6 +5,7 @@ Without the setting `gateway_ag_ui` they are not there, and say which setting it
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from starlette.requests import Request
@@ -42,7 +43,8 @@ def routes(parts: Parts) -> list[BaseRoute]:
         await presence.asks(wanted.thread_id)
         asked = await Question(parts, request, wanted).ask()
         read_log.note(request.scope, wanted.thread_id, asked.version)
-        return await stream(request, wanted.thread_id, asked, wanted.parent_run_id)
+        tools = [one.name for one in wanted.tools or ()]
+        return await stream(request, wanted.thread_id, asked, wanted.parent_run_id, tools)
 
     async def reconnect(request: Request) -> Response:
         _check(parts, request)
@@ -55,8 +57,10 @@ def routes(parts: Parts) -> list[BaseRoute]:
             return Response(status_code=204, headers={"Cache-Control": "no-store"})
         return await stream(request, context_id, asked, None)
 
-    async def stream(request: Request, thread_id: str, asked: AskedRun, parent: str | None) -> Response:
-        followed = FollowedRun(parts, thread_id, asked, parent)
+    async def stream(
+        request: Request, thread_id: str, asked: AskedRun, parent: str | None, tools: Collection[str] = ()
+    ) -> Response:
+        followed = FollowedRun(parts, thread_id, asked, parent, tools)
         try:
             begin = await followed.begin()
         except BaseException:
