@@ -18,7 +18,7 @@ KEYS = {"frames": "context_id, version", "messages": "context_id, era, position,
 
 
 def test_everything_takes_little_more_than_bare_frames_and_messages(database):
-    """Less than three tenths more for what is folded and shown, and six hundredths for what facts and limits ask."""
+    """Less than three tenths more for what is folded and shown, and four hundredths for what facts and limits ask."""
     with psycopg.connect(database) as connection:
         rows.write(connection, DAY.stem, DAY.read_bytes().splitlines())
         for table in KEPT:
@@ -32,7 +32,7 @@ def test_everything_takes_little_more_than_bare_frames_and_messages(database):
         for_programs = sum(size(connection, index) for index in FOR_PROGRAMS)
     assert bare > 10_000_000
     assert (ours - for_programs) / bare <= 1.3
-    assert for_programs / bare <= 0.07
+    assert for_programs / bare <= 0.04
 
 
 def multiply(connection: psycopg.Connection, table: str) -> None:
