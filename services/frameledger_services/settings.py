@@ -436,6 +436,13 @@ class Settings(BaseModel):
     gateway_drain_secs: float = _set(
         10.0, "Seconds for which a gateway that was told to stop lets requests finish.", ge=1, le=3_600
     )
+    gateway_kept_mb: int = _set(
+        32,
+        "Megabytes of contexts that the gateway keeps in memory for whoever reads them again, each for a minute at "
+        "most. What is kept is asked about before it is shown. 0: none.",
+        ge=0,
+        le=65_536,
+    )
     gateway_request_secs: float = _set(
         30.0,
         "Seconds that a request of the gateway may take for the log, and for the database.",

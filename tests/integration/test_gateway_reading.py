@@ -99,8 +99,12 @@ def test_an_id_may_have_any_letters(filled):
 )
 def test_a_context_as_it_is_now_is_the_same_answer_on_the_short_way_and_by_its_route(filled, path, known):
     async def ask(http):
-        # A query of any kind is for the route.
-        short, routed = [await http.get(f"{path}{query}", headers=known) for query in ("", "?at-length")]
+        # A query of any kind is for the route, and what is read again is what was kept.
+        short, again, routed = [
+            await http.get(f"{path}{query}", headers=known) for query in ("", "", "?at-length")
+        ]
+        assert (again.status_code, again.headers) == (short.status_code, short.headers)
+        assert again.content == short.content or again.json()["instance"]
         if "application/problem+json" in short.headers.get("content-type", ""):
             assert short.json() == routed.json()
         else:
@@ -111,6 +115,43 @@ def test_a_context_as_it_is_now_is_the_same_answer_on_the_short_way_and_by_its_r
 
     status = with_app(filled, ask)
     assert status == (304 if path == path_of("barge-in") and "22" in str(known) else status)
+
+
+def test_what_is_kept_for_one_token_is_for_another_what_that_may_see(filled, tmp_path, caplog):
+    file = tmp_path / "tokens.json"
+
+    def token(name, scopes=("read",), **more):
+        return tokens.create(file, name, scopes, now=datetime.now(UTC), **more)[1]
+
+    everything, other, wordless = token("all"), token("other", prefix="acme/"), token("none", redact=True)
+    writer = token("writer", ["append"])
+    path = path_of("barge-in")
+
+    async def ask(http):
+        async def read(shown):
+            return await http.get(path, headers={} if shown is None else {"Authorization": f"Bearer {shown}"})
+
+        first, second = await read(everything), await read(everything)
+        assert (first.status_code, first.content) == (200, second.content)
+        statuses = [(await read(shown)).status_code for shown in (other, writer, None)]
+        assert statuses == [404, 403, 401]
+        assert "redacted" in (await read(wordless)).text
+        # What is a read is logged, wherever its bytes are from.
+        found = [record.frameledger for record in caplog.records if record.name == "frameledger.gateway"]
+        assert [one["token"] for one in found] == ["all", "all", "none"]
+        assert {one["version"] for one in found} == {first.headers["etag"]}
+        tokens.revoke(file, "all")
+        assert (await read(everything)).status_code == 401
+
+    with caplog.at_level("INFO", "frameledger"):
+        with_app(filled.model_copy(update={"gateway_tokens_file": file}), ask)
+    last = token("last")
+
+    async def hurry(http):
+        return [(await http.get(path)).status_code for _ in range(3)]
+
+    few = {"gateway_tokens_file": file, "gateway_burst": 2, "gateway_requests_per_sec": 0.001}
+    assert with_app(filled.model_copy(update=few), hurry, last) == [200, 200, 429]
 
 
 def test_what_was_erased_says_when_and_why(filled):

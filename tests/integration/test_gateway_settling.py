@@ -93,6 +93,8 @@ def test_a_result_that_names_the_call_settles_no_later_one_of_its_id(road):
 def test_an_erased_conversation_leaves_a_receipt(road):
     async def erase(http):
         await http.post("/v1/contexts/gone/frames", json=START)
+        # Read once, it is kept; erased, it is gone for whoever reads it again.
+        assert (await http.get("/v1/contexts/gone")).status_code == 200
         assert (await http.delete("/v1/contexts/gone")).status_code == 400
         receipt = await http.delete("/v1/contexts/gone", params={"why": "asked for"})
         assert receipt.status_code == 200, receipt.text

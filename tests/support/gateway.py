@@ -73,7 +73,7 @@ def served(parts: Parts, routes: Sequence[BaseRoute] = ()) -> ASGIApp:
     """Returns the app as the service serves it, with these routes too."""
     sessions = Sessions(parts.settings, security.live_tokens(parts.settings))
     app = create_app(parts, routes=[*session_routes(sessions), *routes])
-    return security.secured(app, parts.settings, sessions)
+    return security.secured(app, parts.settings, sessions, parts)
 
 
 def with_app(

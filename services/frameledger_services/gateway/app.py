@@ -36,7 +36,6 @@ from frameledger_services.gateway.metrics import NoteRoute
 from frameledger_services.gateway.openai import routes as openai
 from frameledger_services.gateway.outages import Outages
 from frameledger_services.gateway.parts import Parts
-from frameledger_services.gateway.plain_reads import PlainReads
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import RawPaths
 from frameledger_services.store.connections import DatabaseError
@@ -72,7 +71,6 @@ def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
         app.router.routes.extend(module.routes(parts))
     app.router.routes.extend((*problems.ROUTES, *routes))
     app.router.routes.extend(document.routes(app.router.routes))
-    app.router = PlainReads(parts, app.router)
     for error, handler in _HANDLERS.items():
         app.add_exception_handler(error, handler)
     return app

@@ -24,6 +24,9 @@ from frameledger_services.store.context_json import ContextHead, ContextJson, Mo
 
 PATH = "/v1/contexts/{context_id}"
 
+FAILURE = "frameledger.failure"
+"""Where a request's scope has the error with which its quick way ended (`plain_reads`)."""
+
 VERSION = parameters.integer("version", "After so many frames; now, if not given.")
 AT = parameters.time("at", "At this time, by the broker's clock; instead of a version.")
 
@@ -46,6 +49,8 @@ def routes(parts: Parts) -> list[BaseRoute]:
         return Response(status_code=200, media_type=JSON, headers={**REVALIDATED, "ETag": tag(found)})
 
     async def context(request: Request) -> Response:
+        if (failure := request.scope.get(FAILURE)) is not None:
+            raise failure
         context_id = parameters.context_id(request)
         if "if-none-match" in request.headers:
             known = await _head(request, parts)
@@ -111,11 +116,11 @@ def written(context_id: str, found: ContextJson) -> bytes:
             "logged_at": found.logged_at,
             "parked_version": found.parked_version,
             "open_run_id": found.open_run_id,
-            "positions": found.positions,
-            "answers": found.answers,
         }
     )
     texts = (
+        found.positions,
+        found.answers,
         found.messages,
         found.tools or b"[]",
         found.tool_choice or b"null",
@@ -125,7 +130,7 @@ def written(context_id: str, found: ContextJson) -> bytes:
         found.mirror or b"null",
     )
     return (
-        b'%s,"messages":[%s],"tools":%s,"tool_choice":%s,"settings":%s,"prompt_caching":%s,"skip_tts":%s,"mirror":%s}'
+        b'%s,"positions":[%s],"answers":[%s],"messages":[%s],"tools":%s,"tool_choice":%s,"settings":%s,"prompt_caching":%s,"skip_tts":%s,"mirror":%s}'
         % (about[:-1], *texts)
     )
 

@@ -47,9 +47,16 @@ class RequestMetrics:
         try:
             await self._app({**scope, _FOUND: found}, receive, noted)
         finally:
-            route = self._templates.get(found[-1], NO_ROUTE) if found else NO_ROUTE
+            last = found[-1] if found else NO_ROUTE
+            route = last if isinstance(last, str) else self._templates.get(last, NO_ROUTE)
             duration = self._metrics.histogram(listed.HTTP_DURATION, route, scope["method"], str(status))
             duration.observe(time.perf_counter() - began)
+
+
+def note_template(scope: Scope, template: str) -> None:
+    """Say which route's request this is, where no router finds that out."""
+    if _FOUND in scope:
+        scope[_FOUND].append(template)
 
 
 class NoteRoute:

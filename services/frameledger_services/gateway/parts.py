@@ -6,12 +6,16 @@ import asyncio
 from dataclasses import dataclass, field
 
 from frameledger_services.client import Client
+from frameledger_services.gateway.kept_contexts import KeptContexts
 from frameledger_services.gateway.live.hub import Hub
 from frameledger_services.settings import Settings
 from frameledger_services.store import context_json
 from frameledger_services.store.connections import Connections
 from frameledger_services.store.context_json import ContextHead, ContextJson, Moment
 from frameledger_services.store.shared_reads import SharedReads
+
+MOST_HEADS = 128
+"""Of which one statement says whether they are still the newest ones: each is one small row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +37,21 @@ class Parts:
 
     contexts: SharedReads[Moment, ContextJson | None] = field(init=False)
     heads: SharedReads[Moment, ContextHead | None] = field(init=False)
-    """Contexts and which ones there are, read for many requests in one statement."""
+    newest: SharedReads[str, ContextHead | None] = field(init=False)
+    """Contexts and which ones there are, at a moment and now, read for many requests in one statement."""
+
+    kept: KeptContexts = field(init=False)
+    """Contexts that were read a moment ago."""
 
     def __post_init__(self) -> None:
         """The shared reads are made of the rest."""
         begun_within = self.settings.gateway_database_wait_secs
         contexts = SharedReads(self.database, context_json.contexts, begun_within=begun_within)
         heads = SharedReads(self.database, context_json.heads, begun_within=begun_within)
+        newest = SharedReads(
+            self.database, context_json.newest, begun_within=begun_within, most_at_once=MOST_HEADS
+        )
         object.__setattr__(self, "contexts", contexts)
         object.__setattr__(self, "heads", heads)
+        object.__setattr__(self, "newest", newest)
+        object.__setattr__(self, "kept", KeptContexts(self.settings.gateway_kept_mb << 20))

@@ -1,82 +1,102 @@
 """A context as it is now, on the shortest way: what is asked most, and by polling clients again and again.
 
-The router hands it over before it tries its routes one by one. It is the same answer as that of the route in
-`contexts`, made without a request and a response object; whatever is asked beside a plain `GET` goes to the route.
+It stands before everything else and answers what is answered by a context, or by that it has not changed, with the
+same decisions, headers and log as the long way. All else, refusals and failures too, it leaves to that.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from starlette.routing import Router
-from starlette.types import Receive, Scope, Send
-
-from frameledger_services.gateway import answers, contexts, parameters
+from frameledger.errors import FrameledgerError
+from frameledger_services.gateway import answers, contexts, metrics, parameters
+from frameledger_services.gateway.access import caller, read_log
+from frameledger_services.gateway.access.guard import Guard
 from frameledger_services.gateway.access.policy import CONTEXTS
+from frameledger_services.gateway.access.rate_limit import RateLimit
+from frameledger_services.gateway.access.response_headers import ENCODED
 from frameledger_services.gateway.parts import Parts
-from frameledger_services.gateway.routes import DescribedRoute, require
-from frameledger_services.store.context_json import ContextHead, Moment
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.raw_paths import path_of
+from frameledger_services.store.context_json import Moment
 
 FOLDER = f"{CONTEXTS}/"
 
-_REVALIDATED = [(name.lower().encode(), text.encode()) for name, text in answers.REVALIDATED.items()]
+_ALWAYS = [*((name.lower().encode(), text.encode()) for name, text in answers.REVALIDATED.items()), *ENCODED]
 _JSON = (b"content-type", answers.JSON.encode())
 
 
-class PlainReads(Router):
-    """The app's router, with a way past its routes."""
+class PlainReads:
+    """ASGI middleware, outside of all others that decide something."""
 
-    def __init__(self, parts: Parts, routes: Router) -> None:
-        """`routes` has those that were there before."""
-        super().__init__(routes.routes, redirect_slashes=False)
+    def __init__(self, app: ASGIApp, parts: Parts, guard: Guard, limit: RateLimit) -> None:
+        """`guard` and `limit` are those of the long way, `app`."""
+        self._app = app
         self._parts = parts
-        self._route: DescribedRoute | None = None
+        self._guard = guard
+        self._limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
-        path: str = scope["path"]
-        if scope.get("method") == "GET" and not scope["query_string"] and path.startswith(FOLDER):
-            segment = path[len(FOLDER) :]
-            if segment and "/" not in segment:
-                # As the router does, for whoever counts requests by their route.
-                scope["route"] = self._of_contexts()
-                await self._answer(scope, send, segment)
+        if scope["type"] == "http" and scope["method"] == "GET" and not scope["query_string"]:
+            path = path_of(scope)
+            segment = path[len(FOLDER) :] if path.startswith(FOLDER) else ""
+            if segment and "/" not in segment and await self._has_answered(scope, send, segment):
                 return
-        await super().__call__(scope, receive, send)
+        await self._app(scope, receive, send)
 
-    async def _answer(self, scope: Scope, send: Send, segment: str) -> None:
-        require(scope, "read")
-        context_id = parameters.context_id_of(segment, scope)
-        asked = Moment(context_id)
-        known = [value for name, value in scope["headers"] if name == b"if-none-match"]
-        if known:
-            head = await self._parts.heads.read(asked)
-            if head is None:
-                raise await contexts.missing(self._parts, context_id)
-            tag = contexts.tag(head)
-            if answers.is_among(b",".join(known).decode("latin-1"), tag):
-                await _send(send, 304, head, [])
-                return
-        found = await self._parts.contexts.read(asked)
+    async def _has_answered(self, scope: Scope, send: Send, segment: str) -> bool:
+        known = None
+        for name, value in scope["headers"]:
+            if name == b"if-none-match":
+                known = value if known is None else known + b"," + value
+            elif name == b"origin":
+                # Who else may read it is decided by what knows the other origins.
+                return False
+        try:
+            self._guard.admit(scope)
+            context_id = parameters.context_id_of(segment, scope)
+        except (ProblemError, FrameledgerError):
+            return False
+        if caller.of(scope).redact or not self._limit.has_taken(scope):
+            return False
+        try:
+            found = await self._read(context_id, None if known is None else known.decode("latin-1"))
+        except FrameledgerError as error:
+            scope[contexts.FAILURE] = error
+            return False
         if found is None:
-            raise await contexts.missing(self._parts, context_id)
-        body = contexts.written(context_id, found)
-        length = (b"content-length", b"%d" % len(body))
-        await _send(send, 200, found, [length, _JSON], body)
+            return False
+        tag, body = found
+        metrics.note_template(scope, contexts.PATH)
+        headers = [*_ALWAYS, (b"etag", tag.encode())]
+        if body is None:
+            await send({"type": "http.response.start", "status": 304, "headers": headers})
+            await send({"type": "http.response.body"})
+            return True
+        read_log.note(scope, context_id, tag)
+        headers += (_JSON, (b"content-length", b"%d" % len(body)))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+        return True
 
-    def _of_contexts(self) -> DescribedRoute:
-        if self._route is None:
-            [self._route] = [
-                one
-                for one in self.routes
-                if isinstance(one, DescribedRoute) and one.path == contexts.PATH and one.methods == {"GET"}
-            ]
-        return self._route
-
-
-async def _send(
-    send: Send, status: int, head: ContextHead, also: list[tuple[bytes, bytes]], body: bytes = b""
-) -> None:
-    headers: list[Any] = [*_REVALIDATED, (b"etag", contexts.tag(head).encode()), *also]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    async def _read(self, context_id: str, known: str | None) -> tuple[str, bytes | None] | None:
+        """Returns the newest tag and its context, which is None if the tag is a `known` one; None if there is none."""
+        parts = self._parts
+        if known is not None or context_id in parts.kept:
+            head = await parts.newest.read(context_id)
+            if head is None:
+                parts.kept.drop(context_id)
+                return None
+            tag = contexts.tag(head)
+            if known is not None and answers.is_among(known, tag):
+                return tag, None
+            body = parts.kept.get(context_id, tag)
+            if body is not None:
+                return tag, body
+        found = await parts.contexts.read(Moment(context_id))
+        if found is None:
+            return None
+        tag, body = contexts.tag(found), contexts.written(context_id, found)
+        parts.kept.keep(context_id, tag, body)
+        return tag, body

@@ -58,7 +58,7 @@ async def serve(settings: Settings, stopping: asyncio.Event, metrics: Metrics = 
         warnings.simplefilter("ignore", MisspelledWarning)
         parts = await stack.enter_async_context(connected(settings, stopping, metrics))
         app = create_app(parts, routes=session_routes(sessions))
-        secured: ASGIApp = security.secured(app, settings, sessions)
+        secured: ASGIApp = security.secured(app, settings, sessions, parts)
         if metrics is not NO_METRICS:
             secured = RequestMetrics(secured, metrics, app.routes)
         server = _Server(settings, secured)

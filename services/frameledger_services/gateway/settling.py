@@ -90,6 +90,8 @@ def routes(parts: Parts) -> list[BaseRoute]:
                 )
             except NotVisibleError as error:
                 raise ProblemError("not-visible-yet", str(error), context_id=context_id) from error
+            finally:
+                parts.kept.drop(context_id)
         return answers.json_answer(receipt, headers={"Cache-Control": "no-store"})
 
     problems = ("bad-parameter", "no-such-context", "erased", "not-visible-yet", "log-away")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import orjson
 from psycopg import AsyncConnection
 
 from frameledger_services.store.contexts import ANSWER, MADE_BY_CALL
@@ -56,12 +57,10 @@ class ContextJson(ContextHead):
     open_run_id: str | None
     """The run that is open now."""
 
-    positions: list[int]
+    positions: bytes
     messages: bytes
-    """The messages, separated by commas."""
-
-    answers: list[str | None]
-    """As in `StoredContext`."""
+    answers: bytes
+    """One for each message, separated by commas; answers and positions as in `StoredContext`."""
 
     tools: bytes | None
     tool_choice: bytes | None
@@ -75,6 +74,16 @@ async def heads(connection: AsyncConnection[Any], moments: Sequence[Moment]) -> 
     """Returns for each moment what its conversation has; None for one that is not there."""
     rows = await _rows(connection, HEADS, moments)
     return [None if row[0] is None else ContextHead(*row) for row in rows]
+
+
+async def newest(connection: AsyncConnection[Any], context_ids: Sequence[str]) -> list[ContextHead | None]:
+    """Returns what each of these conversations has now; None for one that is not there. Does what `heads` does, with
+    less: it is asked with every read of a client that polls."""
+    async with connection.cursor(binary=True) as cursor:
+        # An array of Python's takes psycopg as long as everything else together.
+        await cursor.execute(NEWEST, (orjson.dumps(context_ids).decode(),))
+        found = {row[0]: ContextHead(row[1], *row[1:]) for row in await cursor.fetchall()}
+    return [found.get(context_id) for context_id in context_ids]
 
 
 async def contexts(connection: AsyncConnection[Any], moments: Sequence[Moment]) -> list[ContextJson | None]:
@@ -92,16 +101,18 @@ async def _rows(
         return await cursor.fetchall()
 
 
+_FIRST = """coalesce(
+                (SELECT min(kept.version) - 1 FROM frames AS kept WHERE kept.context_id = contexts.context_id), 0
+            )"""
+
 # A version of its own for each moment, and what there is of its conversation: NULL if it is not there.
-_ASKED = """unnest(%(ids)s::text[], %(versions)s::bigint[], %(times)s::timestamptz[])
+_ASKED = f"""unnest(%(ids)s::text[], %(versions)s::bigint[], %(times)s::timestamptz[])
         WITH ORDINALITY AS asked (context_id, version, time, number)
     LEFT JOIN LATERAL (
         SELECT
             coalesce(asked.version, version_at(contexts.context_id, asked.time), contexts.version) AS version,
             contexts.version AS newest,
-            coalesce(
-                (SELECT min(kept.version) - 1 FROM frames AS kept WHERE kept.context_id = contexts.context_id), 0
-            ) AS first,
+            {_FIRST} AS first,
             contexts.context_id, contexts.rebuilt, contexts.parked_version, contexts.open_run_id
         FROM contexts
         WHERE contexts.context_id = asked.context_id
@@ -112,11 +123,17 @@ _HEAD = "head.version, head.newest, head.first, head.rebuilt, head.parked_versio
 
 HEADS = f"SELECT {_HEAD} FROM {_ASKED} ORDER BY asked.number"
 
+NEWEST = f"""
+    SELECT context_id, version, {_FIRST} AS first, rebuilt, parked_version
+    FROM contexts
+    WHERE context_id = ANY (ARRAY(SELECT json_array_elements_text(%s::json)))
+"""
+
 CONTEXTS = f"""
     SELECT {_HEAD}, head_era.era, frames.logged_at, head.open_run_id,
-        coalesce(found.positions, ARRAY[]::integer[]) AS positions,
+        convert_to(coalesce(found.positions, ''), 'UTF8') AS positions,
         convert_to(coalesce(found.messages, ''), 'UTF8') AS messages,
-        coalesce(found.answers, ARRAY[]::text[]) AS answers,
+        convert_to(coalesce(found.answers, ''), 'UTF8') AS answers,
         convert_to(setting_at(asked.context_id, 'tools', head.version)::text, 'UTF8') AS tools,
         convert_to(setting_at(asked.context_id, 'tool_choice', head.version)::text, 'UTF8') AS tool_choice,
         convert_to(setting_at(asked.context_id, 'settings', head.version)::text, 'UTF8') AS settings,
@@ -129,8 +146,8 @@ CONTEXTS = f"""
     CROSS JOIN LATERAL ({MADE_BY_CALL}) AS made
     CROSS JOIN LATERAL (
         SELECT string_agg(said.message::text, ',' ORDER BY said.position) AS messages,
-            array_agg(said.position ORDER BY said.position) AS positions,
-            array_agg({ANSWER} ORDER BY said.position) AS answers
+            string_agg(said.position::text, ',' ORDER BY said.position) AS positions,
+            string_agg(coalesce(to_json({ANSWER})::text, 'null'), ',' ORDER BY said.position) AS answers
         FROM messages AS said
         WHERE said.context_id = asked.context_id AND said.era = head_era.era
             AND said.valid_from <= head.version AND said.valid_to > head.version

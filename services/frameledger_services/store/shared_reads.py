@@ -21,7 +21,8 @@ MOST_STATEMENTS = 2
 """So many are under way at once."""
 
 MOST_AT_ONCE = 16
-"""One statement reads for so many at most: it is as slow as the slowest, and in memory all at once."""
+"""One statement reads for so many at most, if the answers are not small: it is as slow as the slowest, and in memory
+all at once."""
 
 _A = TypeVar("_A")
 _R = TypeVar("_R")
@@ -54,12 +55,14 @@ class SharedReads(Generic[_A, _R]):
         read: Callable[[AsyncConnection[Any], Sequence[_A]], Awaitable[Sequence[_R]]],
         *,
         begun_within: float,
+        most_at_once: int = MOST_AT_ONCE,
     ) -> None:
         """`read` returns an answer for each question, in their order. No question waits longer than `begun_within`
         seconds for its statement to begin."""
         self._database = database
         self._read = read
         self._begun_within = begun_within
+        self._most_at_once = most_at_once
         self._waiting: dict[_A, _Waiting[_R]] = {}
         self._working: set[asyncio.Task[None]] = set()
 
@@ -81,7 +84,7 @@ class SharedReads(Generic[_A, _R]):
     async def _work(self) -> None:
         """One statement after another, until nobody waits. What goes wrong is for those who asked."""
         while self._waiting:
-            some = {asked: self._waiting.pop(asked) for asked in [*islice(self._waiting, MOST_AT_ONCE)]}
+            some = {asked: self._waiting.pop(asked) for asked in [*islice(self._waiting, self._most_at_once)]}
             for waiting in some.values():
                 waiting.timer.cancel()
             try:

@@ -1,11 +1,12 @@
 """The yardstick of reads: a bare ASGI app on uvicorn that sends the same bytes to everybody, run as a process.
 
-Its arguments are the port and the file with the bytes.
+Its arguments are the port, the file with the body, and the headers as a list of pairs in JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,9 @@ from frameledger_services import process
 from frameledger_services.bench.gateway.bare_server import serving
 
 
-async def serve(stopping: asyncio.Event, port: int, body: bytes) -> None:
+async def serve(stopping: asyncio.Event, port: int, body: bytes, headers: list[tuple[bytes, bytes]]) -> None:
     """Serve until it is told to stop."""
-    start = {
-        "type": "http.response.start",
-        "status": 200,
-        "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())],
-    }
+    start = {"type": "http.response.start", "status": 200, "headers": headers}
 
     async def app(_: Any, __: Any, send: Any) -> None:
         await send(start)
@@ -31,6 +28,7 @@ async def serve(stopping: asyncio.Event, port: int, body: bytes) -> None:
 
 
 if __name__ == "__main__":
-    port, file = sys.argv[1:]
+    port, file, written = sys.argv[1:]
     content = Path(file).read_bytes()
-    process.run_service(lambda stopping: serve(stopping, int(port), content))
+    pairs = [(name.encode(), value.encode()) for name, value in json.loads(written)]
+    process.run_service(lambda stopping: serve(stopping, int(port), content, pairs))

@@ -1,18 +1,22 @@
 """What a context read over HTTP takes of the processor: the gateway beside a bare ASGI app that sends the same bytes.
 
 The process of the gateway alone is measured, with all that it does: who may, the statement, the log of who read what.
-The clients are the same process for both; they read conversations in turn over several connections at once.
+The clients are the same process for both; they read conversations in turn over several connections at once. Of a
+conversation that was read a moment ago a gateway has the bytes, and asks whether they are the newest ones; a second
+gateway keeps nothing, so each of its reads is a first one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.request import urlopen
 
 from frameledger.frames import LLMMessagesAppendFrame
@@ -60,21 +64,24 @@ class _Server:
 
 async def measure(servers: Servers, *, load: Reading, rounds: int) -> list[Figure]:
     """Microseconds of the processor for a context of some 12 KB, and for the answer that it has not changed."""
-    port = free_port()
     async with (
-        scene(servers, [], "functions", gateway_port=port, log_level="info") as here,
-        _answering(here.settings, port, GATEWAY) as gateway,
+        scene(servers, [], "functions", log_level="info") as here,
+        _gateway(here) as gateway,
+        _gateway(here, gateway_kept_mb=0) as forgetful,
     ):
         await _fill(here, load.contexts)
-        content, tag = await asyncio.to_thread(_read, port, context_ids(load.contexts)[0])
+        content, headers = await asyncio.to_thread(_read, gateway.port, context_ids(load.contexts)[0])
         with TemporaryDirectory(prefix="frameledger-bench-") as folder:
             file = Path(folder) / "context.json"
             file.write_bytes(content)
             port = free_port()
-            async with _answering(here.settings, port, (BARE_READS, str(port), str(file))) as bare:
+            module = (BARE_READS, str(port), str(file), json.dumps(headers))
+            async with _answering(here.settings, port, module) as bare:
+                known = dict(headers)["etag"]
                 return [
                     await _figure("a context read", gateway, bare, load, rounds, goal=GOAL),
-                    await _figure("a context that is known", gateway, bare, load, rounds, conditions=[tag]),
+                    await _figure("a context that nobody read before", forgetful, bare, load, rounds),
+                    await _figure("a context that is known", gateway, bare, load, rounds, conditions=[known]),
                 ]
 
 
@@ -100,6 +107,14 @@ async def _figure(
 
 
 @asynccontextmanager
+async def _gateway(here: Scene, **changes: Any) -> AsyncIterator[_Server]:
+    port = free_port()
+    settings = here.settings.model_copy(update={"gateway_port": port, **changes})
+    async with _answering(settings, port, GATEWAY) as gateway:
+        yield gateway
+
+
+@asynccontextmanager
 async def _answering(settings: Settings, port: int, module: Sequence[str]) -> AsyncIterator[_Server]:
     # What it logs is work that counts, and nothing to read.
     async with running(settings, *module, stderr=DEVNULL) as process:
@@ -118,6 +133,8 @@ async def _fill(here: Scene, contexts: int) -> None:
     await here.until(stored, contexts, MESSAGES)
 
 
-def _read(port: int, context_id: str) -> tuple[bytes, str]:
+def _read(port: int, context_id: str) -> tuple[bytes, list[tuple[str, str]]]:
+    """A context, and the headers with which it came, but for those that every server adds itself."""
     with urlopen(f"http://localhost:{port}/v1/contexts/{context_id}", timeout=WITHIN) as answer:
-        return answer.read(), answer.headers["ETag"]
+        headers = [(name.lower(), value) for name, value in answer.headers.items()]
+        return answer.read(), [one for one in headers if one[0] not in ("date", "connection")]

@@ -41,7 +41,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         try:
-            token = self._admit(scope)
+            token = self.admit(scope)
         except ProblemError as problem:
             await problems.response(URL(scope=scope), problem)(scope, receive, send)
             return
@@ -53,7 +53,7 @@ class Guard:
             # What was sent is complete as it is.
             return
 
-    def _admit(self, scope: Scope) -> Token | None:
+    def admit(self, scope: Scope) -> Token | None:
         """Note who asks. Returns the token, None where none is needed. Raises `ProblemError` if it may not."""
         headers = Headers(scope=scope)
         method, path = scope["method"], path_of(scope)

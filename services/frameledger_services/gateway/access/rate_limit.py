@@ -20,6 +20,8 @@ from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.raw_paths import path_of
 from frameledger_services.settings import Settings
 
+_TAKEN = "frameledger.taken"
+
 STREAM_AGAIN_SECONDS = 5
 """When to ask for a stream again that is one too many: some stream has to end first."""
 
@@ -60,10 +62,11 @@ class RateLimit:
         if key is None:
             await self._app(scope, receive, send)
             return
-        problem = self._problem(key, is_stream=_is_stream(scope))
+        is_stream = _is_stream(scope)
+        problem = self._problem(scope, key, is_stream=is_stream)
         if problem is not None:
             await problems.response(URL(scope=scope), problem)(scope, receive, send)
-        elif not _is_stream(scope):
+        elif not is_stream:
             await self._app(scope, receive, send)
         else:
             self._streams[key] += 1
@@ -72,8 +75,16 @@ class RateLimit:
             finally:
                 self._streams[key] -= 1
 
-    def _problem(self, key: str, *, is_stream: bool) -> ProblemError | None:
-        if wait := self._buckets.take(key):
+    def has_taken(self, scope: Scope) -> bool:
+        """Take the request of this scope out of its caller's bucket, unless that was done. Returns whether it could."""
+        key = caller.of(scope).token_id
+        if key is not None and not scope.get(_TAKEN):
+            scope[_TAKEN] = self._buckets.take(key) == 0.0
+            return bool(scope[_TAKEN])
+        return True
+
+    def _problem(self, scope: Scope, key: str, *, is_stream: bool) -> ProblemError | None:
+        if not scope.get(_TAKEN) and (wait := self._buckets.take(key)):
             again = {"Retry-After": str(math.ceil(wait))}
             return ProblemError("too-many", "The token makes more requests than it may.", headers=again)
         if is_stream and self._streams[key] >= self._most_streams:

@@ -16,6 +16,8 @@ from frameledger_services.gateway.raw_paths import path_of
 VERSIONS = ("version", "at", "from", "to", "after", "before", "era", "limit", "prefix")
 """Parameters that say which part was read. What was searched for is not among them: it may be somebody's words."""
 
+_TRACEPARENT = record_headers.TRACEPARENT.encode()
+
 _log = logs.get_quick_logger("gateway")
 
 
@@ -46,7 +48,7 @@ def note(scope: Scope, context_id: str | None, version: str | int | None) -> Non
     """Log that something of a conversation is shown to who sent this request. Of a `GET` the middleware does."""
     asking = caller.of(scope)
     sent = dict(scope["headers"])
-    traceparent = sent.get(record_headers.TRACEPARENT.encode())
+    traceparent = sent.get(_TRACEPARENT)
     _log.info(
         "gateway.read",
         token=asking.name,
@@ -55,7 +57,9 @@ def note(scope: Scope, context_id: str | None, version: str | int | None) -> Non
         path=path_of(scope),
         part=_part(scope["query_string"], sent.get(b"last-event-id")),
         version=version,
-        trace_id=record_headers.trace_id_in(
+        trace_id=None
+        if traceparent is None
+        else record_headers.trace_id_in(
             record_headers.traceparent_of({record_headers.TRACEPARENT: traceparent})
         ),
     )

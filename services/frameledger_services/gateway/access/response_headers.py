@@ -28,7 +28,7 @@ HEADERS = {
 }
 
 
-_ENCODED = [(name.lower().encode(), text.encode()) for name, text in HEADERS.items()]
+ENCODED = [(name.lower().encode(), text.encode()) for name, text in HEADERS.items()]
 
 
 class ResponseHeaders:
@@ -42,7 +42,7 @@ class ResponseHeaders:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *_ENCODED]
+                message["headers"] = [*message.get("headers", ()), *ENCODED]
             await send(message)
 
         await self._app(scope, receive, with_headers)

@@ -14,6 +14,8 @@ from frameledger_services.gateway.access.read_log import ReadLog
 from frameledger_services.gateway.access.redacted_answers import RedactedAnswers
 from frameledger_services.gateway.access.response_headers import ResponseHeaders
 from frameledger_services.gateway.access.sessions import Sessions
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.plain_reads import PlainReads
 from frameledger_services.settings import Settings, origins_in
 
 EXPOSED = ("ETag", "Frameledger-Context", "Link", "Location", "Retry-After")
@@ -73,9 +75,10 @@ def live_tokens(settings: Settings) -> LiveTokens:
     return LiveTokens(path, required=False)
 
 
-def secured(app: ASGIApp, settings: Settings, sessions: Sessions) -> ASGIApp:
-    """Returns the app as it may be served."""
-    app = Guard(ReadLog(RateLimit(RedactedAnswers(app), settings)), sessions)
+def secured(app: ASGIApp, settings: Settings, sessions: Sessions, parts: Parts | None = None) -> ASGIApp:
+    """Returns the app as it may be served; with `parts`, contexts on their shortest way."""
+    limit = RateLimit(RedactedAnswers(app), settings)
+    app = guard = Guard(ReadLog(limit), sessions)
     if origins := origins_in(settings.gateway_cors_origins):
         # Cookies are never sent: a page of another origin shows a token of its own.
         app = CORSMiddleware(
@@ -85,4 +88,5 @@ def secured(app: ASGIApp, settings: Settings, sessions: Sessions) -> ASGIApp:
             allow_headers=ACCEPTED,
             expose_headers=EXPOSED,
         )
-    return ResponseHeaders(app)
+    app = ResponseHeaders(app)
+    return app if parts is None else PlainReads(app, parts, guard, limit)

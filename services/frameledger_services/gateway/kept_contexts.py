@@ -1,0 +1,74 @@
+"""Contexts as they were answered a moment ago, for whoever reads them again.
+
+A context of an entity tag never changes, so what is kept is never wrong: who asks finds out first which tag is the
+newest. It does not stay, either: after a minute at most it is gone, so an erased conversation is not kept for longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+SECONDS = 60.0
+
+
+class _Kept(NamedTuple):
+    tag: str
+    body: bytes
+    until: float
+
+
+class KeptContexts:
+    """The newest context of some conversations, as bytes, in the memory of one event loop."""
+
+    def __init__(self, most_bytes: int, *, seconds: float = SECONDS) -> None:
+        """Of more than `most_bytes` those go first that were kept first; each after `seconds`."""
+        self.bytes = 0
+        """Of all that are kept."""
+
+        self._most_bytes = most_bytes
+        self._seconds = seconds
+        self._kept: dict[str, _Kept] = {}
+        """In the order in which they were kept, which is that in which their time is over."""
+
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __contains__(self, context_id: str) -> bool:
+        return context_id in self._kept
+
+    def get(self, context_id: str, tag: str) -> bytes | None:
+        """Returns the context of this tag; None if it is not kept. One of another tag is deleted."""
+        found = self._kept.get(context_id)
+        if found is None or found.tag == tag:
+            return None if found is None else found.body
+        self.drop(context_id)
+        return None
+
+    def keep(self, context_id: str, tag: str, body: bytes) -> None:
+        """Keep a context in place of the one that was kept of its conversation, if there is room for it at all."""
+        self.drop(context_id)
+        if len(body) > self._most_bytes:
+            return
+        loop = asyncio.get_running_loop()
+        self._kept[context_id] = _Kept(tag, body, loop.time() + self._seconds)
+        self.bytes += len(body)
+        while self.bytes > self._most_bytes:
+            self.drop(next(iter(self._kept)))
+        if self._timer is None:
+            self._timer = loop.call_later(self._seconds, self._drop_old)
+
+    def drop(self, context_id: str) -> None:
+        """Delete what is kept of a conversation, if something is."""
+        found = self._kept.pop(context_id, None)
+        if found is not None:
+            self.bytes -= len(found.body)
+
+    def _drop_old(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._kept:
+            first, kept = next(iter(self._kept.items()))
+            if kept.until > loop.time():
+                self._timer = loop.call_at(kept.until, self._drop_old)
+                return
+            self.drop(first)
+        self._timer = None

@@ -1,0 +1,90 @@
+"""What a gateway keeps of contexts that it answered: how much, how long, and what a read of one asks before."""
+
+import asyncio
+
+import httpx
+from tests.support.gateway import AWAY, served
+
+from frameledger_services.gateway.kept_contexts import KeptContexts
+from frameledger_services.gateway.service import connected
+from frameledger_services.settings import Settings
+from frameledger_services.store.connections import DatabaseUnavailableError
+
+
+def with_kept(most_bytes, work, **more):
+    async def run():
+        kept = KeptContexts(most_bytes, **more)
+        result = work(kept)
+        return await result if asyncio.iscoroutine(result) else result
+
+    return asyncio.run(run())
+
+
+def test_a_context_is_found_by_the_newest_tag_alone():
+    def work(kept):
+        kept.keep("a", '"1"', b"one")
+        assert kept.get("a", '"1"') == b"one"
+        assert kept.get("b", '"1"') is None
+        assert kept.get("a", '"2"') is None
+        # What is not the newest any more is not kept.
+        assert kept.get("a", '"1"') is None
+        assert kept.bytes == 0
+
+    with_kept(100, work)
+
+
+def test_what_was_kept_first_goes_first_and_what_is_too_large_is_not_kept():
+    def work(kept):
+        for name in "abc":
+            kept.keep(name, '"1"', 40 * name.encode())
+        assert [name for name in "abc" if name in kept] == ["b", "c"]
+        kept.keep("b", '"2"', 101 * b"b")
+        assert [name for name in "abc" if name in kept] == ["c"]
+        kept.drop("c")
+        kept.drop("c")
+        assert kept.bytes == 0
+
+    with_kept(100, work)
+
+
+def test_nothing_is_kept_if_there_is_no_room():
+    def work(kept):
+        kept.keep("a", '"1"', b"x")
+        assert "a" not in kept
+
+    with_kept(0, work)
+
+
+def test_nothing_stays_longer_than_its_time_though_nobody_asks():
+    async def work(kept):
+        for name in "abc":
+            kept.keep(name, '"1"', b"words")
+            await asyncio.sleep(0)
+        while kept.bytes:
+            await asyncio.sleep(0)
+        assert not any(name in kept for name in "abc")
+        kept.keep("d", '"1"', b"words")
+        while "d" in kept:
+            await asyncio.sleep(0)
+
+    with_kept(100, work, seconds=0.0)
+
+
+def test_a_read_that_fails_on_the_short_way_is_not_tried_again_on_the_long_one():
+    asked = []
+
+    class Away:
+        async def read(self, moment):
+            asked.append(moment)
+            raise DatabaseUnavailableError("It is away.")
+
+    async def run():
+        async with connected(Settings(**AWAY), asyncio.Event()) as parts:
+            object.__setattr__(parts, "contexts", Away())
+            transport = httpx.ASGITransport(served(parts))
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+                return await http.get("/v1/contexts/a")
+
+    answer = asyncio.run(run())
+    assert (answer.status_code, answer.json()["type"]) == (503, "/problems/database-away")
+    assert len(asked) == 1
