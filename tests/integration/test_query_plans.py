@@ -4,6 +4,7 @@ A plan is judged by what it touched: no table from end to end, and no more rows 
 """
 
 import asyncio
+import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -283,6 +284,9 @@ def test_contexts_that_are_read_together_are_each_read_alone(filled, plan):
     with filled.transaction(force_rollback=True):
         filled.execute(f"SET LOCAL plan_cache_mode = {plan}")
         assert reads(filled, context_json.HEADS, asked)[1] <= 3 * len(names) + 10
+        newest = reads(filled, context_json.NEWEST, {"ids": json.dumps(asked["ids"])})
+        assert newest[0] == set()
+        assert newest[1] <= 3 * len(names) + 10
         scanned, fetched = reads(filled, context_json.CONTEXTS, asked)
     assert scanned == set()
     assert fetched <= len(names) * each + 50 + LONG_FRAMES / 8, "of the long one only its calls"

@@ -81,7 +81,7 @@ async def newest(connection: AsyncConnection[Any], context_ids: Sequence[str]) -
     less: it is asked with every read of a client that polls."""
     async with connection.cursor(binary=True) as cursor:
         # An array of Python's takes psycopg as long as everything else together.
-        await cursor.execute(NEWEST, (orjson.dumps(context_ids).decode(),))
+        await cursor.execute(NEWEST, {"ids": orjson.dumps(context_ids).decode()})
         found = {row[0]: ContextHead(row[1], *row[1:]) for row in await cursor.fetchall()}
     return [found.get(context_id) for context_id in context_ids]
 
@@ -126,7 +126,7 @@ HEADS = f"SELECT {_HEAD} FROM {_ASKED} ORDER BY asked.number"
 NEWEST = f"""
     SELECT context_id, version, {_FIRST} AS first, rebuilt, parked_version
     FROM contexts
-    WHERE context_id = ANY (ARRAY(SELECT json_array_elements_text(%s::json)))
+    WHERE context_id = ANY (ARRAY(SELECT json_array_elements_text(%(ids)s::json)))
 """
 
 CONTEXTS = f"""
