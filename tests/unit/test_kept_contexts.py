@@ -3,12 +3,17 @@
 import asyncio
 
 import httpx
+import prometheus_client
 from tests.support.gateway import AWAY, served
 
+from frameledger_services.gateway.app import create_app
 from frameledger_services.gateway.kept_contexts import KeptContexts
+from frameledger_services.gateway.metrics import RequestMetrics
 from frameledger_services.gateway.service import connected
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import DatabaseUnavailableError
+from frameledger_services.store.context_json import ContextJson
+from frameledger_services.telemetry.metrics_registry import ProcessMetrics
 
 
 def with_kept(most_bytes, work, **more):
@@ -88,3 +93,24 @@ def test_a_read_that_fails_on_the_short_way_is_not_tried_again_on_the_long_one()
     answer = asyncio.run(run())
     assert (answer.status_code, answer.json()["type"]) == (503, "/problems/database-away")
     assert len(asked) == 1
+
+
+def test_a_read_on_the_short_way_is_counted_under_its_route():
+    class Empty:
+        async def read(self, moment):
+            return ContextJson(
+                0, 0, 0, 0, None, 0, None, None, b"", b"", b"", None, None, None, None, None, None
+            )
+
+    async def run():
+        async with connected(Settings(**AWAY), asyncio.Event()) as parts:
+            object.__setattr__(parts, "contexts", Empty())
+            counted = ProcessMetrics()
+            app = RequestMetrics(served(parts), counted, create_app(parts).routes)
+            async with httpx.AsyncClient(
+                transport=httpx.ASGITransport(app), base_url="http://localhost"
+            ) as http:
+                assert (await http.get("/v1/contexts/a")).json()["messages"] == []
+            return prometheus_client.generate_latest(counted.registry).decode()
+
+    assert 'route="/v1/contexts/{context_id}"' in asyncio.run(run())
