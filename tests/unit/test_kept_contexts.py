@@ -5,6 +5,7 @@ import asyncio
 import httpx
 import prometheus_client
 from tests.support.gateway import AWAY, served
+from tests.support.turns import turns
 
 from frameledger_services.gateway.app import create_app
 from frameledger_services.gateway.kept_contexts import KeptContexts
@@ -64,13 +65,13 @@ def test_nothing_stays_longer_than_its_time_though_nobody_asks():
     async def work(kept):
         for name in "abc":
             kept.keep(name, '"1"', b"words")
-            await asyncio.sleep(0)
+            await turns(1)
         while kept.bytes:
-            await asyncio.sleep(0)
+            await turns(1)
         assert not any(name in kept for name in "abc")
         kept.keep("d", '"1"', b"words")
         while "d" in kept:
-            await asyncio.sleep(0)
+            await turns(1)
 
     with_kept(100, work, seconds=0.0)
 
