@@ -133,6 +133,7 @@ ROAD = (
         "frameledger_gateway_stream_behind_frames",
         [newest("frameledger_gateway_stream_behind_frames")],
     ),
+    Panel("Spans", "frameledger_spans_total", [rate("frameledger_spans_total", "outcome")], "cps"),
     Panel(
         "Releases",
         "frameledger_build_info",

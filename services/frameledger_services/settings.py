@@ -106,7 +106,8 @@ class Settings(BaseModel):
     trace_url: Annotated[str, AfterValidator(_trace_address)] | None = _set(
         None,
         "Address of a trace in the program that shows yours, with `{trace_id}` where the id stands, such as "
-        "`https://jaeger.example/trace/{trace_id}`: the page links to it from each frame that has one.",
+        "`https://jaeger.example/trace/{trace_id}`: the page links to it from each frame that has one, and `timeline`, "
+        "`runs` and `why` print it.",
     )
     metrics_port: Port | None = _set(
         None,

@@ -180,6 +180,36 @@ def test_ctrl_c_during_an_answer_keeps_what_was_printed_and_the_chat_goes_on(sta
         assert connection.execute(runs).fetchall() == [("interrupted",), ("ended",)]
 
 
+@pytest.mark.rule("R7.3", "R7.4")
+def test_a_line_during_an_answer_does_what_was_asked_for(stage, chat):
+    talk = chat("second", "--no-tools", "--second-input", "reject")
+    talk.until("> ")
+    talk.type("Please count.\n")
+    talk.until("number-1 number-2 number-3")
+    talk.type("And me?\n")
+    talk.until("\nThat was not taken: an answer is being given.\n")
+    talk.until("number-")
+    talk.type("\x03")
+    talk.until("\nIt was cut short here.\n> ")
+    talk.type("\x03")
+    assert talk.ended() == 0
+    assert [one["role"] for one in context(stage, "second")["messages"]] == ["user", "assistant"]
+
+    talk = chat("second", "--second-input", "interrupt")
+    talk.until("> ")
+    talk.type("Please count.\n")
+    talk.until("number-1 number-2 number-3")
+    talk.type("Thanks.\n")
+    talk.until("\nIt was cut short here.\n")
+    talk.until("Yes, of course.\n> ")
+    talk.type("\x03")
+    assert talk.ended() == 0
+    *_, cut, thanks, last = context(stage, "second")["messages"]
+    assert cut["content"].startswith("number-1 number-2 number-3")
+    assert "number-399" not in cut["content"]
+    assert (thanks["content"], last["content"]) == ("Thanks.", "Yes, of course.")
+
+
 def test_functions_are_announced_and_their_results_shown_in_a_line_each(stage, chat):
     talk = chat("functions")
     assert "train_position" in talk.until("> ")

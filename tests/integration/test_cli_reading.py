@@ -106,6 +106,39 @@ def test_a_version_of_a_life_that_was_erased_is_not_there(database, command):
     assert "+    3  assistant" in succeeded(command(database, "diff", BARGE_IN.stem, 5, 12))
 
 
+def test_what_is_printed_of_frames_and_runs_leads_to_their_traces(database, command, monkeypatch):
+    log = Log()
+    for value in BARGE_IN.read_bytes().splitlines():
+        log.add(BARGE_IN.stem, value)
+    project(database, log.records)
+    first, second = "a" * 32, "b" * 32
+    with psycopg.connect(database) as connection:
+        connection.execute("SET session_replication_role = replica")
+        connection.execute(
+            "UPDATE frames SET trace_id = CASE WHEN version < 10 THEN %s ELSE %s END WHERE version > 1",
+            (first, second),
+        )
+        runs = connection.execute("SELECT requested_version FROM runs ORDER BY 1").fetchall()
+    name = BARGE_IN.stem
+    without = {words: succeeded(command(database, *words)) for words in (("timeline", name), ("runs", name))}
+    monkeypatch.setenv("FRAMELEDGER_TRACE_URL", "https://traces.example/{trace_id}?tab=1")
+    for words, before in without.items():
+        lines = succeeded(command(database, *words)).splitlines()
+        addresses = [line for line in lines if "traces.example" in line]
+        assert [line for line in lines if line not in addresses] == before.splitlines()
+        expected = (
+            [first, second]
+            if words[0] == "timeline"
+            else [first if version < 10 else second for (version,) in runs if version > 1]
+        )
+        assert [line.strip() for line in addresses] == [
+            f"https://traces.example/{one}?tab=1" for one in expected
+        ]
+    lines = succeeded(command(database, "timeline", name)).splitlines()
+    assert lines[[first in line for line in lines].index(True) - 1].split()[0] == "2"
+    assert succeeded(command(database, "why", name, 2)).rstrip().endswith("?tab=1")
+
+
 def test_a_database_that_is_away_or_empty_is_said(empty_database, command):
     refused(command(empty_database, "show", "ctx"), "frameledger migrate")
     refused(command("postgresql://localhost:1/none?connect_timeout=2", "parked"), "localhost")

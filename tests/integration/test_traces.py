@@ -21,7 +21,7 @@ from tests.support.answered_road import running
 from tests.support.collector import collecting
 from tests.support.road import made as road_made
 
-from frameledger.frames import LLMContextFrame, UserStartedSpeakingFrame
+from frameledger.frames import FunctionCallInProgressFrame, LLMContextFrame, UserStartedSpeakingFrame
 from frameledger_services.client import Client
 from frameledger_services.demo.tools import registry
 from frameledger_services.embedded import ports
@@ -175,6 +175,45 @@ def test_a_turn_with_a_call_is_one_trace_over_four_processes(environment, collec
     with psycopg.connect(settings.database_url.get_secret_value()) as connection:
         found = connection.execute("SELECT DISTINCT trace_id FROM frames WHERE context_id = 'call-17'")
         assert found.fetchall() == [(trace,)]
+
+
+def test_what_a_person_publishes_on_the_command_line_begins_a_trace_and_an_answer_leads_to_its_call(
+    environment, collector, program
+):
+    inherited, settings = environment
+    waits = FunctionCallInProgressFrame(
+        function_name="approve", tool_call_id="call-1", arguments={}, waiting={"for": "approval"}
+    )
+
+    async def call():
+        async with Client(settings) as client:
+            with program.start_as_current_span("a call"):
+                await client.publish("call-18", waits, wait=True, within=ON_SERVERS)
+
+    def frameledger(*words):
+        command = [sys.executable, "-m", "frameledger_services", *words]
+        subprocess.run(command, env=inherited, check=True, timeout=PROGRAM, stdout=subprocess.DEVNULL)
+
+    with running(inherited, "run", "projector"):
+        asyncio.run(call())
+        frameledger("calls", "answer", "call-18", "call-1", "--result", "true")
+        frameledger("publish", "call-19", '{"type": "LLMRunFrame"}')
+        spans = collector.until(
+            lambda spans: (
+                sum(one.service == "frameledger-cli" and one.plain == "send frames" for one in spans) == 2
+            )
+        )
+    (called,) = [one for one in spans if one.plain == "a call"]
+    (answered,) = [one for one in spans if one.plain == "settle_call approve"]
+    assert (answered.service, answered.parent_id) == ("frameledger-cli", "")
+    (link,) = answered.links
+    assert link.partition("-")[0] == called.trace_id != answered.trace_id
+    below, published = sorted(
+        (one for one in spans if one.service == "frameledger-cli" and one.plain == "send frames"),
+        key=lambda one: one.attributes["gen_ai.conversation.id"],
+    )
+    assert (below.trace_id, below.parent_id) == (answered.trace_id, answered.span_id)
+    assert published.parent_id == ""
 
 
 SLOW_TOOLS = """

@@ -12,6 +12,7 @@ from threading import Thread
 from typing import ClassVar
 
 import pytest
+import yaml  # type: ignore[import-untyped]  # MkDocs brings it
 from tests.unit import plain_yaml
 from typer.testing import CliRunner
 
@@ -177,6 +178,21 @@ def test_everything_listens_for_this_machine_only():
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert ports
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
+
+
+def test_prometheus_collects_from_each_service_that_runs():
+    """Where it listens in its container, which no port of the machine leads to."""
+    [job] = yaml.safe_load((ROOT / "infra" / "prometheus.yaml").read_text())["scrape_configs"]
+    [found] = job["dns_sd_configs"]
+    running = {name: service for name, service in OURS.items() if service["command"][0] == "run"}
+    assert set(found["names"]) == running.keys()
+    for name, service in running.items():
+        environment = service["environment"]
+        assert environment["FRAMELEDGER_METRICS_HOST"] == "0.0.0.0", name
+        assert environment["FRAMELEDGER_METRICS_PORT"] == str(found["port"]), name
+        assert not [one for one in service.get("ports", []) if one.endswith(f":{found['port']}")], name
+    asked = re.findall(r'up\{job="([^"]+)"\}', (ROOT / "infra" / "alerts.yaml").read_text())
+    assert set(asked) == {job["job_name"]}
 
 
 def test_the_gateway_has_tokens_and_its_health_is_asked_where_it_listens():

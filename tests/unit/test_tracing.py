@@ -4,11 +4,12 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import SpanKind, StatusCode
@@ -21,7 +22,9 @@ from frameledger_services.functions.execution import HandlerExecutor, NotBegun
 from frameledger_services.projector.batch_span import batch_span
 from frameledger_services.projector.decoded import decode_record
 from frameledger_services.telemetry import otel, tracing
-from frameledger_services.telemetry.messages import processing, sending
+from frameledger_services.telemetry.exporting import CountedExporter, CountedProcessor, most_waiting
+from frameledger_services.telemetry.messages import processing, sending, settling
+from frameledger_services.telemetry.metrics_registry import ProcessMetrics
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 GIVEN = f"00-{TRACE}-{SPAN}-01"
@@ -251,3 +254,84 @@ def test_without_an_endpoint_opentelemetry_is_not_even_imported():
         [sys.executable, "-c", EVERYTHING], capture_output=True, text=True, check=True, env={"PATH": ""}
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_somebodys_answer_begins_a_trace_with_a_link_to_that_of_the_call(spans):
+    with settling("talk", "call-1", "approve", GIVEN), sending("frames", "talk", 1, None):
+        pass
+    with settling("talk", "call-1", "approve", GIVEN, UNSAMPLED):
+        pass
+    sent, answered, *_ = spans.get_finished_spans()
+    assert (answered.name, answered.parent) == ("settle_call approve", None)
+    assert [f"{link.context.trace_id:032x}" for link in answered.links] == [TRACE]
+    assert sent.parent.span_id == answered.context.span_id
+    assert answered.attributes["gen_ai.tool.call.id"] == "call-1"
+
+
+def test_an_answer_is_handed_on_as_it_was_asked_where_nobody_records(unrecorded):
+    assert settling("talk", "call-1", "approve", GIVEN).traceparent is None
+    assert settling("talk", "call-1", "approve", GIVEN, UNSAMPLED).traceparent == UNSAMPLED
+
+
+class Collector:
+    """An exporter that takes batches as long as it is there, and as slowly as it is told."""
+
+    def __init__(self):
+        self.is_there = True
+        self.asked, self.may_answer = threading.Event(), threading.Event()
+        self.may_answer.set()
+
+    def export(self, spans):
+        self.asked.set()
+        assert self.may_answer.wait(IN_PROCESS)
+        return SpanExportResult.SUCCESS if self.is_there else SpanExportResult.FAILURE
+
+    def shutdown(self):
+        """Nothing."""
+
+
+def test_what_becomes_of_spans_is_counted(monkeypatch):
+    def counted():
+        return {
+            outcome: metrics.registry.get_sample_value("frameledger_spans_total", {"outcome": outcome})
+            for outcome in ("sent", "refused", "dropped")
+        }
+
+    metrics, collector = ProcessMetrics(), Collector()
+    # Nothing leaves but when the test says so.
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "8")
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "8")
+    spans = CountedProcessor(CountedExporter(collector, metrics), metrics, most_waiting())
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(spans)
+    tracer = provider.get_tracer("test")
+    assert counted() == {"sent": 0, "refused": 0, "dropped": 0}
+
+    def ends(many):
+        for _ in range(many):
+            tracer.start_span("one").end()
+
+    ends(3)
+    spans.force_flush()
+    assert counted() == {"sent": 3, "refused": 0, "dropped": 0}
+    collector.is_there = False
+    ends(2)
+    spans.force_flush()
+    assert counted() == {"sent": 3, "refused": 2, "dropped": 0}
+    collector.asked.clear()
+    collector.may_answer.clear()
+    ends(8)
+    assert collector.asked.wait(IN_PROCESS)
+    ends(11)
+    assert counted()["dropped"] == 3
+    collector.may_answer.set()
+    provider.shutdown()
+    assert counted() == {"sent": 3, "refused": 18, "dropped": 3}
+    assert spans.missing() == (21, 24)
+
+
+@pytest.mark.parametrize(("said", "most"), [("", 2048), ("many", 2048), ("0", 2048), ("64", 64)])
+def test_how_many_spans_wait_is_as_the_environment_says(monkeypatch, said, most):
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", said)
+    assert most_waiting() == most

@@ -9,11 +9,10 @@ If the process dies after the statement, or its answer is lost, the work is take
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from frameledger.ids import ContextId, RunId, Version
 from frameledger_services.claims import rules
 from frameledger_services.claims.values import ClaimedCall, ClaimedRun, Connection
+from frameledger_services.telemetry import tracing
 
 
 async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> list[ClaimedRun]:
@@ -34,7 +33,7 @@ async def take_over_runs(connection: Connection, worker_id: str, limit: int) -> 
                     causation_id=cause,
                     trigger=trigger,
                     age_secs=age_secs,
-                    traceparent=_traceparent(trace_id, cause),
+                    traceparent=tracing.of_stored(trace_id, cause),
                     taken_over=True,
                 )
             )
@@ -56,7 +55,7 @@ async def take_over_calls(connection: Connection, worker_id: str, limit: int) ->
             found.append(
                 rules.claimed_call(
                     *(tuple(row[:6]), row[6], row[7], cause, tuple(row[8:])),
-                    traceparent=_traceparent(trace_id, cause),
+                    traceparent=tracing.of_stored(trace_id, cause),
                     taken_over=True,
                 )
             )
@@ -70,12 +69,6 @@ async def finish_over(connection: Connection, worker_id: str, limit: int = 1_000
     """
     cursor = await connection.execute(_FINISH_OVER, {"worker_id": worker_id, "limit": limit})
     return cursor.rowcount
-
-
-def _traceparent(trace_id: str | None, cause: UUID | None) -> str | None:
-    """What to link to: the trace in which it was asked for. The trace of a frame is stored and its span is not, so the
-    frame's id stands for that."""
-    return None if trace_id is None or cause is None else f"00-{trace_id}-{cause.hex[:16]}-01"
 
 
 # What may be taken, by two indexes: of released claims, and of each worker's unfinished ones. Only workers that have

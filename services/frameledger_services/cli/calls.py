@@ -20,6 +20,9 @@ from frameledger_services.client import Client, PublishedFrame
 from frameledger_services.settings import Settings
 from frameledger_services.store import tool_calls
 from frameledger_services.store.tool_calls import UnsettledCall
+from frameledger_services.telemetry import tracing
+from frameledger_services.telemetry.messages import settling
+from frameledger_services.telemetry.provider import recording
 
 SOURCE = "frameledger/command-line"
 
@@ -109,7 +112,7 @@ def _settle(
         raise typer.BadParameter(
             f"{error}. Text stands in double quotes inside the shell's: '\"done\"'", param_hint="--result"
         ) from error
-    with backend.exit_on_error():
+    with backend.exit_on_error(), recording("cli"):
         outcome = asyncio.run(_published(Settings.from_env(), context, call, value, status))
     if outcome is None:
         output.fail(
@@ -140,16 +143,17 @@ async def _published(
     found = await backend.query(settings, tool_calls.with_status, context, call, status)
     if found is None:
         return None
-    name, requested_version, answered = found
     frame = FunctionCallResultFrame(
-        function_name=name,
+        function_name=found.function_name,
         tool_call_id=call,
         result=result,
         settled_as="resolved" if status == "ambiguous" else None,
-        opened_version=requested_version,
+        opened_version=found.requested_version,
     )
+    of_call = tracing.of_stored(found.trace_id, found.cause)
     async with Client(settings, source=SOURCE) as client:
-        [published] = await client.publish(context, frame, causation_id=answered, wait=True)
+        with settling(context, call, found.function_name, of_call):
+            [published] = await client.publish(context, frame, causation_id=found.cause, wait=True)
     return published
 
 

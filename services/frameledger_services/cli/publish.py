@@ -27,6 +27,7 @@ from frameledger_services.client import (
     with_defaults,
 )
 from frameledger_services.settings import Settings
+from frameledger_services.telemetry.provider import recording
 
 AT_ONCE = 1_000
 
@@ -104,7 +105,7 @@ def publish(
     if expected_version is not None and (not frames or len(frames) != 1 or frames == ["-"]):
         raise typer.BadParameter("it goes with one frame", param_hint="--expected-version")
     given = _batches_of_standard_input() if not frames or frames == ["-"] else _batches(frames)
-    with backend.exit_on_error(), _warnings_in_our_words():
+    with backend.exit_on_error(), _warnings_in_our_words(), recording("cli"):
         asyncio.run(_publish(context, given, expected_version, wait, source, cause, within, as_json))
 
 

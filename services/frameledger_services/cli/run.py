@@ -205,5 +205,5 @@ def _run(
     a module of functions that sets a provider of its own keeps it."""
     from frameledger_services.cli import ops
 
-    with recording(name):
+    with recording(name, metrics):
         ops.run_service(settings, metrics, serve)

@@ -20,6 +20,9 @@ from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.gateway.routes import DescribedRoute
 from frameledger_services.store import past, tool_calls
+from frameledger_services.store.tool_calls import Settleable
+from frameledger_services.telemetry import tracing
+from frameledger_services.telemetry.messages import settling
 
 Status = Literal["waiting", "ambiguous"]
 
@@ -34,23 +37,23 @@ def routes(parts: Parts) -> list[BaseRoute]:
         context_id = parameters.context_id(request)
         call = CALL.in_path_of(request)
         result, opened_version = await _given(request)
-        status, (function_name, requested_version, cause) = await _settleable(
-            parts, context_id, call, opened_version
-        )
+        status, found = await _settleable(parts, context_id, call, opened_version)
         frame = FunctionCallResultFrame(
-            function_name=function_name,
+            function_name=found.function_name,
             tool_call_id=call,
             result=result,
             settled_as="resolved" if status == "ambiguous" else None,
-            opened_version=requested_version,
+            opened_version=found.requested_version,
         )
-        with publishing([None]):
+        of_call = tracing.of_stored(found.trace_id, found.cause)
+        asked = request.headers.get("traceparent")
+        with publishing([None]), settling(context_id, call, found.function_name, of_call, asked) as span:
             published = await parts.client.publish(
                 context_id,
                 frame,
                 source=source_of(request),
-                causation_id=cause,
-                traceparent=request.headers.get("traceparent"),
+                causation_id=found.cause,
+                traceparent=span.traceparent,
                 within=parts.settings.gateway_request_secs,
             )
         try:
@@ -160,9 +163,8 @@ async def _given(request: Request) -> tuple[Any, int | None]:
 
 async def _settleable(
     parts: Parts, context_id: str, call: str, opened_version: int | None
-) -> tuple[Status, tuple[str, int, Any]]:
-    """Returns how the call stands, with its function, the version that opened it, and the frame to which a result is
-    the answer. Raises the problems `already-settled` and `not-found`."""
+) -> tuple[Status, Settleable]:
+    """Returns how the call stands, and what is known of it. Raises the problems `already-settled` and `not-found`."""
     statuses: tuple[Status, ...] = ("waiting", "ambiguous")
     for status in statuses:
         if found := await parts.database.read(

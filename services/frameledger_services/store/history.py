@@ -7,7 +7,7 @@ SQL functions, so whoever has psql reads the same.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -114,6 +114,32 @@ async def runs(connection: Connection, context_id: str) -> list[RunLine]:
             {"id": context_id},
         )
         return await cursor.fetchall()
+
+
+async def traces_begin(
+    connection: Connection, context_id: str, first: int, last: int
+) -> list[tuple[int, str]]:
+    """Returns, in their order, the first frame of each trace that begins between two versions, and its id."""
+    cursor = await connection.execute(
+        """
+        SELECT min(version), trace_id
+        FROM frames
+        WHERE context_id = %s AND version BETWEEN %s AND %s AND trace_id IS NOT NULL
+        GROUP BY trace_id
+        ORDER BY 1
+        """,
+        (context_id, first, last),
+    )
+    return await cursor.fetchall()
+
+
+async def traces_at(connection: Connection, context_id: str, versions: Sequence[int]) -> dict[int, str]:
+    """Returns the ids of the traces of those frames that have one, by version."""
+    cursor = await connection.execute(
+        "SELECT version, trace_id FROM frames WHERE context_id = %s AND version = ANY(%s) AND trace_id IS NOT NULL",
+        (context_id, list(versions)),
+    )
+    return dict(await cursor.fetchall())
 
 
 async def runs_named(connection: Connection, context_id: str, beginning: str) -> list[str]:

@@ -232,30 +232,41 @@ async def unsettled(
         return await cursor.fetchall()
 
 
+class Settleable(NamedTuple):
+    """A call that somebody may settle."""
+
+    function_name: str
+    requested_version: int
+    cause: UUID | None
+    """The frame that started it, or the one that settled it as ambiguous: what an answer answers."""
+
+    trace_id: str | None
+    """The trace of that frame."""
+
+
 async def with_status(
     connection: AsyncConnection[Any],
     context_id: str,
     tool_call_id: str,
     status: str,
     requested_version: int | None = None,
-) -> tuple[str, int, UUID] | None:
-    """Returns the function and the requested version of the newest unresolved call of this id and status, and the id of
-    the frame that started it, or of the one that settled it as ambiguous. With `requested_version` it is the call that
-    was announced there, and no other one of the id. None if there is no such call."""
+) -> Settleable | None:
+    """Returns the newest unresolved call of this id and status. With `requested_version` it is the call that was
+    announced there, and no other one of the id. None if there is no such call."""
     cursor = await connection.execute(
         """
-        SELECT function_name, requested_version, (
-            SELECT frame_id FROM frames
-            WHERE frames.context_id = tool_calls.context_id
-                AND frames.version = coalesce(tool_calls.settled_version, tool_calls.started_version)
-        )
-        FROM tool_calls
-        WHERE context_id = %(context_id)s AND tool_call_id = %(call)s AND status = %(status)s
-            AND resolved_version IS NULL
-            AND (%(version)s::bigint IS NULL OR requested_version = %(version)s)
-        ORDER BY requested_version DESC
+        SELECT call.function_name, call.requested_version, cause.frame_id, cause.trace_id
+        FROM tool_calls AS call
+        LEFT JOIN frames AS cause
+            ON cause.context_id = call.context_id
+                AND cause.version = coalesce(call.settled_version, call.started_version)
+        WHERE call.context_id = %(context_id)s AND call.tool_call_id = %(call)s AND call.status = %(status)s
+            AND call.resolved_version IS NULL
+            AND (%(version)s::bigint IS NULL OR call.requested_version = %(version)s)
+        ORDER BY call.requested_version DESC
         LIMIT 1
         """,
         {"context_id": context_id, "call": tool_call_id, "status": status, "version": requested_version},
     )
-    return await cursor.fetchone()
+    row = await cursor.fetchone()
+    return None if row is None else Settleable(*row)

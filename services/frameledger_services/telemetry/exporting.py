@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import threading
 from collections.abc import Sequence
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -10,38 +12,56 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from frameledger_services import logs
+from frameledger_services.telemetry import metrics as listed
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 NOISY = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk._shared_internal")
 """Loggers that say something for each batch that a collector does not take, and for each span that finds no room."""
 
+MOST_WAITING = "OTEL_BSP_MAX_QUEUE_SIZE"
+MOST_WAITING_DEFAULT = 2048
+"""Spans that wait to be sent at most, as OpenTelemetry has it; the oldest give way."""
+
 _log = logs.get_logger("telemetry")
 
 
-def processor() -> CountedProcessor:
+def processor(metrics: Metrics) -> CountedProcessor:
     """Returns what sends spans as the environment says (`OTEL_EXPORTER_OTLP_...`, `OTEL_BSP_...`)."""
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    return CountedProcessor(CountedExporter(OTLPSpanExporter()))
+    return CountedProcessor(CountedExporter(OTLPSpanExporter(), metrics), metrics, most_waiting())
+
+
+def most_waiting() -> int:
+    """Returns how many spans wait at most, as the environment says it; what is no number there says nothing."""
+    said = os.environ.get(MOST_WAITING, "").strip()
+    return int(said) if said.isascii() and said.isdigit() and int(said) else MOST_WAITING_DEFAULT
 
 
 class CountedExporter(SpanExporter):
     """Exports with another one, and counts. One line says that spans are lost, and one that they leave again."""
 
-    def __init__(self, inner: SpanExporter) -> None:
+    def __init__(self, inner: SpanExporter, metrics: Metrics = NO_METRICS) -> None:
         self._inner = inner
+        self._count_sent = metrics.counter(listed.SPANS, "sent")
+        self._count_refused = metrics.counter(listed.SPANS, "refused")
+        self.taken = 0
+        """Spans that are not waiting any more."""
+
         self.sent = 0
-        self.lost = 0
         self._lost_since = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.taken += len(spans)
         result = self._inner.export(spans)
         if result is SpanExportResult.SUCCESS:
             self.sent += len(spans)
+            self._count_sent.inc(len(spans))
             if self._lost_since:
                 _log.info("telemetry.exports_again", lost=self._lost_since)
                 self._lost_since = 0
             return result
-        self.lost += len(spans)
+        self._count_refused.inc(len(spans))
         if not self._lost_since:
             _log.warning("telemetry.not_exported", lost=len(spans))
         self._lost_since += len(spans)
@@ -57,14 +77,23 @@ class CountedExporter(SpanExporter):
 class CountedProcessor(BatchSpanProcessor):
     """A batch processor that knows how many spans did not leave, for whatever reason."""
 
-    def __init__(self, exporter: CountedExporter) -> None:
-        super().__init__(exporter)
+    def __init__(self, exporter: CountedExporter, metrics: Metrics, most: int) -> None:
+        super().__init__(exporter, max_queue_size=most)
         self._exporter = exporter
-        self._ended = 0
+        self._most = most
+        self._count_dropped = metrics.counter(listed.SPANS, "dropped")
+        self._counting = threading.Lock()
+        self._ended = self._dropped = 0
 
     def on_end(self, span: ReadableSpan) -> None:
         if span.context is not None and span.context.trace_flags.sampled:
-            self._ended += 1
+            with self._counting:
+                waiting = self._ended - self._dropped - self._exporter.taken
+                if waiting >= self._most:
+                    # The oldest of those that wait gives way to this one.
+                    self._dropped += 1
+                    self._count_dropped.inc()
+                self._ended += 1
         super().on_end(span)
 
     def missing(self) -> tuple[int, int]:

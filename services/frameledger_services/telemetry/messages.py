@@ -54,6 +54,24 @@ def processing(
     )
 
 
+def settling(
+    context_id: str, call_id: str, function: str, of_call: str | None, asked: str | None = None
+) -> Span:
+    """Begins the span of somebody's answer to a call: in a new trace, or below `asked`, with a link to the trace of the
+    call, which `of_call` names: that one ended long ago."""
+    if not tracing.is_possible():
+        return Span(asked)
+    return tracing.start(
+        f"{names.SETTLE_CALL} {function}",
+        "internal",
+        parent=asked,
+        new_trace=asked is None,
+        links=() if of_call is None else (of_call,),
+        attributes=of_context(context_id)
+        | {names.GEN_AI_TOOL_CALL_ID: call_id, names.GEN_AI_TOOL_NAME: function},
+    )
+
+
 def _of_topic(topic: str, operation: str) -> dict[str, Value | None]:
     return {
         names.MESSAGING_SYSTEM: SYSTEM,

@@ -123,6 +123,15 @@ READY = Gauge(
     (Label("check", ("loop", "database", "log", "draining")),),
 )
 
+SPANS = Counter(
+    "frameledger_spans_total",
+    "every service",
+    "Spans that were recorded and left the process, or did not: `refused` by the collector or because it is away, "
+    "`dropped` since too many waited for it. 0 without an endpoint.",
+    "Of what is not `sent`: the collector is away, or too slow for so many; traces have holes.",
+    (Label("outcome", ("sent", "refused", "dropped")),),
+)
+
 # The projector
 PROJECTOR_FRAMES = Counter(
     "frameledger_projector_frames_total",

@@ -43,6 +43,7 @@ class ProcessMetrics(Metrics):
         self._lock = threading.Lock()
         version = metadata.version("frameledger")
         self.gauge(metrics.BUILD_INFO, version, str(FOLD_VERSION)).set(1)
+        self.declare(metrics.SPANS)
 
     def counter(self, metric: Counter, *values: str) -> Counting:
         found: Counting = self._child(metric, values)

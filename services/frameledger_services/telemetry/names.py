@@ -19,6 +19,8 @@ SEND: Final = "send"
 PROCESS: Final = "process"
 CHAT: Final = "chat"
 EXECUTE_TOOL: Final = "execute_tool"
+SETTLE_CALL: Final = "settle_call"
+"""Ours: somebody answers a call that waits, or says what became of an ambiguous one."""
 
 ERROR_TYPE: Final = "error.type"
 SERVER_ADDRESS: Final = "server.address"

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from frameledger_services import extras, logs
+from frameledger_services import extras
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
@@ -31,7 +32,12 @@ PROTOCOL = "http/protobuf"
 LAST_SECONDS = 2.0
 """How long a process that ends waits for its last spans to leave."""
 
-_log = logs.get_logger("telemetry")
+
+def _logger() -> Any:
+    # A command that records nothing logs nothing, and does not import what logs.
+    from frameledger_services import logs
+
+    return logs.get_logger("telemetry")
 
 
 def is_wanted() -> bool:
@@ -44,13 +50,14 @@ def is_wanted() -> bool:
 
 
 @contextmanager
-def recording(service: str) -> Iterator[None]:
+def recording(service: str, metrics: Metrics = NO_METRICS) -> Iterator[None]:
     """Record the spans of this process, as service `frameledger-<service>` unless OTEL_SERVICE_NAME says another name,
-    for a block that is all that it does. Does nothing if the environment asks for no traces.
+    for a block that is all that it does. Does nothing if the environment asks for no traces. `metrics`: what becomes of
+    the spans is counted there.
 
     A provider that somebody in this process has set already, such as a module of functions, is used as it is.
     """
-    begun = _begin(service) if is_wanted() else None
+    begun = _begin(service, metrics) if is_wanted() else None
     try:
         yield
     finally:
@@ -58,12 +65,14 @@ def recording(service: str) -> Iterator[None]:
             _end(*begun)
 
 
-def _begin(service: str) -> tuple[TracerProvider, CountedProcessor] | None:
+def _begin(service: str, metrics: Metrics) -> tuple[TracerProvider, CountedProcessor] | None:
     if not extras.is_installed("otel"):
+        _log = _logger()
         _log.warning("telemetry.not_installed", install="pip install 'frameledger[otel]'")
         return None
     protocol = next((os.environ[name] for name in PROTOCOLS if os.environ.get(name)), PROTOCOL)
     if protocol != PROTOCOL:
+        _log = _logger()
         _log.warning("telemetry.protocol_not_spoken", asked=protocol, spoken=PROTOCOL)
         return None
     from opentelemetry import trace
@@ -74,7 +83,7 @@ def _begin(service: str) -> tuple[TracerProvider, CountedProcessor] | None:
     if isinstance(trace.get_tracer_provider(), TracerProvider):
         return None
     provider = TracerProvider(resource=_resource(service), shutdown_on_exit=False)
-    spans = processor()
+    spans = processor(metrics)
     provider.add_span_processor(spans)
     trace.set_tracer_provider(provider)
     return provider, spans
@@ -100,4 +109,5 @@ def _end(provider: TracerProvider, spans: CountedProcessor) -> None:
     ending.join(LAST_SECONDS)
     lost, ended = spans.missing()
     if lost:
+        _log = _logger()
         _log.warning("telemetry.spans_lost", lost=lost, of=ended)

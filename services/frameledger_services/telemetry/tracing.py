@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Literal, Self
+from uuid import UUID
 
 Kind = Literal["internal", "client", "producer", "consumer"]
 Value = str | bool | int | float | Sequence[str]
@@ -101,6 +102,12 @@ def current_traceparent() -> str | None:
 
         return otel.current_traceparent()
     return _handed_on.get()
+
+
+def of_stored(trace_id: str | None, frame_id: UUID | None) -> str | None:
+    """Returns what links to the trace of a stored frame. Its trace is stored and its span is not, so the frame's id
+    stands for that."""
+    return None if trace_id is None or frame_id is None else f"00-{trace_id}-{frame_id.hex[:16]}-01"
 
 
 def is_possible() -> bool:

@@ -24,13 +24,15 @@ Row = tuple[str, str]
 _NAME = 14
 
 
-def render(page: Page, found: Mapping[str, Any]) -> None:
-    """Print an explanation."""
+def render(page: Page, found: Mapping[str, Any], traces: Sequence[str]) -> None:
+    """Print an explanation, and the addresses of these traces below it."""
     for name, text in _rows(found):
         if not text:
             page.line((safe.one_line(name), "bold"))
         else:
             page.line((f"  {name:<{_NAME}}", "cyan"), (safe.one_line(text), ""))
+    for address in traces:
+        page.whole(f"  {'trace':<{_NAME}}{address}", "cyan")
 
 
 def _rows(found: Mapping[str, Any]) -> Iterator[Row]:

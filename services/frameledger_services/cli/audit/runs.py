@@ -8,6 +8,7 @@ from typing import Any
 import typer
 from psycopg import AsyncConnection
 
+from frameledger_services.cli.audit import trace_links
 from frameledger_services.cli.terminal import backend, moment, options, output, pager, safe
 from frameledger_services.cli.terminal.pager import Page, Piece
 from frameledger_services.cli.terminal.plural import plural
@@ -28,13 +29,14 @@ def runs(context: options.Context, as_json: options.AsJsonLines = False) -> None
 
     A run is named by the first characters of its id; --json has all of it. text_s and took_s are the seconds from the
     frame that asked for it to its first text and to its end. A plus behind tokens: its end did not tell, and this is
-    what was known. In SQL these are the table `runs` and the view `run_history`.
+    what was known. In SQL these are the table `runs` and the view `run_history`. With FRAMELEDGER_TRACE_URL the address
+    of its trace stands below each run that has one.
 
     Example: `frameledger runs ctx-1`
     """
     with backend.exit_on_error():
         settings = Settings.from_env()
-        found, lines = asyncio.run(backend.query(settings, _read, context))
+        found, lines, traces = asyncio.run(backend.query(settings, _read, context, settings.trace_url))
     if as_json:
         output.print_json(lines)
         return
@@ -52,10 +54,16 @@ def runs(context: options.Context, as_json: options.AsJsonLines = False) -> None
             )
         for line in lines:
             _print(page, line)
+            if line.requested_version in traces:
+                page.whole(f"{'':9}{traces[line.requested_version]}", "dim")
 
 
-async def _read(connection: AsyncConnection[Any], context: str) -> tuple[Moment, list[RunLine]]:
-    return await moment.find(connection, context, None), await history.runs(connection, context)
+async def _read(
+    connection: AsyncConnection[Any], context: str, trace_url: str | None
+) -> tuple[Moment, list[RunLine], dict[int, str]]:
+    found, lines = await moment.find(connection, context, None), await history.runs(connection, context)
+    versions = [line.requested_version for line in lines]
+    return found, lines, await trace_links.at(connection, context, versions, trace_url)
 
 
 def _print(page: Page, run: RunLine) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from datetime import UTC, date
@@ -12,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from frameledger_services.cli.audit import trace_links
 from frameledger_services.cli.terminal import backend, moment, options, output, pager, safe
 from frameledger_services.cli.terminal.pager import Page, Piece
 from frameledger_services.cli.terminal.short import SHORT, clock, frame_type, short_id
@@ -64,7 +66,7 @@ def timeline(
 
     Frames that stream one text are one line, with their number and the beginning of the text. Times are UTC, by the
     broker's clock. What a frame did names messages by their position, as `show` does; `why` tells more of one. In SQL
-    it is the function `timeline_of`.
+    it is the function `timeline_of`. With FRAMELEDGER_TRACE_URL the address of a trace stands below its first frame.
 
     Example: `frameledger timeline ctx-1 --from 40 --to 60`
     """
@@ -89,7 +91,10 @@ async def _timeline(
                     output.print_json_object(as_object(entry))
                 return
             with pager.page(settings.pager) as page:
-                lines = Lines(page, len(str(found.newest)))
+                traces = await trace_links.begun(
+                    connection, context, first or 1, last or found.newest, settings.trace_url
+                )
+                lines = Lines(page, len(str(found.newest)), traces)
                 lines.title(found.context_id, found.newest)
                 async for entry in entries:
                     lines.entry(entry)
@@ -125,8 +130,10 @@ def as_object(entry: Entry) -> dict[str, object]:
 class Lines:
     """The lines of a timeline on a page."""
 
-    def __init__(self, page: Page, version_width: int) -> None:
+    def __init__(self, page: Page, version_width: int, traces: Sequence[tuple[int, str]] = ()) -> None:
+        """`traces`: the addresses of traces, each with the version of its first frame, in order."""
         self._page = page
+        self._traces = deque(traces)
         self._version = version_width
         self._day: date | None = None
 
@@ -154,6 +161,8 @@ class Lines:
         for rest in self._what(entry, max(self._page.width - indent, 20)):
             self._page.line(*head, *rest)
             head = [(" " * indent, "")]
+        while self._traces and self._traces[0][0] <= entry.to_version:
+            self._page.whole(f"{'':{self._version}}  {self._traces.popleft()[1]}", "dim")
 
     def _what(self, entry: Entry, width: int) -> list[list[Piece]]:
         """What it did and said, as lines of so many columns: the words behind the deeds where there is room."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from psycopg import AsyncConnection
 
+from frameledger_services.cli.audit import trace_links
 from frameledger_services.cli.audit.render_why import render
 from frameledger_services.cli.terminal import backend, moment, options, output, pager
 from frameledger_services.settings import Settings
@@ -36,7 +37,8 @@ def why(
     """Show why a message is in a context: the frames, the run or call, and the cause that it comes from.
 
     And what was thrown away on the way to it: attempts that were superseded, frames that were ignored, words that were
-    generated and never heard. In SQL it is the function `explain_message`.
+    generated and never heard. In SQL it is the function `explain_message`. With FRAMELEDGER_TRACE_URL the addresses of
+    its traces stand at the end.
 
     Example: `frameledger why ctx-1 3 --at 22`
     """
@@ -44,17 +46,24 @@ def why(
         raise typer.BadParameter("--at says which history is meant", param_hint="--era")
     with backend.exit_on_error():
         settings = Settings.from_env()
-        found = asyncio.run(backend.query(settings, _read, context, position, at, era))
+        found, traces = asyncio.run(
+            backend.query(settings, _read, context, position, at, era, settings.trace_url)
+        )
     if as_json:
         typer.echo(json.dumps(found))
         return
     with pager.page(settings.pager) as page:
-        render(page, found)
+        render(page, found, traces)
 
 
 async def _read(
-    connection: AsyncConnection[Any], context: str, position: int, at: moment.At | None, era: int | None
-) -> dict[str, Any]:
+    connection: AsyncConnection[Any],
+    context: str,
+    position: int,
+    at: moment.At | None,
+    era: int | None,
+    trace_url: str | None,
+) -> tuple[dict[str, Any], list[str]]:
     asked = await moment.find(connection, context, at)
     version: int | None = asked.version
     if era is not None:
@@ -70,4 +79,8 @@ async def _read(
             f"No message of {context!r} has the position {position} in the history of version {version}.",
             f"`frameledger show {shlex.quote(context)} --at {version}` prints the position before each message.",
         )
-    return found
+    written = found["readings"][0]["began_by"]["version"]
+    asked = found["run"] and found["run"]["asked_by"] and found["run"]["asked_by"]["version"]
+    versions = [version for version in (asked, written) if version is not None]
+    traces = await trace_links.at(connection, context, versions, trace_url)
+    return found, list(dict.fromkeys(traces[version] for version in versions if version in traces))

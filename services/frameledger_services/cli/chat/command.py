@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
+from enum import Enum
 from typing import Annotated, Any, cast
 
 import typer
@@ -17,6 +18,7 @@ from frameledger.frames import (
     LLMSetToolsFrame,
     LLMUpdateSettingsFrame,
 )
+from frameledger.frames.base import SecondInput
 from frameledger_services.cli.chat import render
 from frameledger_services.cli.chat.session import CtrlC, Event, Line, Session
 from frameledger_services.cli.chat.work import StoredWork, Work
@@ -24,10 +26,20 @@ from frameledger_services.cli.terminal import backend, output, reaching, stdin
 from frameledger_services.client import Conversations
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections
+from frameledger_services.telemetry.provider import recording
 
 SOURCE = "frameledger/chat"
 
 commands = typer.Typer()
+
+
+class Mode(Enum):
+    """What a second input does (R7)."""
+
+    enqueue = "enqueue"
+    interrupt = "interrupt"
+    reject = "reject"
+    coalesce = "coalesce"
 
 
 @commands.command()
@@ -45,14 +57,23 @@ def chat(
     tools: Annotated[
         bool, typer.Option(help="Whether a new conversation has the functions that live workers offer.")
     ] = True,
+    second_input: Annotated[
+        Mode | None,
+        typer.Option(
+            "--second-input",
+            help="What a line does that is typed while an answer comes. Not given: it is said after the answer.",
+            show_default=False,
+        ),
+    ] = None,
     url: reaching.Url = None,
 ) -> None:
     """Talk with the model that answers a conversation.
 
     Each line that you type is a turn of the user; the answer is printed as it comes, and functions that are called
     in a dim line each. Ctrl-C during an answer cuts it short: the context keeps what was printed. Ctrl-C or Ctrl-D
-    at the prompt ends the chat, not the conversation. Standard input may also be a file or a pipe. With `--url` all of
-    it goes over HTTP.
+    at the prompt ends the chat, not the conversation. With --second-input a line that is typed during an answer is a
+    turn at once, which interrupts it, is rejected, or is answered next, alone or with others. Standard input may also
+    be a file or a pipe. With `--url` all of it goes over HTTP.
 
     Example: `frameledger chat --system "You are a lighthouse keeper."`
     """
@@ -60,11 +81,18 @@ def chat(
         settings = Settings.from_env()
         context_id = context or f"chat-{secrets.token_hex(4)}"
         gateway = reaching.address(settings, url)
-        asyncio.run(_chat(settings, gateway, context_id, system, model, tools))
+        with recording("cli"):
+            asyncio.run(_chat(settings, gateway, context_id, system, model, tools, second_input))
 
 
 async def _chat(
-    settings: Settings, url: str | None, context_id: str, system: str | None, model: str | None, tools: bool
+    settings: Settings,
+    url: str | None,
+    context_id: str,
+    system: str | None,
+    model: str | None,
+    tools: bool,
+    second_input: Mode | None,
 ) -> None:
     page = render.Screen(output.console(), context_id)
     events: asyncio.Queue[Event] = asyncio.Queue()
@@ -91,7 +119,8 @@ async def _chat(
             watching = tasks.create_task(watch())
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, events.put_nowait, CtrlC())
             stdin.read_lines(sys.stdin.fileno(), lambda line: events.put_nowait(Line(line)))
-            await Session(work, client, context_id, page, events).run()
+            mode: SecondInput | None = None if second_input is None else second_input.value
+            await Session(work, client, context_id, page, events, second_input=mode).run()
             watching.cancel()
         page.say(f"It goes on with: frameledger chat {context_id}{f' --url {url}' if url else ''}")
 

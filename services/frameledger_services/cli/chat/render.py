@@ -25,6 +25,7 @@ from frameledger_services.cli.terminal.format_fold import plain
 PROMPT = "> "
 
 CUT_SHORT = "It was cut short here."
+REJECTED = "That was not taken: an answer is being given."
 UNUSUAL_ENDS = {
     "length": "It was cut off: it had no more tokens.",
     "content_filter": "It was cut off: the provider let no more of it through.",

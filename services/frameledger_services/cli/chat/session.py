@@ -16,9 +16,10 @@ from frameledger.frames import (
     UserStartedSpeakingFrame,
     UserStoppedSpeakingFrame,
 )
-from frameledger_services.cli.chat.render import Screen
+from frameledger.frames.base import SecondInput
+from frameledger_services.cli.chat.render import CUT_SHORT, REJECTED, Screen
 from frameledger_services.cli.chat.work import Work
-from frameledger_services.client import Conversations, StoredFrame
+from frameledger_services.client import Conversations, PublishedFrame, StoredFrame
 
 UNANSWERED_SECONDS = 6.0
 """Seconds without the start of an answer after which a warning is shown."""
@@ -68,6 +69,9 @@ class Session:
     lines: deque[str] = field(default_factory=deque)
     """What was typed while an answer came."""
 
+    second_input: SecondInput | None = None
+    """What a line does that is typed while an answer comes; None: it is said after the answer."""
+
     shown: bool = field(default_factory=sys.stdin.isatty)
     """Whether the terminal shows what is typed."""
 
@@ -98,24 +102,45 @@ class Session:
     async def _entered(self, line: str) -> None:
         if self.shown:
             self.page.entered()
-        if self.answering:
-            self.lines.extend([line] if line.strip() else [])
-        elif line.strip():
+        if not line.strip():
+            if not self.answering:
+                self._ask()
+        elif not self.answering:
             await self._turn(line)
+        elif self.second_input is None:
+            self.lines.append(line)
         else:
-            self._ask()
+            await self._second(line, self.second_input)
 
     async def _turn(self, line: str) -> None:
         if not self.shown:
             self.page.typed(line)
         self.answering = self.unanswered = True
-        await self.client.publish(
+        self.page.heard = ""
+        await self._say(line)
+
+    async def _second(self, line: str, mode: SecondInput) -> None:
+        """A turn while an answer comes. What becomes of it the fold decides: the answer may be over by then."""
+        if not self.shown:
+            self.page.typed(line)
+        started = await self._say(line)
+        if started.reason == "busy":
+            self.page.say(REJECTED, "yellow")
+        elif mode == "interrupt":
+            self.page.say(CUT_SHORT, "yellow")
+
+    async def _say(self, line: str) -> PublishedFrame:
+        """Publish a turn. Returns what became of its start."""
+        mode = self.second_input
+        started, *_ = await self.client.publish(
             self.context_id,
-            UserStartedSpeakingFrame(),
-            TranscriptionFrame(text=line),
+            UserStartedSpeakingFrame(second_input=mode),
+            # A turn whose start was rejected has no words of its own.
+            TranscriptionFrame(text=line, second_input=mode),
             UserStoppedSpeakingFrame(),
             wait=True,
         )
+        return started
 
     async def _cut_in(self) -> None:
         self.unanswered = False
@@ -134,7 +159,7 @@ class Session:
         if isinstance(frame, LLMFullResponseStartFrame):
             # Also one that nobody here asked for: a function that went on in the background has reported.
             self.answering, self.unanswered = True, False
-        if isinstance(frame, UserStartedSpeakingFrame):
+        if isinstance(frame, UserStartedSpeakingFrame) and self.second_input is None:
             self.page.heard = ""
         self.page.show(frame)
         self.stale = self.stale or not isinstance(frame, LLMTextFrame)

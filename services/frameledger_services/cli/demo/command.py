@@ -37,6 +37,7 @@ from frameledger_services.demo.times import Times
 from frameledger_services.settings import PREFIX, Settings
 from frameledger_services.store.connections import connect
 from frameledger_services.store.offers import tools_on_offer
+from frameledger_services.telemetry import provider as traces
 
 # The embedded servers are for Linux and macOS and imported inside the command: the command line is for all.
 if TYPE_CHECKING:
@@ -130,7 +131,8 @@ def demo(
     this = _Demo(settings, provider, model, speed, secrets.token_hex(3))
     logs = settings.data_dir / "logs"
     try:
-        right = asyncio.run(_until_signal(_demo(this, console, times)))
+        with traces.recording("cli"):
+            right = asyncio.run(_until_signal(_demo(this, console, times)))
     except asyncio.CancelledError:
         output.fail(
             "Stopped before its end; nothing that it started runs any more.", f"Where the time went: {times}."

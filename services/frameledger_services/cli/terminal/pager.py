@@ -58,6 +58,10 @@ class Page:
                 break
         self._file.write("".join(told).rstrip() + "\n")
 
+    def whole(self, text: str, style: str) -> None:
+        """Print a line that is not cut: there is something to be copied in it."""
+        self._file.write(self.styled(text, style) + "\n")
+
     def console(self) -> Console:
         """A console that prints here, for what is more than lines."""
         terminal = self.in_color or None
