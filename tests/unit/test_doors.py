@@ -99,7 +99,7 @@ ROOMS = {
     "audit": {"event_log", "projector", "recovery", "store"},
     "forks": {"client", "event_log", "providers", "store"},
     "transfer": {"event_log", "projector", "providers", "store"},
-    "claims": {"store"},
+    "claims": {"store", "telemetry"},
     "work": {"claims", "event_log", "store", "telemetry"},
     "providers": set(),
     "inference": {"claims", "event_log", "providers", "store", "work", "telemetry"},

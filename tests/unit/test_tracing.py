@@ -22,9 +22,10 @@ from frameledger_services.functions.execution import HandlerExecutor, NotBegun
 from frameledger_services.projector.batch_span import batch_span
 from frameledger_services.projector.decoded import decode_record
 from frameledger_services.telemetry import otel, tracing
-from frameledger_services.telemetry.exporting import CountedExporter, CountedProcessor, most_waiting
+from frameledger_services.telemetry.exporting import CountedExporter, CountedProcessor
 from frameledger_services.telemetry.messages import processing, sending, settling
 from frameledger_services.telemetry.metrics_registry import ProcessMetrics
+from frameledger_services.telemetry.provider import most_waiting
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 GIVEN = f"00-{TRACE}-{SPAN}-01"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Sequence
 
@@ -18,24 +17,14 @@ from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 NOISY = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk._shared_internal")
 """Loggers that say something for each batch that a collector does not take, and for each span that finds no room."""
 
-MOST_WAITING = "OTEL_BSP_MAX_QUEUE_SIZE"
-MOST_WAITING_DEFAULT = 2048
-"""Spans that wait to be sent at most, as OpenTelemetry has it; the oldest give way."""
-
 _log = logs.get_logger("telemetry")
 
 
-def processor(metrics: Metrics) -> CountedProcessor:
+def processor(metrics: Metrics, most_waiting: int) -> CountedProcessor:
     """Returns what sends spans as the environment says (`OTEL_EXPORTER_OTLP_...`, `OTEL_BSP_...`)."""
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    return CountedProcessor(CountedExporter(OTLPSpanExporter(), metrics), metrics, most_waiting())
-
-
-def most_waiting() -> int:
-    """Returns how many spans wait at most, as the environment says it; what is no number there says nothing."""
-    said = os.environ.get(MOST_WAITING, "").strip()
-    return int(said) if said.isascii() and said.isdigit() and int(said) else MOST_WAITING_DEFAULT
+    return CountedProcessor(CountedExporter(OTLPSpanExporter(), metrics), metrics, most_waiting)
 
 
 class CountedExporter(SpanExporter):

@@ -29,6 +29,10 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 PROTOCOL = "http/protobuf"
 
+MOST_WAITING = "OTEL_BSP_MAX_QUEUE_SIZE"
+MOST_WAITING_DEFAULT = 2048
+"""Spans that wait to be sent at most, as OpenTelemetry has it; the oldest give way."""
+
 LAST_SECONDS = 2.0
 """How long a process that ends waits for its last spans to leave."""
 
@@ -65,6 +69,12 @@ def recording(service: str, metrics: Metrics = NO_METRICS) -> Iterator[None]:
             _end(*begun)
 
 
+def most_waiting() -> int:
+    """Returns how many spans wait at most, as the environment says it; what is no number there says nothing."""
+    said = os.environ.get(MOST_WAITING, "").strip()
+    return int(said) if said.isascii() and said.isdigit() and int(said) else MOST_WAITING_DEFAULT
+
+
 def _begin(service: str, metrics: Metrics) -> tuple[TracerProvider, CountedProcessor] | None:
     if not extras.is_installed("otel"):
         _log = _logger()
@@ -83,7 +93,7 @@ def _begin(service: str, metrics: Metrics) -> tuple[TracerProvider, CountedProce
     if isinstance(trace.get_tracer_provider(), TracerProvider):
         return None
     provider = TracerProvider(resource=_resource(service), shutdown_on_exit=False)
-    spans = processor(metrics)
+    spans = processor(metrics, most_waiting())
     provider.add_span_processor(spans)
     trace.set_tracer_provider(provider)
     return provider, spans
