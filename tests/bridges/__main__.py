@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 from tests.bounds import BENCH, PROGRAM
@@ -88,15 +89,27 @@ def made(name: str) -> Path:
     folder, locked = ROOT / "build" / "bridges" / name, LOCKS / f"{name}.lock"
     python, holds = folder / "bin" / "python", folder / "holds.lock"
     if holds.exists() and holds.read_bytes() == locked.read_bytes():
+        _put_ours(folder)
         return python
     shutil.rmtree(folder, ignore_errors=True)
     _call(*UV, "venv", "--quiet", "--python", sys.executable, str(folder), seconds=PROGRAM)
     install = ("pip", "sync", "--quiet", "--require-hashes", "--python", str(python), str(locked))
     _call(*UV, *install, seconds=BENCH)
-    (packages,) = folder.glob("lib/python*/site-packages")
-    (packages / "_frameledger.pth").write_text(f"{ROOT / 'events'}\n{ROOT / 'services'}\n")
+    _put_ours(folder)
     shutil.copyfile(locked, holds)
     return python
+
+
+def _put_ours(folder: Path) -> None:
+    """Our packages as installed from this folder: to import, and with the version that traces tell."""
+    (packages,) = folder.glob("lib/python*/site-packages")
+    (packages / "_frameledger.pth").write_text(f"{ROOT / 'events'}\n{ROOT / 'services'}\n")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    about = packages / f"frameledger-{project['version']}.dist-info"
+    about.mkdir(exist_ok=True)
+    (about / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: frameledger\nVersion: {project['version']}\n"
+    )
 
 
 def run(name: str, python: Path, *words: str) -> int:

@@ -48,4 +48,6 @@ def test_items_come_out_as_they_went_in_and_two_who_pop_at_once_get_one_each(roa
         assert connection.execute("SELECT count(*) FROM runs").fetchone() == (0,)
         [shown] = [block.text for block in blocks(PAGE) if block.language == "sql" and SESSION in block.text]
         for question in filter(str.strip, shown.split(";")):
-            assert connection.execute(question.encode()).fetchall(), question
+            # There are no runs without hooks, which tests/bridges has.
+            rows = connection.execute(question.encode()).fetchall()
+            assert bool(rows) == ("facts_messages" in question or "context_at" in question), question
