@@ -14,7 +14,7 @@ from tests.laws.simulation.world import PromiseBrokenError, World
 
 from frameledger.evolve.state import State
 
-SEEDS = 150
+SEEDS = 100
 GROUP = 50
 
 world_of = cache(play)
