@@ -33,6 +33,9 @@ needs_shared = pytest.mark.skipif(
     not SHARED.is_dir(), reason=f"no folder {SHARED.name!r} beside the checkout"
 )
 
+SELDOM = 1_000
+"""So many times the collector looks at what is a little older before it looks at all there is."""
+
 in_memory.use()
 # What a shell starts in the background ignores Ctrl-C, and so does all that it starts; tests send it to programs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -52,11 +55,16 @@ def brokers_start_quickly(pytestconfig: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Half a million objects of modules and tests are made and stay: Python's collector need not look at them while
-    more and more are made."""
+    more and more are made, nor afterwards, when that takes half a second each time. What tests leave is looked through
+    at the end of a module (`nothing_is_left`), and seldom in the middle of whichever test comes next."""
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.collect()
+        gc.freeze()
+        young, middle, _ = gc.get_threshold()
+        gc.set_threshold(young, middle, SELDOM)
         gc.enable()
 
 
