@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -46,8 +47,8 @@ class Plan:
 
 
 def answerer(settings: Settings, plan: Plan | None = None, **options: Any) -> Process:
-    """A process of `run inference` for as long as a block lasts, with the provider that the settings name. It says the
-    name of its point when it is there."""
+    """A process of `run inference` for as long as a block lasts, with the provider that the settings name, or the model
+    that `make` makes of them. It says the name of its point when it is there."""
     return Process(_serve, settings, plan or Plan(), options)
 
 
@@ -118,7 +119,8 @@ def _serve(settings: Settings, plan: Plan, options: dict[str, Any], said: Any) -
     async def life() -> None:
         stopping = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
-        model = plugins.create(settings.inference_provider or "scripted", settings)
+        make = options.pop("make", None) or partial(plugins.create, settings.inference_provider or "scripted")
+        model = make(settings)
         await InferenceService(settings, model, **options).run(stopping)
 
     asyncio.run(life())

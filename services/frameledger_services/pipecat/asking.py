@@ -122,8 +122,7 @@ class Asking:
             if self._settings is not None:
                 self._capture.add({"type": "LLMUpdateSettingsFrame", "settings": settings})
             self._settings = settings
-        about = {SPOKEN: True} if self._capture.speaks else {}
-        return self.say({"type": "LLMRunFrame", "metadata": about})
+        return self.say({"type": "LLMRunFrame", "metadata": {SPOKEN: self._capture.speaks}})
 
     def say(self, fields: Fields) -> UUID:
         """Publish this frame at once. Returns its id. Raises `AskingError` if there is no room for it."""

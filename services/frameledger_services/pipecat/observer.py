@@ -20,7 +20,7 @@ from frameledger_services.pipecat.capture import Capture
 from frameledger_services.pipecat.hooks import Hooks, all_of, is_a, settings_of
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import Outbox
-from frameledger_services.pipecat.restore import Restored, for_pipecat, names_of, stored
+from frameledger_services.pipecat.restore import NOTED, Restored, for_pipecat, names_of, stored
 from frameledger_services.pipecat.seen import Fields
 from frameledger_services.pipecat.values import given, of_a_request, to_json, tools_to_json
 from frameledger_services.settings import Settings
@@ -85,6 +85,7 @@ class FrameledgerObserver(BaseObserver):
         self._outbox = Outbox(context_id, self.session, capture.items, connect, retell=capture.retell)
         self._hooks = Hooks(context_id, capture)
         self._noted: list[Fields] = []
+        self._notes: dict[str, Any] | None = None
         self._opened = False
         self._ended = False
         self._reason: str | None = None
@@ -168,8 +169,13 @@ class FrameledgerObserver(BaseObserver):
 
     def note(self, **settings: Any) -> None:
         """Keep something beside the conversation, such as the state of a flow: `note(flow={"node": "menu"})`. It is in
-        the settings of the stored context, and `restored.settings` after a restore. A null forgets it."""
-        noted = {"type": "LLMUpdateSettingsFrame", "settings": to_json(settings)}
+        the setting `noted` of the stored context, and in `restored.settings` after a restore. A null forgets it."""
+        if self.restored is not None and self._notes is None:
+            self._notes = dict(self.restored.settings.get(NOTED) or {})
+        self._notes = {
+            key: value for key, value in {**(self._notes or {}), **settings}.items() if value is not None
+        }
+        noted = {"type": "LLMUpdateSettingsFrame", "settings": {NOTED: to_json(self._notes)}}
         if self._opened or self.restored is not None:
             self._capture.add(noted)
         else:

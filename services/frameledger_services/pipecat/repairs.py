@@ -15,6 +15,7 @@ from frameledger.frames import (
     AnyFrame,
     CancelFrame,
     EndFrame,
+    ErrorFrame,
     FunctionCallCancelFrame,
     FunctionCallInProgressFrame,
     FunctionCallResultFrame,
@@ -38,7 +39,7 @@ from frameledger_services.pipecat.mirror import Appended, Change, Rewritten
 
 IN_PROGRESS = "IN_PROGRESS"
 SPOKEN = "spoken"
-"""In the metadata of the frame that asks a worker of ours: a voice will speak what is answered."""
+"""In the metadata of the frame that asks a worker of ours: whether a voice will speak what is answered."""
 
 
 @dataclass(slots=True)
@@ -164,6 +165,20 @@ def repairs(messages: Sequence[Any], frames: Iterable[AnyFrame], *, ambiguous: b
         words.reverse()
     behind += [{"role": role, "content": text} for role, text in words if text]
     return [*found, Appended(tuple(behind))] if behind else found
+
+
+def is_being_answered(frames: Iterable[AnyFrame]) -> bool:
+    """Whether a worker of ours still answers, for all that these frames say."""
+    asked = False
+    for frame in frames:
+        match frame:
+            case LLMRunFrame():
+                asked = SPOKEN in frame.metadata
+            case LLMFullResponseEndFrame() | InterruptionFrame() | EndFrame() | CancelFrame():
+                asked = False
+            case ErrorFrame() if frame.fatal:
+                asked = False
+    return asked
 
 
 def _open_calls(messages: Sequence[Any]) -> Iterable[Rewritten]:

@@ -11,9 +11,12 @@ from uuid import UUID, uuid5
 from frameledger.frames import AnyFrame, LLMMessagesAppendFrame, LLMMessagesUpdateFrame
 from frameledger_services.client import Client, StoredFrame
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Rewritten
-from frameledger_services.pipecat.repairs import repairs
+from frameledger_services.pipecat.repairs import is_being_answered, repairs
 from frameledger_services.pipecat.seen import Fields
 from frameledger_services.pipecat.values import from_json, has_media_gone
+
+NOTED = "noted"
+"""The setting that holds what applications note: whoever asks a model leaves it out."""
 
 WINDOWS = (500, 10_000)
 """So many of the newest frames are looked through for words that are in no message; more, if no message is among them:
@@ -66,6 +69,8 @@ async def stored(
 ) -> Stored:
     """Fence whoever kept the history before, and read it.
 
+    A worker of ours that still answers its question is told to stop, and what it said until then is said.
+
     If this process dies after the fence, the next one finds what this one found. If it dies after the repairs, they are
     messages like all others: what is in a message is not said again.
     """
@@ -96,6 +101,10 @@ async def stored(
         changes: list[Change] = []
     else:
         tail = await _tail(client, context_id, version)
+        if is_being_answered(tail):
+            stop: Fields = {"type": "InterruptionFrame", "id": str(uuid5(session, "interruption"))}
+            (published,) = await client.publish(context_id, stop, wait=True, within=within)
+            tail = await _tail(client, context_id, published.version or version)
         changes = repairs(messages, tail, ambiguous=open_calls == "ambiguous")
         frames = [_frame(change, positions, session, number) for number, change in enumerate(changes)]
         if frames:
@@ -103,11 +112,16 @@ async def stored(
     restored = Restored(
         version=published.version or version,
         is_new=is_new,
-        settings=dict(found.context.settings),
+        settings=_with_noted(found.context.settings),
         repaired=tuple(one for change in changes for one in _said(change)),
         without_media=sum(map(has_media_gone, positions.messages)),
     )
     return Stored(list(positions.messages), positions, *terms, restored)
+
+
+def _with_noted(settings: Mapping[str, Any]) -> dict[str, Any]:
+    noted = settings.get(NOTED)
+    return dict(settings) | (dict(noted) if isinstance(noted, Mapping) else {})
 
 
 async def _tail(client: Client, context_id: str, version: int) -> list[AnyFrame]:

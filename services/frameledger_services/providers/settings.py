@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from frameledger_services.providers.errors import UnmappableError
 
-FOLD_ONLY = frozenset({"add_tool_change_messages", "second_input"})
+FOLD_ONLY = frozenset({"add_tool_change_messages", "second_input", "noted"})
 """Keys of a context's settings that only the fold reads: they are no part of a request."""
 
 

@@ -1,19 +1,26 @@
 """`FrameledgerLLMService` on the whole road: a pipeline of Pipecat's asks, and our workers answer."""
 
 import asyncio
+import json
+import signal
 from contextlib import asynccontextmanager
 
 import pytest
+from pipecat.adapters.schemas.function_schema import FunctionSchema
+from pipecat.adapters.schemas.tools_schema import ToolsSchema
+from pipecat.processors.aggregators.llm_context import LLMContext
+from tests.bounds import ON_SERVERS, ONE_ANSWER, scaled
 from tests.bridges.pipecat.bots import Bot, until
-from tests.bridges.pipecat.recording import as_bytes, stored_bytes
+from tests.bridges.pipecat.recording import Broker, as_bytes, stored_bytes
 from tests.bridges.pipecat.test_restored import all_of, in_sql, on_the_road, wire
+from tests.support.answerers import QUICK, Plan, answerer
 
+from frameledger_services.client import BrokerError
+from frameledger_services.functions import FunctionService
 from frameledger_services.inference.service import InferenceService
 from frameledger_services.pipecat import FrameledgerLLMService, FrameledgerObserver
 from frameledger_services.providers.script import Script
 from frameledger_services.providers.scripted import ScriptedLLMService
-
-pytestmark = pytest.mark.servers
 
 
 def script(*replies):
@@ -21,11 +28,13 @@ def script(*replies):
 
 
 @asynccontextmanager
-async def answering(settings, model):
-    """An inference worker beside the pipeline."""
+async def answering(settings, model, *others):
+    """An inference worker beside the pipeline, and other services."""
     stopping = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(InferenceService(settings, model).run(stopping))
+        for one in others:
+            tasks.create_task(one.run(stopping))
         yield model
         stopping.set()
 
@@ -38,6 +47,7 @@ class Talk:
         self.bot = Bot(speaks=speaks, context=context, service=llm)
         self.errors = []
         self.ended = 0
+        self.texts = []
         llm.add_event_handler("on_after_push_frame", self._pushed)
 
     @classmethod
@@ -47,6 +57,7 @@ class Talk:
         return cls(ledger, await ledger.restore(tools=tools), llm, speaks)
 
     async def ask(self, text, answers=1):
+        """A turn of the user's, and answers to it; the first may call functions."""
         count = self.ended
         await self.bot.say(text)
         await until(lambda: self.ended >= count + answers)
@@ -55,6 +66,8 @@ class Talk:
     def _pushed(self, _, frame):
         name = type(frame).__name__
         self.ended += name == "LLMFullResponseEndFrame"
+        if name == "LLMTextFrame":
+            self.texts.append(frame.text)
         if name == "ErrorFrame":
             self.errors.append(frame.error)
 
@@ -67,6 +80,7 @@ class Talk:
         return messages
 
 
+@pytest.mark.servers
 def test_a_worker_of_ours_answers_a_turn(settings):
     model = ScriptedLLMService(
         script=script(
@@ -96,3 +110,204 @@ def test_a_worker_of_ours_answers_a_turn(settings):
         "LLMFullResponseStartFrame": 1,
         "LLMFullResponseEndFrame": 1,
     }
+
+
+@pytest.mark.servers
+def test_an_interruption_closes_the_models_stream_and_what_was_heard_stays(settings):
+    say = [{"text": "One two three four"}, {"fail": "timeout"}]
+    model = ScriptedLLMService(
+        script=script({"when": {"user": "Count"}, "say": say}, {"say": [{"text": "Gladly."}]})
+    )
+
+    async def scene():
+        talk = await Talk.made(settings, speaks=True)
+        talk.ledger.note(flow={"node": "menu"})
+        talk.bot.speaker.stops_after = 2
+
+        async def play(bot):
+            await bot.say("Count.")
+            await bot.speaker.stopped.wait()
+            await bot.until_heard(2)
+            await bot.interrupt()
+            await until(lambda: model.open_streams == 0)
+            await talk.ask("Thank you.")
+
+        async with answering(settings, model):
+            await talk.bot.run(play)
+        assert talk.errors == []
+        messages = await talk.check(settings)
+        assert [one["content"] for one in messages] == ["Count.", "One two", "Thank you.", "Gladly."]
+
+        # A process that dies in the middle of an answer leaves a run that goes on; who comes next stops it.
+        doomed = await Talk.made(settings, speaks=True)
+        assert doomed.ledger.restored.settings["flow"] == {"node": "menu"}
+        assert [one["content"] for one in doomed.bot.context.messages] == [one["content"] for one in messages]
+        doomed.bot.speaker.stops_after = 2
+
+        async def die(bot):
+            await bot.say("Count.")
+            await bot.speaker.stopped.wait()
+            await bot.until_heard(2)
+            await until(lambda: doomed.ledger.lag == 0)
+            heir = await Talk.made(settings, speaks=True)
+            await until(lambda: model.open_streams == 0)
+            assert [one["content"] for one in heir.bot.context.messages][4:] == ["Count.", "One two"]
+            await heir.bot.run(lambda _: heir.ask("Thank you."))
+            await heir.check(settings)
+            await bot.interrupt()
+
+        async with answering(settings, model):
+            await doomed.bot.run(die)
+
+    on_the_road(settings, scene)
+    ended = in_sql(settings, "SELECT status FROM runs ORDER BY requested_version")
+    assert ended == [("interrupted",), ("ended",), ("interrupted",), ("ended",)]
+
+
+@pytest.mark.servers
+def test_functions_of_the_application_and_of_our_services_run_once_each(settings):
+    both = [
+        {"call": "weather", "arguments": {"city": "Brindle"}},
+        {"call": "order", "arguments": {"what": "tea"}},
+    ]
+    model = ScriptedLLMService(
+        script=script(
+            {"when": {"user": "Both"}, "say": [{"text": "I look."}, *both]},
+            {"when": {"user": "Nobody"}, "say": [{"call": "nobody"}]},
+            {"when": {"result_of": "nobody"}, "say": [{"text": "I cannot."}]},
+            {"when": {"result_of": "order"}, "say": [{"text": "Rain, and tea."}]},
+            {"when": {"result_of": "weather"}, "say": [{"text": "Rain, and tea."}]},
+        )
+    )
+    made = []
+
+    async def weather(params):
+        made.append(("weather", params.arguments))
+        await params.result_callback({"sky": "rain"})
+
+    async def order(params):
+        made.append(("order", dict(params.arguments)))
+        await params.result_callback({"ordered": True})
+
+    async def scene():
+        tools = [FunctionSchema(name, "", {}, []) for name in ("weather", "order", "nobody")]
+        talk = await Talk.made(settings, tools=ToolsSchema(standard_tools=tools), begin_secs=scaled(5.0))
+        talk.llm.register_function("weather", weather)
+        functions = FunctionService(settings)
+        functions.register_function("order", order)
+
+        async def play(_):
+            await talk.ask("Both, please.", answers=2)
+            await talk.ask("Nobody.", answers=2)
+
+        async with answering(settings, model, functions):
+            await talk.bot.run(play)
+        assert talk.errors == []
+        messages = await talk.check(settings)
+        results = {one["tool_call_id"]: one["content"] for one in messages if one["role"] == "tool"}
+        assert sorted(results.values())[0].startswith('"Nobody serves')
+        assert sorted(results.values())[1:] == ['{"ordered": true}', '{"sky": "rain"}']
+        assert [one["content"] for one in messages if one["role"] == "assistant" and "content" in one] == [
+            "I look.",
+            "Rain, and tea.",
+            "I cannot.",
+        ]
+
+    on_the_road(settings, scene)
+    assert sorted(made) == [("order", {"what": "tea"}), ("weather", {"city": "Brindle"})]
+    calls = in_sql(settings, "SELECT function_name, status FROM tool_calls ORDER BY 1")
+    assert calls == [("nobody", "done"), ("order", "done"), ("weather", "done")]
+    twice = in_sql(
+        settings,
+        "SELECT type, count(*) FROM frames WHERE type LIKE 'FunctionCall%%' AND outcome = 'applied' GROUP BY 1",
+    )
+    assert dict(twice) == {
+        "FunctionCallsStartedFrame": 2,
+        "FunctionCallInProgressFrame": 3,
+        "FunctionCallResultFrame": 3,
+    }
+
+
+@pytest.mark.servers
+def test_a_worker_that_is_killed_in_the_middle_is_taken_over_and_no_word_comes_twice(settings, tmp_path):
+    words = "The night train leaves at 22:40 from platform four."
+    path = tmp_path / "script.json"
+    path.write_text(json.dumps({"replies": [{"say": [{"text": words}]}]}))
+    # Each word is a frame, so that some are stored and said when the worker dies behind one of them.
+    settings = settings.model_copy(
+        update={"inference_script": path, "inference_merge_ms": 0} | QUICK
+    )
+
+    async def scene():
+        talk = await Talk.made(settings, begin_secs=ON_SERVERS)
+
+        async def play(_):
+            with answerer(settings, Plan("published LLMTextFrame"), make=ScriptedLLMService.configured) as dies:
+                asked = asyncio.create_task(talk.ask("When?"))
+                assert await asyncio.to_thread(dies.ended) == -signal.SIGKILL
+                await until(lambda: bool(talk.texts))
+                with answerer(settings, make=ScriptedLLMService.configured) as lives:
+                    await asked
+                    assert await asyncio.to_thread(lives.stop) == 0
+
+        await talk.bot.run(play)
+        assert talk.errors == []
+        assert "".join(talk.texts) == words
+        messages = await talk.check(settings)
+        assert [one["content"] for one in messages] == ["When?", words]
+
+    on_the_road(settings, scene)
+    assert in_sql(settings, "SELECT status, attempt FROM runs") == [("ended", 2)]
+
+
+@pytest.mark.servers
+def test_who_is_not_answered_is_told_and_a_late_worker_is_stopped(settings):
+    model = ScriptedLLMService(script=script({"say": [{"text": "Here I am."}]}))
+
+    async def scene():
+        talk = await Talk.made(settings, begin_secs=scaled(1.5))
+
+        async def play(_):
+            await talk.ask("Is anybody there?")
+            assert talk.errors == [f"No inference worker began to answer within {scaled(1.5):g} s."]
+            async with answering(settings, model):
+                while not talk.texts:
+                    await talk.ask("And now?")
+
+        await talk.bot.run(play)
+        await talk.check(settings)
+
+    on_the_road(settings, scene)
+    statuses = [one for (one,) in in_sql(settings, "SELECT status FROM runs ORDER BY requested_version")]
+    assert (statuses[0], statuses[-1]) == ("interrupted", "ended")
+
+
+class Away(Broker):
+    """Neither broker nor database is there."""
+
+    async def publish(self, context_id, *frames, within):
+        raise BrokerError("no broker answers")
+
+    async def newest_version(self, context_id):
+        return 0
+
+    async def follow(self, context_id, version):
+        await asyncio.Event().wait()
+        yield
+
+
+def test_without_a_broker_the_pipeline_is_told_and_goes_on():
+    async def scene():
+        ledger = FrameledgerObserver("call-7", connect=Away)
+        talk = Talk(ledger, LLMContext(), FrameledgerLLMService(ledger, begin_secs=0.3))
+
+        async def play(_):
+            await talk.ask("Is anybody there?")
+            await talk.ask("And now?")
+
+        async with asyncio.timeout(ONE_ANSWER):
+            await talk.bot.run(play)
+        assert [one.partition(":")[0] for one in talk.errors] == ["The log is not reached"] * 2
+        assert [one["role"] for one in talk.bot.context.messages] == ["user", "user"]
+
+    asyncio.run(scene())
