@@ -86,6 +86,9 @@ class Unsaid:
     is_spoken: bool = False
     """Whether a voice speaks what a worker of ours writes."""
 
+    is_written: bool = False
+    """Whether what was heard is what such a worker wrote."""
+
     calls: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Calls that were begun, by id: function and arguments."""
 
@@ -100,12 +103,17 @@ class Unsaid:
                 # A worker wrote it. What was heard of it is told beside it.
                 pass
             case TextFrame() if frame.append_to_context:
+                if isinstance(frame, LLMTextFrame):
+                    self.is_written = self.is_written or frame.run_id is not None
+                elif self.is_written:
+                    # Somebody speaks what the worker wrote.
+                    self.heard, self.is_written, self.is_spoken = _Words(), False, True
                 self._note("assistant", not self.heard.pieces)
                 self.heard.add(
                     frame.text, isinstance(frame, LLMTextFrame) or frame.includes_inter_frame_spaces
                 )
             case LLMRunFrame():
-                self.is_spoken = frame.metadata.get(SPOKEN) is True
+                self.is_spoken, self.is_written = frame.metadata.get(SPOKEN) is True, False
             case LLMFullResponseStartFrame():
                 self.heard.begin()
                 if (frame.attempt or 1) > 1:

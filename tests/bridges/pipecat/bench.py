@@ -12,20 +12,34 @@ import time
 import tracemalloc
 from statistics import median, quantiles
 
-from pipecat.frames.frames import LLMFullResponseEndFrame, LLMFullResponseStartFrame, LLMTextFrame
+from pipecat.frames.frames import (
+    LLMContextFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMMessagesAppendFrame,
+    LLMTextFrame,
+)
 from pipecat.processors.aggregators.llm_context import LLMContext
+from pipecat.services.llm_service import LLMService
+from pipecat.services.settings import LLMSettings
 from tests.bounds import BENCH
 from tests.bridges.pipecat.bots import NOTHING_TELLS, Answer, Bot
 from tests.bridges.pipecat.recording import Broker
+from tests.support.answerers import answering
 from tests.support.projecting import make_topics, projecting
 
+from frameledger.context import LLMContext as OurContext
 from frameledger_services.client import BrokerError, Client
-from frameledger_services.pipecat import FrameledgerObserver
+from frameledger_services.pipecat import FrameledgerLLMService, FrameledgerObserver
 from frameledger_services.pipecat.capture import LLM, USER
 from frameledger_services.pipecat.mirror import Mirror
+from frameledger_services.providers.script import Script
+from frameledger_services.providers.scripted import ScriptedLLMService
 
 PAIRS, FRAMES = 20, 4_000
 DELAYS, BETWEEN_SECONDS = 1_500, 0.004
+QUESTIONS, WARM = 110, 10
+WORD_MS = {"p50": 40, "p99": 100}
 HOOK_US, HOOK_P99_US, SYNC_US, THROUGHPUT, DELAY_MS, MEMORY_MIB, RESTORE_MS = 5, 20, 50, 0.95, 1.0, 32, 50
 
 
@@ -196,6 +210,81 @@ def test_memory_after_ten_minutes_without_a_broker():
     ledger._outbox._closing = True
     print(f"{ledger._outbox.unpublished} frames wait, {ledger.lost}")
     shown("memory after 24,000 frames without a broker, MiB", found, MEMORY_MIB)
+
+
+async def first_words(llm, context, observers=()):
+    """Milliseconds from each question to the first word, as a pipeline has them."""
+    bot = Bot(context=context, service=llm, observers=list(observers))
+    took: list[float] = []
+    asked = since = 0.0
+    ended = 0
+
+    def pushed(_, frame):
+        nonlocal asked, since, ended
+        if isinstance(frame, LLMTextFrame) and asked:
+            took.append((time.perf_counter() - asked) * 1e3)
+            asked = 0.0
+        ended += isinstance(frame, LLMFullResponseEndFrame)
+
+    def handles(_, frame):
+        nonlocal asked
+        if isinstance(frame, LLMContextFrame):
+            asked = time.perf_counter()
+
+    llm.add_event_handler("on_before_push_frame", pushed)
+    llm.add_event_handler("on_before_process_frame", handles)
+
+    async def play(bot):
+        for number in range(QUESTIONS):
+            await bot.queue(
+                LLMMessagesAppendFrame([{"role": "user", "content": f"Question {number}"}], run_llm=True)
+            )
+            while ended <= number:
+                await _tick()
+
+    await bot.run(play)
+    assert len(took) == QUESTIONS
+    return sorted(took[WARM:])
+
+
+class Direct(LLMService):
+    """The same scripted model, asked in this process: what a provider's own service in the pipeline does."""
+
+    def __init__(self, model):
+        super().__init__(settings=LLMSettings(model="scripted"))
+        self._model = model
+
+    async def process_frame(self, frame, direction):
+        await super().process_frame(frame, direction)
+        if not isinstance(frame, LLMContextFrame):
+            await self.push_frame(frame, direction)
+            return
+        await self.push_frame(LLMFullResponseStartFrame())
+        asked = OurContext(messages=tuple(frame.context.messages))
+        async for said in self._model.answer(self._model.request(asked)):
+            if said.type == "LLMTextFrame":
+                await self.push_frame(LLMTextFrame(said.text))
+        await self.push_frame(LLMFullResponseEndFrame())
+
+
+def test_first_word_through_our_workers_beside_the_direct_service(settings):
+    script = Script.model_validate({"replies": [{"say": [{"delay": 0.05}, {"text": "Yes, at 22:40."}]}]})
+
+    async def scene():
+        await make_topics(settings)
+        async with asyncio.timeout(BENCH), projecting(settings):
+            direct = await first_words(Direct(ScriptedLLMService(script=script)), LLMContext())
+            ledger = FrameledgerObserver("words", settings)
+            llm = FrameledgerLLMService(ledger)
+            context = await ledger.restore(wait=BENCH)
+            with answering(settings, lambda _: ScriptedLLMService(script=script)):
+                through = await first_words(llm, context)
+            for name, share in (("p50", 0.5), ("p99", 0.99)):
+                one, other = (found[int(share * (len(found) - 1))] for found in (direct, through))
+                print(f"first word at {name}, ms: {one:.1f} direct, {other:.1f} through our workers")
+                shown(f"first word later than the direct service's at {name}, ms", other - one, WORD_MS[name])
+
+    asyncio.run(scene())
 
 
 def test_restore_of_two_hundred_messages(settings):

@@ -1,5 +1,6 @@
 """`FrameledgerLLMService` on the whole road: a pipeline of Pipecat's asks, and our workers answer."""
 
+import ast
 import asyncio
 import json
 import signal
@@ -12,8 +13,10 @@ from pipecat.processors.aggregators.llm_context import LLMContext
 from tests.bounds import ON_SERVERS, ONE_ANSWER, scaled
 from tests.bridges.pipecat.bots import Bot, until
 from tests.bridges.pipecat.recording import Broker, as_bytes, stored_bytes
-from tests.bridges.pipecat.test_restored import all_of, in_sql, on_the_road, wire
+from tests.bridges.pipecat.test_examples import environment  # noqa: F401  # a fixture
+from tests.bridges.pipecat.test_restored import PAGE, all_of, in_sql, on_the_road, wire
 from tests.support.answerers import QUICK, Plan, answerer
+from tests.support.pages import blocks
 
 from frameledger_services.client import BrokerError
 from frameledger_services.functions import FunctionService
@@ -80,8 +83,21 @@ class Talk:
         return messages
 
 
+async def made_as_the_page_says():
+    """The lines of the page, in which the service is made."""
+    [lines] = [one.text for one in blocks(PAGE) if "FrameledgerLLMService(ledger)" in one.text]
+    code = compile(lines, str(PAGE), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+    async def get_weather(params):
+        """Say the weather."""
+
+    names = {"get_weather": get_weather}
+    await eval(code, names)
+    return Talk(names["ledger"], names["context"], names["llm"])
+
+
 @pytest.mark.servers
-def test_a_worker_of_ours_answers_a_turn(settings):
+def test_a_worker_of_ours_answers_a_turn(settings, environment):  # noqa: F811
     model = ScriptedLLMService(
         script=script(
             {"say": [{"thought": "Hm.", "signature": "s", "keep": True}, {"text": "Yes, at 22:40."}]}
@@ -89,7 +105,7 @@ def test_a_worker_of_ours_answers_a_turn(settings):
     )
 
     async def scene():
-        talk = await Talk.made(settings)
+        talk = await made_as_the_page_says()
         async with answering(settings, model):
             await talk.bot.run(lambda _: talk.ask("Is there a night train?"))
         assert talk.errors == []
@@ -147,14 +163,17 @@ def test_an_interruption_closes_the_models_stream_and_what_was_heard_stays(setti
         async def die(bot):
             await bot.say("Count.")
             await bot.speaker.stopped.wait()
-            await bot.until_heard(2)
-            await until(lambda: doomed.ledger.lag == 0)
-            heir = await Talk.made(settings, speaks=True)
-            await until(lambda: model.open_streams == 0)
-            assert [one["content"] for one in heir.bot.context.messages][4:] == ["Count.", "One two"]
-            await heir.bot.run(lambda _: heir.ask("Thank you."))
-            await heir.check(settings)
-            await bot.interrupt()
+            try:
+                await bot.until_heard(2)
+                await until(lambda: doomed.ledger.lag == 0)
+                heir = await Talk.made(settings, speaks=True)
+                await until(lambda: model.open_streams == 0)
+                restored = [one["content"] for one in heir.bot.context.messages]
+                assert restored[4:] == ["Count.", "One two"]
+                await heir.bot.run(lambda _: heir.ask("Thank you."))
+                await heir.check(settings)
+            finally:
+                await bot.interrupt()
 
         async with answering(settings, model):
             await doomed.bot.run(die)
@@ -234,15 +253,15 @@ def test_a_worker_that_is_killed_in_the_middle_is_taken_over_and_no_word_comes_t
     path = tmp_path / "script.json"
     path.write_text(json.dumps({"replies": [{"say": [{"text": words}]}]}))
     # Each word is a frame, so that some are stored and said when the worker dies behind one of them.
-    settings = settings.model_copy(
-        update={"inference_script": path, "inference_merge_ms": 0} | QUICK
-    )
+    settings = settings.model_copy(update={"inference_script": path, "inference_merge_ms": 0} | QUICK)
 
     async def scene():
         talk = await Talk.made(settings, begin_secs=ON_SERVERS)
 
         async def play(_):
-            with answerer(settings, Plan("published LLMTextFrame"), make=ScriptedLLMService.configured) as dies:
+            with answerer(
+                settings, Plan("published LLMTextFrame"), make=ScriptedLLMService.configured
+            ) as dies:
                 asked = asyncio.create_task(talk.ask("When?"))
                 assert await asyncio.to_thread(dies.ended) == -signal.SIGKILL
                 await until(lambda: bool(talk.texts))
