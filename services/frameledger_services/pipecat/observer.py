@@ -21,7 +21,6 @@ from frameledger_services.pipecat.hooks import Hooks, all_of, is_a, settings_of
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.restore import NOTED, Restored, for_pipecat, names_of, stored
-from frameledger_services.pipecat.seen import Fields
 from frameledger_services.pipecat.values import given, of_a_request, to_json, tools_to_json
 from frameledger_services.settings import Settings
 
@@ -84,8 +83,7 @@ class FrameledgerObserver(BaseObserver):
         capture = self._capture
         self._outbox = Outbox(context_id, self.session, capture.items, connect, retell=capture.retell)
         self._hooks = Hooks(context_id, capture)
-        self._noted: list[Fields] = []
-        self._notes: dict[str, Any] | None = None
+        self._notes: dict[str, Any] = {}
         self._opened = False
         self._ended = False
         self._reason: str | None = None
@@ -152,6 +150,7 @@ class FrameledgerObserver(BaseObserver):
         self._capture.follow(context, Mirror(context.messages, known=True), found.tools, found.tool_choice)
         offered = names_of(tools_to_json(context.tools)[0])
         changed = tuple(sorted(offered ^ names_of(found.tools)))
+        self._notes = dict(found.restored.settings.get(NOTED) or {}) | self._notes
         self.restored = replace(found.restored, tools_changed=() if found.restored.is_new else changed)
         return context
 
@@ -170,17 +169,14 @@ class FrameledgerObserver(BaseObserver):
     def note(self, **settings: Any) -> None:
         """Keep something beside the conversation, such as the state of a flow: `note(flow={"node": "menu"})`. It is in
         the setting `noted` of the stored context, and in `restored.settings` after a restore. A null forgets it."""
-        if self.restored is not None and self._notes is None:
-            self._notes = dict(self.restored.settings.get(NOTED) or {})
-        self._notes = {
-            key: value for key, value in {**(self._notes or {}), **settings}.items() if value is not None
-        }
-        noted = {"type": "LLMUpdateSettingsFrame", "settings": {NOTED: to_json(self._notes)}}
+        self._notes |= settings
+        # Until then it is nobody's: it counts from the fence on.
         if self._opened or self.restored is not None:
-            self._capture.add(noted)
-        else:
-            # Nobody's yet: it counts from the fence on.
-            self._noted.append(noted)
+            self._say_notes()
+
+    def _say_notes(self) -> None:
+        notes = {key: value for key, value in self._notes.items() if value is not None}
+        self._capture.add({"type": "LLMUpdateSettingsFrame", "settings": {NOTED: to_json(notes)}})
 
     async def on_processor_setup(self, data: ProcessorSetUp) -> None:
         """Pipecat tells of each processor that is set up. At the first all of the pipeline are known, so all handlers
@@ -216,8 +212,8 @@ class FrameledgerObserver(BaseObserver):
             "processors": [str(one) for one in processors],
         }
         capture.add({"type": "StartFrame", "metadata": about})
-        for noted in self._noted:
-            capture.add(noted)
+        if self._notes:
+            self._say_notes()
         for llm in (one for one in processors if is_a(one, "LLMService")):
             read = of_a_request if capture.is_answered_here else given
             if said := read(settings_of(llm)):
