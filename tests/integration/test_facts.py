@@ -19,6 +19,9 @@ from tests.support.databases import made
 
 FACTS = ("facts_messages", "facts_turns", "facts_runs", "facts_calls", "facts_conversations")
 RUNS = 4_000
+MOST_ROWS = 8 * many_runs.FRAMES * RUNS / many_runs.DAYS
+"""The small indexes by time find ranges of 128 blocks, which here are those of several days, of two tables."""
+
 DAY = datetime(2026, 3, 4, tzinfo=UTC), datetime(2026, 3, 5, tzinfo=UTC)
 OF_A_DAY = [query for query, _ in EXAMPLES if "'2026-03-05'" in query]
 PAGE = Path(__file__).parents[2] / "infra" / "docs" / "sql.md"
@@ -199,14 +202,14 @@ def test_facts_of_a_day_read_that_day(many, view):
     scanned, fetched = reads(many, query, {"since": DAY[0], "until": DAY[1]})
     # Prices are a few, and what is read of frames is whole blocks of the small index by time.
     assert scanned <= {"prices", "eras"}
-    assert fetched < 5 * many_runs.FRAMES * RUNS / many_runs.DAYS
+    assert fetched < MOST_ROWS
 
 
 @pytest.mark.parametrize("query", OF_A_DAY, ids=[query.split("\n")[1].strip()[:40] for query in OF_A_DAY])
 def test_a_question_of_the_first_day_reads_that_day(many, query):
-    scanned, fetched = reads(many, f"SELECT count(*) FROM ({query.rstrip().rstrip(';')}) AS asked")
+    scanned, fetched = reads(many, f"SELECT count(asked) FROM ({query.rstrip().rstrip(';')}) AS asked")
     assert scanned <= {"prices", "eras", "context_settings"}
-    assert fetched < 5 * many_runs.FRAMES * RUNS / many_runs.DAYS
+    assert fetched < MOST_ROWS
 
 
 def test_there_are_fifteen_questions_of_the_first_day_and_one_is_of_now():
