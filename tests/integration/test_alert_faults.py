@@ -268,6 +268,23 @@ def test_a_function_that_hangs_is_counted_and_the_call_of_which_nobody_knows_too
     assert stack.functions.value("frameledger_work_queue_seconds_count") == 2
 
 
+def test_a_function_that_fails_is_counted_as_failed(stack):
+    async def breaks(params: FunctionCallParams):
+        raise RuntimeError("out of order")
+
+    stack.registry.register_function("breaks", breaks)
+    broken = called("breaks")
+
+    async def scenario(talk):
+        await talk.call(broken)
+        return await talk.settled(broken.tool_call_id)
+
+    assert stack.talk(scenario) == ["failed"]
+    stack.until(
+        lambda: stack.projector.value("frameledger_calls_total", function="breaks", status="failed") == 1
+    )
+
+
 def test_a_run_that_nobody_takes_is_open_until_the_timekeeper_gives_it_up(stack):
     stack.stop("timekeeper")
     stack.settings = stack.settings.model_copy(update={"timekeeper_run_unclaimed_secs": scaled(0.5)})
@@ -280,12 +297,13 @@ def test_a_run_that_nobody_takes_is_open_until_the_timekeeper_gives_it_up(stack)
 
 @contextmanager
 def refusing():
-    """A provider that says that the key is wrong; its address."""
+    """A provider that says that the key is wrong, or else that it fails; its address, and what makes it fail."""
+    fails = threading.Event()
 
     class Refusing(BaseHTTPRequestHandler):
         def do_POST(self):
             body = b'{"error": {"message": "Incorrect API key provided.", "code": "invalid_api_key"}}'
-            self.send_response(401)
+            self.send_response(503 if fails.is_set() else 401)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -297,18 +315,19 @@ def refusing():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
+        yield f"http://127.0.0.1:{server.server_port}/v1", fails
     finally:
         server.shutdown()
         server.server_close()
 
 
-def test_a_key_that_is_wrong_is_counted_as_a_refusal_of_the_provider(stack):
-    with refusing() as address:
+def test_a_key_that_is_wrong_is_counted_as_a_refusal_of_the_provider_and_its_failure_as_one(stack):
+    with refusing() as (address, fails):
         stack.settings = stack.settings.model_copy(
             update={
                 "openai_api_key": SecretStr(KEY),
                 "openai_base_url": address,
+                "inference_retries": 0,
                 # Nothing is given up while the service joins its group.
                 "timekeeper_run_unclaimed_secs": ON_SERVERS,
             }
@@ -324,6 +343,9 @@ def test_a_key_that_is_wrong_is_counted_as_a_refusal_of_the_provider(stack):
                 "SELECT count(*) = 1 FROM runs WHERE context_id = 'keyless' AND error_code = 'provider_refused'"
             )
             assert stack.inference.value(asked, gen_ai_provider_name="openai") >= 1
+            fails.set()
+            stack.road.publish([Raw(b"failing", encode_frame(ask()))])
+            stack.until(lambda: stack.inference.value(asked, error_type="provider_unavailable"))
             assert KEY not in generate_latest(stack.inference.registry).decode()
         finally:
             stack.stop("inference")
