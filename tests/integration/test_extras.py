@@ -31,8 +31,10 @@ BASE = {
 }
 SERVICES = "claims event_log functions inference projector providers.websocket recovery store timekeeper work"
 
-OVER_PIPECAT = "frameledger_services.pipecat.observer"
-OVER_AGENTS = "frameledger_services.agents_sdk.run_hooks"
+OVER_FRAMEWORKS = (
+    *(f"frameledger_services.pipecat.{module}" for module in ("llm", "observer", "service_calls")),
+    "frameledger_services.agents_sdk.run_hooks",
+)
 OVER_HTTP = "frameledger_services.client.http"
 IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -204,7 +206,7 @@ def test_what_the_wheel_carries_is_there_without_any_extra(environment):
         ("embedded", ["frameledger_services.embedded"]),
         ("services,gateway", ["frameledger_services.gateway"]),
         ("http", [OVER_HTTP]),
-        ("all", [f"-{OVER_PIPECAT}", f"-{OVER_AGENTS}", "frameledger", "frameledger_services"]),
+        ("all", [*(f"-{module}" for module in OVER_FRAMEWORKS), "frameledger", "frameledger_services"]),
     ],
 )
 def test_an_extra_brings_what_it_is_for(environment, extra, names):
