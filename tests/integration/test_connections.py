@@ -39,6 +39,18 @@ def test_who_finds_no_connection_free_waits_so_long_and_holds_up_nobody(shared_d
     asyncio.run(main())
 
 
+def test_no_statement_is_compiled_to_be_read_faster(shared_database):
+    async def jit(connection):
+        return await (await connection.execute("SHOW jit")).fetchone()
+
+    async def main():
+        connections = Connections(Settings(database_url=shared_database))
+        assert await connections.read(jit) == ("off",)
+        await connections.close()
+
+    asyncio.run(main())
+
+
 class Asked(SharedReads[str, str]):
     """Answers each question with itself. Statements wait for `go`, and are noted."""
 

@@ -20,6 +20,10 @@ from frameledger_services.store import schema
 MOST = 4
 READ_SECONDS = 30.0
 
+SESSION = {"jit": "off"}
+"""Settings of the sessions. What is read takes some milliseconds, and compiling a statement takes hundreds; PostgreSQL
+would do it for one whose costs it guesses too high, such as that for many followers, at each tick."""
+
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -146,7 +150,7 @@ class Connections:
 async def connect(settings: Settings, name: str = "frameledger-client") -> AsyncConnection[Any]:
     """Returns a read-only connection in autocommit to a database whose schema was checked. Raises psycopg's errors and
     `schema.SchemaError`."""
-    connection = await database.connect(settings, name)
+    connection = await database.connect(settings, name, SESSION)
     try:
         await schema.check(connection)
         await connection.set_read_only(True)
