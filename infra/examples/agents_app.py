@@ -60,6 +60,8 @@ async def main(session_id):
         for item in await session.get_items():
             print(item.get("role") or item["type"], item.get("content") or item.get("output") or item["name"])
         while line := await asyncio.to_thread(sys.stdin.readline):
+            if not line.strip():
+                continue
             async with hooks:
                 result = await Runner.run(agent, line.strip(), session=session, hooks=hooks)
             print(result.final_output, flush=True)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frameledger.fold import Conversation, fold
 from frameledger.frames import (
     EndFrame,
     FunctionCallFromLLM,
@@ -16,6 +17,7 @@ from frameledger.frames import (
     InterruptionFrame,
     LLMFullResponseStartFrame,
     LLMMessagesAppendFrame,
+    LLMUpdateSettingsFrame,
     TextFrame,
     TranscriptionFrame,
 )
@@ -23,7 +25,7 @@ from frameledger_services import call_words
 from frameledger_services.pipecat.mirror import Appended, Mirror, Positions, Replaced, Rewritten
 from frameledger_services.pipecat.pending import GAP, Pending, Waiting
 from frameledger_services.pipecat.repairs import repairs
-from frameledger_services.pipecat.values import MEDIA, from_json, has_media_gone, to_json
+from frameledger_services.pipecat.values import MEDIA, from_json, has_media_gone, of_a_request, to_json
 
 
 @dataclass
@@ -112,6 +114,19 @@ def test_long_media_become_a_hash_and_bytes_stay():
     assert shown["raw"] == {"$bytes": "AA=="}
 
 
+def test_what_is_no_longer_said_to_a_provider_is_taken_back():
+    said = of_a_request({"model": "m", "extra": {"user": "7"}})
+    assert (said["model"], said["extra"], said["temperature"]) == ("m", {"user": "7"}, None)
+    taken_back = of_a_request({"model": "m", "extra": {}})
+    assert taken_back == of_a_request({"model": "m"})
+    conversation = fold([update(said), update(taken_back)], Conversation.new("s"))
+    assert conversation.context.settings == {"model": "m"}
+
+
+def update(settings):
+    return LLMUpdateSettingsFrame(settings=settings)
+
+
 def test_what_json_has_no_form_for_is_named_and_nothing_raises():
     class Broken:
         def __repr__(self):
@@ -152,6 +167,14 @@ def test_messages_that_wait_become_the_whole_history():
     assert taken.count(GAP) == 1
     assert "LLMMessagesUpdateFrame" in taken
     assert len(taken) <= 11
+
+
+def test_a_question_stays_behind_the_messages_that_it_is_asked_with():
+    one = pending(most_frames=10)
+    one.add([waiting("LLMMirrorFrame"), *(waiting("LLMMessagesAppendFrame") for _ in range(4))])
+    one.add([waiting("LLMRunFrame"), *(waiting("LLMMessagesAppendFrame") for _ in range(6))])
+    kinds = ["LLMMirrorFrame", "LLMMessagesUpdateFrame", "LLMRunFrame"]
+    assert [left.kind for left in one.take(100)] == kinds
 
 
 @given(

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from uuid import uuid4
 
+from frameledger.record import DecodeError
 from frameledger_services.agents_sdk.values import Fields
 from frameledger_services.client import Conversations, EncodedFrame, FramesRefusedError, NotPublishedError
 
@@ -48,7 +49,8 @@ class Publishing:
         self._task: asyncio.Task[None] | None = None
         self._said_at = float("-inf")
         self.lost = 0
-        """Frames that are not on the log and will not be: there was no room for them, or the broker refused them."""
+        """Frames that are not on the log and will not be: there was no room for them, or they were refused: by
+        the broker, or since nobody could read them."""
 
     @property
     def unpublished(self) -> int:
@@ -118,7 +120,7 @@ class Publishing:
         try:
             frames = [EncodedFrame.of(one) for one in batch]
             await self._client.publish(self._context_id, *frames, within=PUBLISH_SECONDS)
-        except (FramesRefusedError, ValueError, TypeError) as error:
+        except (FramesRefusedError, DecodeError, ValueError, TypeError) as error:
             if len(batch) > 1:
                 # One by one, to find which.
                 for done, one in enumerate(batch):

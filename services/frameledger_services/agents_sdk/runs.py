@@ -2,7 +2,7 @@
 
 An answer is one request to a model, and is counted as one run here (RA5.counted). The log has one open answer of a
 conversation at a time: of answers that overlap, as those of agents that are tools of another and run at once, the later
-ones are told whole when they end.
+ones are told whole, once the one that is open is over.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from frameledger_services.agents_sdk.values import (
 MOST_RUNS = 64
 """Runs that are remembered. The SDK does not say when one is over."""
 
+MOST_HELD = 100
+"""Frames of answers that are over and wait for the open one. Beyond that they are told, and it is told again."""
+
 
 @dataclass(eq=False)
 class Run:
@@ -43,6 +46,11 @@ class Answer:
     context: Any
     agent: Any
 
+    @property
+    def is_of_a_tool(self) -> bool:
+        """Whether the agent that gives it is a tool of another."""
+        return _is_of_a_tool(self.context)
+
 
 class Runs:
     """The runs of one conversation. Each method returns the frames that say what happened."""
@@ -52,6 +60,8 @@ class Runs:
         self._provider, self._model = provider, model
         self._runs: OrderedDict[int, Run] = OrderedDict()
         self._answer: Answer | None = None
+        """The one that is open on the log."""
+        self._held: list[Fields] = []
 
     def agent_began(self, scope: Any, context: Any, agent: Any) -> list[Fields]:
         run, found = self._run(scope, context)
@@ -70,6 +80,9 @@ class Runs:
         run, found = self._run(scope, context)
         if self._answer is not None and self._answer.run is not run:
             found += self.broken_off([self._answer.run])
+        if self._answer is not None and self._answer.is_of_a_tool and not _is_of_a_tool(context):
+            # The SDK asks on once all tools are done: that one failed, and its tool told the failure.
+            found += self._over()
         if self._answer is None:
             self._answer = Answer(run, context, agent)
             found.append(self._start(run, agent))
@@ -78,18 +91,21 @@ class Runs:
     def answer_ended(self, scope: Any, context: Any, agent: Any, response: Any) -> list[Fields]:
         run, found = self._run(scope, context)
         answer = self._answer
-        if answer is None or answer.context is not context or answer.agent is not agent:
-            found.append(self._start(run, agent))
-        self._answer = None
+        is_open = answer is not None and answer.context is context and answer.agent is agent
+        told = [] if is_open else [self._start(run, agent)]
         text = bounded(text_of(response))
         if text:
             said = text if isinstance(text, str) else f"({text['omitted_bytes']} bytes)"
-            found.append({"type": "LLMTextFrame", "text": said})
+            told.append({"type": "LLMTextFrame", "text": said})
         end: Fields = {"type": "LLMFullResponseEndFrame"}
-        for name, told in (("finish_reason", finish_reason_of(response)), ("usage", usage_of(response))):
-            if told is not None:
-                end[name] = told
-        return [*found, end]
+        for name, value in (("finish_reason", finish_reason_of(response)), ("usage", usage_of(response))):
+            if value is not None:
+                end[name] = value
+        told.append(end)
+        if is_open or answer is None:
+            return [*found, *told, *self._over()]
+        self._held += told
+        return [*found, *(self._over() if len(self._held) > MOST_HELD else ())]
 
     def call_began(self, scope: Any, context: Any, tool: Any) -> list[Fields]:
         run, found = self._run(scope, context)
@@ -127,8 +143,7 @@ class Runs:
         found: list[Fields] = [{"type": "InterruptionFrame"}] if self._is_open(runs) else []
         for run in runs:
             found += [{"type": "FunctionCallCancelFrame", **call} for call in run.calls.values()]
-        self._close(runs)
-        return found
+        return [*found, *self._closed(runs)]
 
     def _failed(self, runs: list[Run], error: str) -> list[Fields]:
         found: list[Fields] = []
@@ -138,8 +153,7 @@ class Runs:
         # Not what the error says: that may be a secret, or a text of the conversation.
         told = {"message": f"The run ended with {error}.", "code": error}
         found.append({"type": "ErrorFrame", "fatal": self._answers_for(runs), **told})
-        self._close(runs)
-        return found
+        return [*found, *self._closed(runs)]
 
     def _is_open(self, runs: list[Run]) -> bool:
         return self._answers_for(runs) or any(run.calls for run in runs)
@@ -147,15 +161,20 @@ class Runs:
     def _answers_for(self, runs: list[Run]) -> bool:
         return self._answer is not None and self._answer.run in runs
 
-    def _close(self, runs: list[Run]) -> None:
+    def _closed(self, runs: list[Run]) -> list[Fields]:
         for run in runs:
             run.calls.clear()
-        if self._answers_for(runs):
-            self._answer = None
+        return self._over() if self._answers_for(runs) else []
+
+    def _over(self) -> list[Fields]:
+        """No answer is open any more. Returns what waited for that."""
+        self._answer, held = None, self._held
+        self._held = []
+        return held
 
     def _run(self, scope: Any, context: Any) -> tuple[Run, list[Fields]]:
         """The run of this context, and what is said of a new one: that its history is kept by the SDK, since the
-        conversation may have been erased or handed to somebody else in the meantime."""
+        conversation may have been erased in the meantime. If it was not, that is a repeat."""
         # Contexts of tools, and of agents that are tools, are others; they count into the usage of one.
         run = self._runs.get(id(context.usage))
         if run is not None:
@@ -178,6 +197,10 @@ class Runs:
 
 def _about(run: Run, **fields: Any) -> Fields:
     return {"metadata": {"openai-agents": {"run": run.name, **fields}}}
+
+
+def _is_of_a_tool(context: Any) -> bool:
+    return getattr(context, "tool_call_id", None) is not None
 
 
 def _key(context: Any, tool: Any) -> Any:

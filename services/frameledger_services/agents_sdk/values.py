@@ -6,6 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from frameledger.record import DecodeError
+from frameledger.strict_json import loads
+
 Fields = dict[str, Any]
 """A frame as JSON: its type and fields. Id and time are added when it is sent."""
 
@@ -61,14 +64,27 @@ def usage_of(response: Any) -> Fields | None:
 
 
 def bounded(value: Any) -> Any:
-    """A value as JSON; in the place of a large one its size. What is no JSON is told as text."""
+    """A value as JSON that a frame can hold; in the place of a large one its size. What is no JSON is told as text, and
+    so is JSON that a log refuses: too deep, or with a number that no double holds. Never raises."""
     try:
         encoded = json.dumps(value, allow_nan=False, default=_plain)
-    except (TypeError, ValueError, RecursionError):
-        encoded = json.dumps(str(value))
+    except Exception:
+        encoded = json.dumps(_text(value))
     if len(encoded) > MOST_BYTES:
         return {"omitted_bytes": len(encoded)}
-    return json.loads(encoded)
+    try:
+        # One level down, as in a frame.
+        return loads(b"[%b]" % encoded.encode())[0]
+    except DecodeError:
+        return encoded
+
+
+def _text(value: Any) -> str:
+    try:
+        return str(value)
+    except Exception:
+        # Deeper than Python looks, a number of more digits than it writes, or somebody's object that fails.
+        return f"<{type(value).__name__}>"
 
 
 def _plain(value: Any) -> Any:

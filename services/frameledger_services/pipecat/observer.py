@@ -150,7 +150,7 @@ class FrameledgerObserver(BaseObserver):
         self._capture.follow(context, Mirror(context.messages, known=True), found.tools, found.tool_choice)
         offered = names_of(tools_to_json(context.tools)[0])
         changed = tuple(sorted(offered ^ names_of(found.tools)))
-        self._notes = dict(found.restored.settings.get(NOTED) or {}) | self._notes
+        self._notes = dict(found.restored.noted) | self._notes
         self.restored = replace(found.restored, tools_changed=() if found.restored.is_new else changed)
         return context
 
@@ -168,7 +168,7 @@ class FrameledgerObserver(BaseObserver):
 
     def note(self, **settings: Any) -> None:
         """Keep something beside the conversation, such as the state of a flow: `note(flow={"node": "menu"})`. It is in
-        the setting `noted` of the stored context, and in `restored.settings` after a restore. A null forgets it."""
+        the setting `noted` of the stored context, and in `restored.noted` after a restore. A null forgets it."""
         self._notes |= settings
         # Until then it is nobody's: it counts from the fence on.
         if self._opened or self.restored is not None:

@@ -23,6 +23,7 @@ _MESSAGES = {
     *("LLMSetToolsFrame", "LLMSetToolChoiceFrame", "StartFrame", "EndFrame"),
 }
 _HISTORY = {"LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMMessageRewriteFrame"}
+QUESTION = "LLMRunFrame"
 _EXPENDABLE = {"LLMTextFrame", "LLMThoughtTextFrame", "InterimTranscriptionFrame"}
 
 
@@ -107,7 +108,9 @@ class Pending:
         kept = [one for one in self._waiting if one.kind not in _HISTORY]
         if len(kept) == len(self._waiting):
             return
-        self._set([*kept, *self._history()])
+        # A question stands for the messages before it.
+        asked = next((place for place, one in enumerate(kept) if one.kind == QUESTION), len(kept))
+        self._set([*kept[:asked], *self._history(), *kept[asked:]])
 
     def _drop(self, goes: Callable[[Waiting], bool]) -> None:
         """A gap that still waits is told anew, with what went before."""

@@ -34,7 +34,10 @@ class Restored:
     """Whether there was nothing before."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """The settings as they were, with what was noted."""
+    """The settings as they were, without what was noted."""
+
+    noted: Mapping[str, Any] = field(default_factory=dict)
+    """What the application had noted."""
 
     repaired: tuple[Mapping[str, Any], ...] = ()
     """The messages that tell what a crash left unsaid, as they were added or rewritten."""
@@ -72,7 +75,8 @@ async def stored(
     A worker of ours that still answers its question is told to stop, and what it said until then is said.
 
     If this process dies after the fence, the next one finds what this one found. If it dies after the repairs, they are
-    messages like all others: what is in a message is not said again.
+    messages like all others: what is in a message is not said again. Called again in the same session, since the first
+    time took too long, it reads up to where it read then, and so says the same: what arrived of that counts once.
     """
     fence: Fields = {"type": "LLMMirrorFrame", "mirror": str(session), "react": react}
     fence["id"] = str(uuid5(session, "mirror"))
@@ -100,11 +104,11 @@ async def stored(
             positions.apply(Appended(tuple(first)))
         changes: list[Change] = []
     else:
-        tail = await _tail(client, context_id, version)
+        tail = await _tail(client, context_id, version, version)
         if is_being_answered(tail):
             stop: Fields = {"type": "InterruptionFrame", "id": str(uuid5(session, "interruption"))}
             (published,) = await client.publish(context_id, stop, wait=True, within=within)
-            tail = await _tail(client, context_id, published.version or version)
+            tail = await _tail(client, context_id, version, published.version or version)
         changes = repairs(messages, tail, ambiguous=open_calls == "ambiguous")
         frames = [_frame(change, positions, session, number) for number, change in enumerate(changes)]
         if frames:
@@ -112,23 +116,26 @@ async def stored(
     restored = Restored(
         version=published.version or version,
         is_new=is_new,
-        settings=_with_noted(found.context.settings),
+        settings={name: value for name, value in found.context.settings.items() if name != NOTED},
+        noted=_noted(found.context.settings),
         repaired=tuple(one for change in changes for one in _said(change)),
         without_media=sum(map(has_media_gone, positions.messages)),
     )
     return Stored(list(positions.messages), positions, *terms, restored)
 
 
-def _with_noted(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _noted(settings: Mapping[str, Any]) -> dict[str, Any]:
     noted = settings.get(NOTED)
-    return dict(settings) | (dict(noted) if isinstance(noted, Mapping) else {})
+    return dict(noted) if isinstance(noted, Mapping) else {}
 
 
-async def _tail(client: Client, context_id: str, version: int) -> list[AnyFrame]:
+async def _tail(client: Client, context_id: str, fence: int, newest: int) -> list[AnyFrame]:
+    """The frames before the fence, as many as are needed, and those up to the newest that is wanted."""
     tail: list[AnyFrame] = []
     for most in WINDOWS:
-        after = max(0, version - 1 - most)
-        tail = [one.frame async for one in client.frames(context_id, after) if _counts(one)]
+        after = max(0, fence - 1 - most)
+        found = client.frames(context_id, after)
+        tail = [one.frame async for one in found if one.version <= newest and _counts(one)]
         if after == 0 or any(
             isinstance(one, LLMMessagesAppendFrame | LLMMessagesUpdateFrame) for one in tail
         ):

@@ -129,10 +129,11 @@ _OF_PIPECAT = ("filter_incomplete_user_turns", "user_turn_completion_config", "u
 
 
 def of_a_request(settings: Any) -> dict[str, Any]:
-    """What settings of a service say to whoever makes the request. What is Pipecat's own is taken out."""
+    """What settings of a service say to whoever makes the request; null for what they do not, which takes back what
+    they said before. What is Pipecat's own is taken out."""
     said = given(settings)
     wanted = dict.fromkeys(_OF_PIPECAT) | {name: said.get(name) for name in _OF_A_REQUEST}
-    return wanted | ({"extra": said["extra"]} if said.get("extra") else {})
+    return wanted | {"extra": said.get("extra") or None}
 
 
 def _media(text: str) -> dict[str, Any]:

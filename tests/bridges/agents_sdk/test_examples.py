@@ -50,7 +50,7 @@ def test_the_application_of_the_examples_is_killed_in_an_answer_and_knows_what_w
                 app.kill()
                 app.communicate()
             again = started()
-            out, _ = await asyncio.to_thread(again.communicate, "And order 8?\n", PROGRAM)
+            out, _ = await asyncio.to_thread(again.communicate, "\nAnd order 8?\n", PROGRAM)
             assert again.returncode == 0
             return out.splitlines()
 

@@ -3,9 +3,11 @@
 import asyncio
 import json
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from agents import Agent, Runner, SQLiteSession, function_tool, set_tracing_disabled
+from agents import Agent, Runner, SQLiteSession, Usage, function_tool, set_tracing_disabled
 from agents.tracing import set_trace_processors
 from tests.bounds import IN_PROCESS
 from tests.bridges.agents_sdk.apps import CONFIG, TURNS, WAITS, App, ScriptedModel, calls, says
@@ -130,15 +132,31 @@ def test_what_nobody_ended_is_broken_off_when_the_next_answer_begins():
     ] * 2
 
 
-def test_agents_that_are_tools_and_answer_at_once_are_counted_each():
+class Ends(FrameledgerRunHooks):
+    """Knows whose answers have ended."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.ended = {name: asyncio.Event() for name in ("a", "one", "two")}
+
+    async def on_llm_end(self, context, agent, response):
+        await super().on_llm_end(context, agent, response)
+        self.ended[agent.name].set()
+
+
+@pytest.mark.parametrize("first", ["one", "two"])
+def test_agents_that_are_tools_and_answer_at_once_are_counted_each(first):
     async def scenario():
         ledger = Recorded()
-        hooks = FrameledgerRunHooks("s", ledger)
+        hooks = Ends("s", ledger)
         both = asyncio.Barrier(2)
 
         class Together(ScriptedModel):
             async def _step(self, given):
                 await both.wait()
+                [[said]] = self.steps
+                if said.content[0].text != first:
+                    await hooks.ended[first].wait()
                 return await super()._step(given)
 
         helpers = [Agent(name=name, model=Together([[says(name)]])) for name in ("one", "two")]
@@ -152,10 +170,94 @@ def test_agents_that_are_tools_and_answer_at_once_are_counted_each():
 
     ledger = asyncio.run(scenario())
     told = Counter(ledger.types())
-    assert (told[END], told[TEXT], told["FunctionCallResultFrame"]) == (4, 3, 2)
+    assert (told[START], told[END], told[TEXT], told["FunctionCallResultFrame"]) == (4, 4, 3, 2)
     assert told["InterruptionFrame"] == 0
+    answers = [one for one in ledger.told() if one.type in (START, END)]
+    assert [one.type for one in answers] == [START, END] * 4
+    about = [one.metadata["openai-agents"]["agent"] for one in answers[::2]]
+    assert sorted(about) == ["a", "a", "one", "two"]
+    texts = [one.text for one in ledger.told() if one.type == TEXT]
+    assert texts == [*about[1:3], "Both."]
     assert sum(one.usage.input_tokens for one in ledger.told() if one.type == END) == 1 + 1 + 1 + 5
     assert {ledger.became[one.id].outcome for one in ledger.told()} == {"applied"}
+
+
+def test_an_answer_that_waited_for_one_that_failed_is_told_before_the_next():
+    async def scenario():
+        ledger = Recorded()
+        hooks = Ends("s", ledger)
+
+        class Fails(ScriptedModel):
+            async def _step(self, given):
+                await hooks.ended["two"].wait()
+                raise ValueError
+
+        helpers = [
+            Agent(name="one", model=Fails([])),
+            Agent(name="two", model=ScriptedModel([[says("Yes.")]])),
+        ]
+        asks = [calls("c1", "one", '{"input":"x"}'), calls("c2", "two", '{"input":"x"}')]
+        tools = [one.as_tool(one.name, "Helps.", hooks=hooks) for one in helpers]
+        agent = answered(asks, [says("One of them.")], tools=tools)
+        await Runner.run(agent, "Hi", hooks=hooks, run_config=CONFIG)
+        assert await hooks.flush(IN_PROCESS)
+        return [one for one in ledger.told() if one.type in ANSWER]
+
+    told = asyncio.run(scenario())
+    assert tuple(one.type for one in told) == (START, END, START, *ANSWER, *ANSWER)
+    assert [one.text for one in told if one.type == TEXT] == ["Yes.", "One of them."]
+    assert [one.metadata["openai-agents"]["agent"] for one in told if one.type == START] == [
+        "a",
+        "one",
+        "two",
+        "a",
+    ]
+
+
+def deep(levels):
+    value: Any = "the bottom"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "result",
+    [deep(300), deep(100), {"n": 10**400}, deep(5000), 10**5000],
+    ids=["300 levels", "one level too many", "400 digits", "5000 levels", "5000 digits"],
+)
+def test_a_call_is_told_whatever_its_tool_returns(result):
+    @function_tool
+    def strange() -> Any:
+        return result
+
+    async def scenario():
+        ledger = Recorded()
+        hooks = FrameledgerRunHooks("s", ledger)
+        context, used = SimpleNamespace(usage=Usage(), tool_call_id="c1", tool_arguments="{}"), strange
+        await hooks.on_tool_start(context, None, used)
+        await hooks.on_tool_end(context, None, used, result)
+        assert await hooks.flush(IN_PROCESS)
+        assert hooks.lost == 0
+        return ledger
+
+    ledger = asyncio.run(scenario())
+    assert ledger.types() == CALL
+    assert isinstance(wire(ledger.told()[1])["result"], str)
+    assert not ledger.folding.state.calls.open
+
+
+def test_a_frame_that_nobody_can_read_holds_up_no_other():
+    async def scenario():
+        ledger = Recorded()
+        publishing = Publishing("s", ledger)
+        kind = "openai-agents/AgentStartFrame"
+        publishing.put([{"type": kind, "n": n} for n in (1, deep(300), 10**400, 4)])
+        assert await publishing.flush(IN_PROCESS)
+        assert (publishing.unpublished, publishing.lost) == (0, 2)
+        return [one.n for one in ledger.frames]
+
+    assert asyncio.run(scenario()) == [1, 4]
 
 
 def test_a_tool_whose_failure_the_application_words_has_failed_where_it_is_traced():

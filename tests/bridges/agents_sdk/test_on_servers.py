@@ -57,7 +57,7 @@ async def what_sqlite_held():
 
 
 def test_killed_at_any_step_a_session_holds_what_was_changed_and_no_more(settings):
-    async def killed(client, held, step):
+    async def killed(client, step):
         session_id = f"killed-{step}"
         with Process(killable_app.run, settings, session_id, step) as app:
             told = await asyncio.to_thread(app.hear)
@@ -76,10 +76,10 @@ def test_killed_at_any_step_a_session_holds_what_was_changed_and_no_more(setting
         held = await what_sqlite_held()
         every = 1 if os.environ.get("BRIDGE_KILLS") == "all" else 2
         async with road(settings), Client(settings) as client:
-            steps = await killed(client, held, None)
+            steps = await killed(client, None)
             assert steps > 40
             for step in range(1, steps + 1, every):
-                name, changes, items = await killed(client, held, step)
+                name, changes, items = await killed(client, step)
                 # On the log before the change was told as made: it was made.
                 made = held[changes + 1] if name == "is on the log" else None
                 assert items in ((made,) if made else (held[changes], held[changes + 1])), (step, name)

@@ -156,7 +156,7 @@ def test_an_interruption_closes_the_models_stream_and_what_was_heard_stays(setti
 
         # A process that dies in the middle of an answer leaves a run that goes on; who comes next stops it.
         doomed = await Talk.made(settings, speaks=True)
-        assert doomed.ledger.restored.settings["flow"] == {"node": "menu"}
+        assert doomed.ledger.restored.noted["flow"] == {"node": "menu"}
         assert [one["content"] for one in doomed.bot.context.messages] == [one["content"] for one in messages]
         doomed.bot.speaker.stops_after = 2
 

@@ -125,7 +125,7 @@ def test_a_new_conversation_begins_with_what_it_is_given_and_an_old_one_with_its
         again = await second.restore([{"role": "user", "content": "not this"}], tools=[f])
         assert not second.restored.is_new
         assert second.restored.repaired == second.restored.tools_changed == ()
-        assert second.restored.settings["flow"] == {"node": "menu"}
+        assert second.restored.noted["flow"] == {"node": "menu"}
         second.note(seat=4, step=None)
         assert again.messages == context.messages
         assert [one.name for one in again.tools.standard_tools] == ["f"]
@@ -135,8 +135,8 @@ def test_a_new_conversation_begins_with_what_it_is_given_and_an_old_one_with_its
         assert stored_bytes(map(wire, stored.context.messages)) == as_bytes(again.messages)
         third = FrameledgerObserver("call-7", settings)
         await third.restore()
-        assert third.restored.settings["flow"] == {"node": "menu"}
-        assert third.restored.settings["seat"] == 4
+        assert third.restored.noted["flow"] == {"node": "menu"}
+        assert third.restored.noted["seat"] == 4
         assert third.restored.tools_changed == ("f",)
         with pytest.raises(RuntimeError, match="once"):
             await third.restore()

@@ -1,0 +1,114 @@
+"""A `restore` that took too long and is called again: it says what it said, once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from frameledger.fold import Conversation, Folding
+from frameledger.frames import (
+    FunctionCallFromLLM,
+    FunctionCallsStartedFrame,
+    LLMMessagesAppendFrame,
+    LLMMirrorFrame,
+    LLMRunFrame,
+    LLMUpdateSettingsFrame,
+    TextFrame,
+    TranscriptionFrame,
+)
+from frameledger_services.client import EncodedFrame, FramesUnacknowledgedError
+from frameledger_services.pipecat.repairs import SPOKEN
+from frameledger_services.pipecat.restore import NOTED, stored
+
+SESSION = UUID(int=7)
+LEFT = (
+    LLMMirrorFrame(mirror="old", react=True),
+    LLMUpdateSettingsFrame(settings={"model": "m", NOTED: {"seat": 4}}, mirror="old"),
+    LLMMessagesAppendFrame(messages=[{"role": "user", "content": "When?"}], mirror="old"),
+    LLMRunFrame(mirror="old", metadata={SPOKEN: False}),
+    TextFrame(text="At nine."),
+    FunctionCallsStartedFrame(
+        function_calls=[FunctionCallFromLLM(function_name="order", tool_call_id="c1", arguments="{}")]
+    ),
+    TranscriptionFrame(text="Thanks."),
+)
+"""Of a process that died while a worker answered: an answer, a call and a turn that are in no message."""
+
+
+class Kept:
+    """A conversation in memory with all its versions, by the real fold. The publication of this number, counted from 0,
+    is stored so far, and its caller is told of none of it."""
+
+    def __init__(self, left: Any, fault: int | None = None, so_far: int = 0) -> None:
+        self.folding = Folding(Conversation.new("s"))
+        self.rows: list[Any] = []
+        self.versions: list[Conversation] = []
+        self.fault, self.so_far, self.asked = fault, so_far, 0
+        for frame in left:
+            self.store(frame)
+
+    def store(self, frame: Any) -> Any:
+        step = self.folding.step(frame)
+        if step is None:
+            return next(one for one in self.rows if one.frame.id == frame.id)
+        self.versions.append(self.folding.conversation())
+        about = {"version": len(self.versions), "outcome": step.outcome, "reason": step.reason}
+        self.rows.append(SimpleNamespace(frame=frame, run_id=None, **about))
+        return self.rows[-1]
+
+    async def publish(self, context_id: str, *frames: Any, wait: bool, within: float) -> Any:
+        assert wait
+        read = [EncodedFrame.of(json.dumps(one).encode()).frame for one in frames]
+        number, self.asked = self.asked, self.asked + 1
+        if number == self.fault:
+            for one in read[: self.so_far]:
+                self.store(one)
+            raise FramesUnacknowledgedError("it took too long", read)
+        return tuple(self.store(one) for one in read)
+
+    async def newest_version(self, context_id: str) -> int:
+        return len(self.versions)
+
+    async def context(self, context_id: str, version: int) -> Any:
+        then = self.versions[version - 1]
+        positions = tuple(position for position, _ in then.rows)
+        return SimpleNamespace(context=then.context, positions=positions)
+
+    async def frames(self, context_id: str, after: int) -> Any:
+        for one in self.rows[after:]:
+            yield one
+
+
+def restored(client: Any) -> Any:
+    greeting = [{"role": "developer", "content": "Be brief."}]
+    how: Any = {"initial": greeting, "react": False, "open_calls": "ambiguous", "within": 1.0}
+    return asyncio.run(stored(client, "s", SESSION, **how))
+
+
+@pytest.mark.parametrize("left", [(), LEFT], ids=["new", "left by a process that died"])
+@pytest.mark.parametrize("so_far", [0, 1, 2, 100], ids=lambda count: f"{count} arrived")
+@pytest.mark.parametrize("fault", range(3))
+def test_called_again_it_finds_what_it_would_have_found(left, fault, so_far):
+    whole, again = Kept(left), Kept(left, fault, so_far)
+    wanted = restored(whole)
+    if fault < whole.asked:
+        with pytest.raises(FramesUnacknowledgedError):
+            restored(again)
+    found = restored(again)
+    assert found == wanted
+    for client in (whole, again):
+        rows = client.versions[-1].rows
+        assert [position for position, _ in rows] == found.positions.positions
+        assert [json.dumps(message) for _, message in rows] == [json.dumps(one) for one in found.messages]
+    assert len(again.versions) == len(whole.versions)
+
+
+def test_what_was_noted_is_apart_from_the_settings():
+    found = restored(Kept(LEFT)).restored
+    assert (found.settings, found.noted) == ({"model": "m"}, {"seat": 4})
+    assert [one["role"] for one in found.repaired] == ["assistant", "tool", "assistant", "user"]
