@@ -1,4 +1,5 @@
-"""A Pipecat application's conversations on the log, and back in another process: `FrameledgerObserver`.
+"""A Pipecat application's conversations on the log, and back in another process: `FrameledgerObserver`; answered by our
+inference workers: `FrameledgerLLMService`.
 
     ledger = FrameledgerObserver("call-7")
     context = await ledger.restore(tools=[get_weather])  # instead of LLMContext(tools=[...])

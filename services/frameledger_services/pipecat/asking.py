@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ class Asking:
         self._capture = capture
         self._outbox = outbox
         self._settings: Fields | None = None
+        self._hoped_ns = 0
         self._began = asyncio.Event()
         self._following: concurrent.futures.Future[None] | None = None
 
@@ -119,10 +121,30 @@ class Asking:
         """Ask for an answer to the messages as they are. Returns the question's id."""
         self._capture.sync()
         if settings != self._settings:
-            if self._settings is not None:
-                self._capture.add({"type": "LLMUpdateSettingsFrame", "settings": settings})
-            self._settings = settings
-        return self.say({"type": "LLMRunFrame", "metadata": {SPOKEN: self._capture.speaks}})
+            # The first question, too: what the pipeline was set up with may have changed before it.
+            said = self._capture.add({"type": "LLMUpdateSettingsFrame", "settings": settings})
+            self._settings = None if said is None else settings
+        return self._hope_for({"type": "LLMRunFrame", "metadata": {SPOKEN: self._capture.speaks}})
+
+    def try_out(self) -> None:
+        """Say what everybody may hear, to see whether anything is heard."""
+        self._hope_for({"type": WAITING})
+
+    def _hope_for(self, fields: Fields) -> UUID:
+        id_ = self.say(fields)
+        self._hoped_ns = time.time_ns()
+        return id_
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether the broker does not have what was asked or tried last."""
+        oldest = self._outbox.oldest_ns
+        return oldest is not None and oldest <= self._hoped_ns
+
+    @property
+    def context(self) -> Any:
+        """The context that is recorded."""
+        return self._capture.context
 
     def say(self, fields: Fields) -> UUID:
         """Publish this frame at once. Returns its id. Raises `AskingError` if there is no room for it."""

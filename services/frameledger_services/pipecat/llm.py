@@ -46,6 +46,14 @@ _OF_AN_ANSWER = (
     theirs.LLMThoughtEndFrame,
 )
 
+_OF_A_CALL = (
+    theirs.FunctionCallInProgressFrame,
+    theirs.FunctionCallResultFrame,
+    theirs.FunctionCallCancelFrame,
+)
+
+ANOTHER_CONTEXT = "This context is not the one that is recorded, so nobody knows what it says."
+
 
 class FrameledgerLLMService(LLMService):
     """A Pipecat service that asks the inference workers of this ledger.
@@ -54,10 +62,11 @@ class FrameledgerLLMService(LLMService):
         llm = FrameledgerLLMService(ledger)  # instead of OpenAILLMService(...)
         context = await ledger.restore(tools=[get_weather])
 
-    The context stays Pipecat's, and `ledger` records it; it need not be among the worker's observers. A worker that
-    dies while it answers is replaced, and an interruption closes the model's stream. Functions that the application has
-    are run here, once their start is on the log; all others by the services of `frameledger run functions`. What is not
-    answered is an `ErrorFrame`, never a pipeline that waits.
+    The context stays Pipecat's, and `ledger` records it; it need not be among the worker's observers. Another context
+    is answered with an `ErrorFrame`: what it says is not on the log. A worker that dies while it answers is replaced,
+    and an interruption closes the model's stream. Functions that the application has are run here, once their start is
+    on the log; all others by the services of `frameledger run functions`. What is not answered is an `ErrorFrame`,
+    never a pipeline that waits.
     """
 
     def __init__(
@@ -98,6 +107,7 @@ class FrameledgerLLMService(LLMService):
 
     async def cleanup(self) -> None:
         self._asking.end()
+        await self._calls.end()
         await super().cleanup()
 
     async def process_frame(self, frame: Any, direction: Any) -> None:
@@ -109,6 +119,8 @@ class FrameledgerLLMService(LLMService):
         elif getattr(frame, "speculation", False):
             # It is of a copy of the context, which the log does not have: the turn is answered when it is over.
             await self.broadcast_frame(theirs.EagerEndOfTurnCancelFrame)
+        elif frame.context is not self._asking.context:
+            await self.push_error(ANOTHER_CONTEXT)
         else:
             await self._answer(frame.context)
 
@@ -118,7 +130,7 @@ class FrameledgerLLMService(LLMService):
         await super().push_frame(frame, direction)
 
     async def broadcast_frame(self, frame_cls: Any, **fields: Any) -> None:
-        if frame_cls in (theirs.FunctionCallInProgressFrame, theirs.FunctionCallResultFrame):
+        if frame_cls in _OF_A_CALL:
             await self._calls.before(frame_cls, fields)
         await super().broadcast_frame(frame_cls, **fields)
 
@@ -152,10 +164,12 @@ class FrameledgerLLMService(LLMService):
             await self.push_error(str(error), exception=error)
         finally:
             self._error_is_told = False
-            if ended is None:
+            has_asked = self._run is not None
+            if ended is None and has_asked:
                 self._asking.give_up(interruptions)
             await self.stop_all_metrics()
-            await self.push_frame(theirs.LLMFullResponseEndFrame())
+            if has_asked:
+                await self.push_frame(theirs.LLMFullResponseEndFrame())
             self._run = None
 
     async def _say_all(self) -> Ended:
@@ -211,7 +225,7 @@ class FrameledgerLLMService(LLMService):
             except TimeoutError:
                 if until is None and tried_at is None:
                     tried_at = loop.time()
-                    self._asking.say({"type": WAITING})
+                    self._asking.try_out()
                 continue
             if told.frame.type != WAITING:
                 return told
@@ -221,6 +235,8 @@ class FrameledgerLLMService(LLMService):
     def _why_nothing(self, run: RunAnswer, is_deaf: bool) -> str:
         if (why := self._asking.why_unpublished) is not None:
             return f"The log is not reached: {why}"
+        if self._asking.is_held_back:
+            return f"The log is not reached: it did not answer within {self._begin_secs:g} s."
         if run.asked_version is None or is_deaf:
             return (
                 "What is published does not get into the tables: no projector works, or the database is away."

@@ -98,13 +98,19 @@ class Outbox:
         return sum(self._pending.dropped.values())
 
     @property
-    def lag_seconds(self) -> float:
-        """The age of the oldest frame that the broker does not have."""
+    def oldest_ns(self) -> int | None:
+        """When the oldest frame was captured that the broker does not have; None if it has all."""
         sending, items = self._sending, self._items
         oldest = sending[0].ns if sending else self._pending.oldest_ns
         if oldest is None and items:
             with suppress(IndexError):
                 oldest = items[0][1]
+        return oldest
+
+    @property
+    def lag_seconds(self) -> float:
+        """The age of the oldest frame that the broker does not have."""
+        oldest = self.oldest_ns
         return 0.0 if oldest is None else max(0.0, (time.time_ns() - oldest) / 1e9)
 
     def start(self) -> None:

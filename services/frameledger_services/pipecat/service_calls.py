@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
 from frameledger.frames import (
     AnyFrame,
@@ -20,11 +19,11 @@ from frameledger.frames import (
     FunctionCallFromLLM,
     FunctionCallInProgressFrame,
     FunctionCallResultFrame,
-    FunctionCallsStartedFrame,
     InterruptionFrame,
 )
 from frameledger_services.extras import needed
 from frameledger_services.pipecat.asking import Asking, AskingError, Told
+from frameledger_services.pipecat.heard_calls import HeardCall, HeardCalls
 from frameledger_services.pipecat.values import to_json
 
 with needed("pipecat"):
@@ -33,20 +32,7 @@ with needed("pipecat"):
 NOT_RECORDED = "The call could not be recorded, so it was not made."
 NOT_SERVED = "Nobody serves this function now. It was not called."
 
-
-@dataclass(slots=True)
-class _Call:
-    """A call that a worker announced."""
-
-    heard: asyncio.Queue[AnyFrame] = field(default_factory=asyncio.Queue)
-    is_served: bool = False
-    """A service runs it, and tells of it."""
-
-    has_started: asyncio.Event = field(default_factory=asyncio.Event)
-    """Pipecat knows that it runs, or that it will not."""
-
-    group: tuple[str, ...] = ()
-    group_id: str | None = None
+logger = logging.getLogger("frameledger.pipecat")
 
 
 class ServiceCalls:
@@ -54,28 +40,14 @@ class ServiceCalls:
         self._service = service
         self._asking = asking
         self._begin_secs = begin_secs
-        self._calls: dict[str, _Call] = {}
-        self._starts: dict[UUID, asyncio.Future[Told]] = {}
+        self._calls = HeardCalls()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.hear = self._calls.hear
 
-    def hear(self, told: Told) -> None:
-        """Note what the log says of calls."""
-        if (start := self._starts.get(told.frame_id)) is not None and not start.done():
-            start.set_result(told)
-            return
-        if not told.counts:
-            return
-        match told.frame:
-            case FunctionCallsStartedFrame(run_id=str()):
-                for one in told.frame.function_calls:
-                    self._calls[one.tool_call_id] = _Call()
-            case FunctionCallInProgressFrame() | FunctionCallResultFrame() | FunctionCallCancelFrame():
-                call = self._calls.get(told.frame.tool_call_id)
-                if call is not None:
-                    call.heard.put_nowait(told.frame)
-            case InterruptionFrame():
-                for call in self._calls.values():
-                    if not call.has_started.is_set():
-                        call.heard.put_nowait(told.frame)
+    async def end(self) -> None:
+        """Nobody waits for the calls any more that are open."""
+        for task in tuple(self._tasks):
+            await self._service.cancel_task(task)
 
     def are_told(self, frame: Any) -> bool:
         """Whether the log has what this frame of Pipecat's says."""
@@ -85,12 +57,12 @@ class ServiceCalls:
             return frame.tool_call_id in self._calls
         if isinstance(frame, theirs.FunctionCallResultFrame | theirs.FunctionCallCancelFrame):
             call = self._calls.get(frame.tool_call_id)
-            return call is not None and call.is_served
+            return call is not None and call.is_served is True
         return False
 
     async def before(self, kind: Any, fields: dict[str, Any]) -> None:
-        """Called before Pipecat tells of a call: those of one answer are one group, whoever runs them. The result of
-        one waits until Pipecat knows of the others."""
+        """Called before Pipecat tells of a call: those of one answer are one group, whoever runs them. So the result of
+        one waits until Pipecat knows of the others; where these wait for it, it does not ask for an answer."""
         call = self._calls.get(fields["tool_call_id"])
         if call is None:
             return
@@ -98,16 +70,20 @@ class ServiceCalls:
             fields["group_id"] = call.group_id
             call.has_started.set()
             return
-        for other in call.group:
-            if (sibling := self._calls.get(other)) is not None:
-                await sibling.has_started.wait()
+        properties = fields.get("properties")
+        call.is_answered |= properties is None or properties.is_final
+        if kind is theirs.FunctionCallCancelFrame:
+            return
+        for other in self._calls.others_open(fields["tool_call_id"]):
+            if not call.is_sequential:
+                await other.has_started.wait()
+            elif fields.get("run_llm") is None:
+                fields["run_llm"] = False
 
     async def begin(self, calls: Sequence[FunctionCallFromLLM], group_id: str | None, context: Any) -> None:
         """Let the calls of an answer run; returns at once."""
-        ids = tuple(one.tool_call_id for one in calls)
-        for id_ in ids:
-            call = self._calls.setdefault(id_, _Call())
-            call.group, call.group_id = ids, group_id
+        one_by_one = not getattr(self._service, "_run_in_parallel", True)
+        self._calls.begin([one.tool_call_id for one in calls], group_id, one_by_one=one_by_one)
         mine = [one for one in calls if self._service.has_function(one.function_name)]
         others = [one for one in calls if not self._service.has_function(one.function_name)]
         if others:
@@ -116,22 +92,27 @@ class ServiceCalls:
             for one in others:
                 self._calls[one.tool_call_id].is_served = True
                 self._spawn(self._serve(one), one)
-        if mine:
+        if mine and self._calls[mine[0].tool_call_id].is_sequential:
+            for one in mine:
+                self._spawn(self._run([one], context), one)
+        elif mine:
             self._spawn(self._run(mine, context), mine[0])
 
     def _spawn(self, work: Any, call: FunctionCallFromLLM) -> None:
-        self._service.create_task(work, f"{self._service}::{call.function_name}:{call.tool_call_id}")
+        task = self._service.create_task(work, f"{self._service}::{call.function_name}:{call.tool_call_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _run(self, calls: Sequence[FunctionCallFromLLM], context: Any) -> None:
         """Run functions of the application, those whose start counts."""
+        await self._calls.turn(calls[0].tool_call_id)
         interruptions = self._asking.interruptions
         starts = await asyncio.gather(*(self._start(one) for one in calls))
         run = []
         for one, start in zip(calls, starts, strict=True):
             call = self._calls[one.tool_call_id]
             if start is None:
-                call.is_served = False
-                await self._settle(one, NOT_RECORDED)
+                self._spawn(self._settle(one, NOT_RECORDED), one)
             elif start.counts and self._asking.interruptions != interruptions and self._is_cut(one):
                 self._asking.say({"type": "FunctionCallCancelFrame", **_named(one)})
                 call.has_started.set()
@@ -140,30 +121,34 @@ class ServiceCalls:
             elif start.reason == "call_started":
                 call.is_served = True
                 self._spawn(self._serve(one), one)
+            elif start.reason == "call_forgotten":
+                self._calls.drop(one.tool_call_id)
             else:
-                call.has_started.set()
+                self._spawn(self._settle(one, NOT_RECORDED, start.reason), one)
         if run:
             await self._service.run_function_calls(run)
 
     async def _serve(self, one: FunctionCallFromLLM) -> None:
         """Tell Pipecat what becomes of a call that a service runs."""
         call = self._calls[one.tool_call_id]
+        await self._calls.turn(one.tool_call_id)
         try:
             async with asyncio.timeout(self._begin_secs):
                 frame = await call.heard.get()
         except TimeoutError:
             start = await self._start(one)
             if start is None or start.counts:
-                call.is_served = False
                 await self._settle(one, NOT_SERVED)
+                return
+            if start.reason not in ("call_started", "call_forgotten"):
+                await self._settle(one, NOT_RECORDED, start.reason)
                 return
             frame = InterruptionFrame() if start.reason == "call_forgotten" else await call.heard.get()
         while not await self._tell(one, call, frame):
             frame = await call.heard.get()
-        call.has_started.set()
-        self._calls.pop(one.tool_call_id, None)
+        self._calls.drop(one.tool_call_id)
 
-    async def _tell(self, one: FunctionCallFromLLM, call: _Call, frame: AnyFrame) -> bool:
+    async def _tell(self, one: FunctionCallFromLLM, call: HeardCall, frame: AnyFrame) -> bool:
         """Tell Pipecat of a frame. Returns whether the call is over."""
         match frame:
             case FunctionCallInProgressFrame() if not call.has_started.is_set():
@@ -195,8 +180,11 @@ class ServiceCalls:
             group_id=None,
         )
 
-    async def _settle(self, one: FunctionCallFromLLM, result: str) -> None:
-        """End a call that nobody makes, for Pipecat and on the log."""
+    async def _settle(self, one: FunctionCallFromLLM, result: str, reason: str | None = None) -> None:
+        """End a call that nobody makes, for Pipecat and on the log. `reason` is why its start does not count."""
+        if reason is not None:
+            logger.warning("%s: the start of %s does not count: %s", self._service, one.function_name, reason)
+        self._calls[one.tool_call_id].is_served = False
         await self._tell_started(one, True)
         await self._service.broadcast_frame(
             theirs.FunctionCallResultFrame,
@@ -204,6 +192,7 @@ class ServiceCalls:
             arguments=_arguments(one),
             result=result,
         )
+        self._calls.drop(one.tool_call_id)
 
     async def _start(self, one: FunctionCallFromLLM) -> Told | None:
         """Publish that the application begins this call. Returns what became of it; None if that is not known in time:
@@ -213,15 +202,7 @@ class ServiceCalls:
             id_ = self._asking.say({**said, "cancel_on_interruption": self._is_cut(one)})
         except AskingError:
             return None
-        start: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
-        self._starts[id_] = start
-        try:
-            async with asyncio.timeout(self._begin_secs):
-                return await start
-        except TimeoutError:
-            return None
-        finally:
-            del self._starts[id_]
+        return await self._calls.told_of(id_, self._begin_secs)
 
     def _is_cut(self, one: FunctionCallFromLLM) -> bool:
         """Whether an interruption ends this call."""

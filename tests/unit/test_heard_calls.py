@@ -1,0 +1,169 @@
+"""What a pipeline asks with, and what the log says of calls: who runs them, in which order, until when."""
+
+import asyncio
+from uuid import UUID, uuid4
+
+import pytest
+from tests.bounds import ONE_ANSWER
+
+from frameledger.frames import (
+    FunctionCallCancelFrame,
+    FunctionCallFromLLM,
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    FunctionCallResultProperties,
+    FunctionCallsStartedFrame,
+    InterruptionFrame,
+    Waiting,
+)
+from frameledger_services.pipecat.asking import Asking, Told
+from frameledger_services.pipecat.capture import Capture
+from frameledger_services.pipecat.heard_calls import HeardCalls
+from frameledger_services.pipecat.outbox import Outbox
+
+
+def told(frame, frame_id=None, outcome="applied", reason=None):
+    return Told(1, frame_id or uuid4(), outcome, reason, frame)
+
+
+def announced(*ids, parallel=True):
+    calls = tuple(FunctionCallFromLLM(function_name=id_, tool_call_id=id_, arguments={}) for id_ in ids)
+    return told(FunctionCallsStartedFrame(function_calls=calls, run_id="r", run_in_parallel=parallel))
+
+
+def of(kind, id_, **fields):
+    return kind(function_name=id_, tool_call_id=id_, **fields)
+
+
+def begun(id_, **fields):
+    return of(FunctionCallInProgressFrame, id_, arguments={}, **fields)
+
+
+def result(id_, **fields):
+    return of(FunctionCallResultFrame, id_, result={"a": 1}, **fields)
+
+
+def calls_of(*ids, parallel=True, one_by_one=False):
+    calls = HeardCalls()
+    calls.hear(announced(*ids, parallel=parallel))
+    calls.begin(ids, "g", one_by_one=one_by_one)
+    return calls
+
+
+async def started_here(calls, id_):
+    """The application says that it begins this call, and Pipecat knows."""
+    start = uuid4()
+
+    async def log():
+        calls.hear(told(begun(id_), start))
+
+    became, _ = await asyncio.gather(calls.told_of(start, ONE_ANSWER), log())
+    assert became.counts
+    calls[id_].has_started.set()
+
+
+@pytest.mark.parametrize("end", [result("a"), of(FunctionCallCancelFrame, "a")], ids=["a result", "a cancel"])
+def test_a_call_that_the_application_runs_is_forgotten_with_its_end_and_nothing_of_it_piles_up(end):
+    async def scene():
+        calls = calls_of("a")
+        await started_here(calls, "a")
+        progress = result("a", properties=FunctionCallResultProperties(is_final=False))
+        calls.hear(told(progress))
+        assert calls["a"].heard.empty()
+        calls.hear(told(end, outcome="ignored", reason="call_unknown"))
+        assert "a" in calls
+        calls.hear(told(end))
+        assert "a" not in calls
+
+    asyncio.run(scene())
+
+
+def test_calls_of_an_answer_that_broke_off_are_forgotten_with_the_next_answer():
+    calls = HeardCalls()
+    calls.hear(announced("a"))
+    calls.hear(announced("b"))
+    calls.begin(["b"], None, one_by_one=False)
+    assert "a" not in calls
+    assert "b" in calls
+
+
+def test_an_interruption_is_for_calls_that_have_not_begun_on_the_log():
+    calls = calls_of("a", "b")
+    calls.hear(told(begun("a")))
+    calls.hear(told(InterruptionFrame()))
+    assert calls["a"].heard.qsize() == 1
+    assert isinstance(calls["b"].heard.get_nowait(), InterruptionFrame)
+
+
+@pytest.mark.parametrize(
+    "lets_go",
+    [
+        result("a"),
+        of(FunctionCallCancelFrame, "a"),
+        begun("a", waiting=Waiting(**{"for": "a person"})),
+        InterruptionFrame(),
+    ],
+    ids=["it ended", "it was cancelled", "it waits for a person", "it will not begin"],
+)
+@pytest.mark.parametrize("by_the_worker", [True, False], ids=["the worker says", "the application wants"])
+def test_calls_made_one_after_the_other_wait_for_the_one_before(lets_go, by_the_worker):
+    async def scene():
+        calls = calls_of("a", "b", parallel=not by_the_worker, one_by_one=not by_the_worker)
+        await calls.turn("a")
+        if not isinstance(lets_go, InterruptionFrame):
+            calls.hear(told(begun("a")))
+        order = []
+
+        async def second():
+            await calls.turn("b")
+            order.append("b")
+
+        async def log():
+            order.append("a")
+            calls.hear(told(lets_go))
+
+        async with asyncio.timeout(ONE_ANSWER):
+            await asyncio.gather(second(), log())
+        assert order == ["a", "b"]
+        assert [one is calls["b"] for one in calls.others_open("a")] == [True]
+
+    asyncio.run(scene())
+
+
+def test_calls_made_at_once_wait_for_none():
+    asyncio.run(calls_of("a", "b").turn("b"))
+
+
+def test_a_start_that_is_not_heard_of_is_not_known():
+    async def scene():
+        assert await HeardCalls().told_of(UUID(int=1), 0.0) is None
+
+    asyncio.run(scene())
+
+
+def asking():
+    """One that is not published: what was said is in the capture."""
+    session = uuid4()
+    capture = Capture(lambda error: None)
+    return Asking("call-7", session, capture, Outbox("call-7", session, capture.items, object)), capture
+
+
+def test_the_first_question_says_its_settings_and_a_later_one_what_changed():
+    asks, capture = asking()
+    said = []
+    for model in ("one", "one", "two"):
+        asks.ask({"model": model})
+        said.append([fields.get("settings", {}).get("model") for _, _, _, [fields], _ in capture.items])
+        capture.items.clear()
+    assert said == [["one", None], [None], ["two", None]]
+
+
+def test_what_was_asked_is_held_back_until_the_broker_has_it():
+    asks, capture = asking()
+    assert not asks.is_held_back
+    asks.ask({})
+    assert asks.is_held_back
+    capture.items.clear()
+    assert not asks.is_held_back
+    asks.try_out()
+    assert asks.is_held_back
