@@ -1,5 +1,6 @@
 """Front ends by AG-UI: its official client, a scripted model and real functions; what is told, and what is stored."""
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -7,12 +8,18 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.requests import Request
 from tests.bounds import ON_SERVERS, PROGRAM
 from tests.support import answered_road
 from tests.support.ag_ui import Consumer
 from tests.support.gateway import running
 
 from frameledger_services.embedded import ports
+from frameledger_services.gateway.access import caller
+from frameledger_services.gateway.ag_ui.asking import Question
+from frameledger_services.gateway.ag_ui.run_input import RunInput
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.service import connected
 
 CLIENT = Path(__file__).parents[1] / "support" / "ag_ui_client.mjs"
 PACKAGE = "@ag-ui/client@1.0.0"
@@ -23,6 +30,10 @@ SCRIPT = {
         {"when": {"user": "count"}, "say": [{"text": " ".join(f"number-{n}" for n in range(1, 300))}]},
         {"when": {"user": "late"}, "say": [{"text": "I look. "}, {"call": "train_position"}]},
         {"when": {"result_of": "train_position"}, "say": [{"text": "By twenty-five minutes."}]},
+        {
+            "when": {"user": "two seats"},
+            "say": [{"call": "keep_seat", "arguments": {"berth": berth}} for berth in (7, 8)],
+        },
         {"when": {"user": "seat"}, "say": [{"call": "keep_seat", "arguments": {"berth": 7}}]},
         {"when": {"result_of": "keep_seat"}, "say": [{"text": "It is yours."}]},
         {"when": {"user": "break"}, "say": [{"fail": "refused_context", "message": "That is too much."}]},
@@ -96,6 +107,7 @@ class Stage:
 
     def __init__(self, road, base_url):
         self.address = road.address
+        self.settings = road.settings
         self.rows = road.rows
         self.until = road.until
         self.context = road.context
@@ -251,6 +263,126 @@ def test_a_front_end_does_itself_what_waits_for_it_and_answers_with_a_tool_messa
     front_end.do("my-seat", messages=[*told["messages"], mine, done["messages"][-1], said], tools=tools)
     assert stage.stored("my-seat")[-1]["content"] == "Yes, at 22:40."
     assert stage.eras("my-seat") == 1
+
+
+class Raced(Question):
+    """A question of this process. Another one comes between what it reads and what it says."""
+
+    other: RunInput
+
+    async def _check_tools(self, thread):
+        await super()._check_tools(thread)
+        await asking(self.parts, self.other).ask()
+
+
+class CutShort(Question):
+    """One that is told once that what it said is not visible yet, as soon as it said something."""
+
+    async def _publish(self, frame, expected):
+        await super()._publish(frame, expected)
+        raise ProblemError("not-visible-yet", "It is on the log.")
+
+
+def asking(parts, wanted, kind=Question):
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+    caller.set_caller(scope, caller.LOOPBACK)
+    return kind(parts, Request(scope), wanted)
+
+
+def in_this_process(stage, work):
+    async def run():
+        async with asyncio.timeout(ON_SERVERS), connected(stage.settings, asyncio.Event()) as parts:
+            return await work(parts)
+
+    return asyncio.run(run())
+
+
+def told_of(stage, thread, says):
+    """What a client holds of a conversation that it began so."""
+    consumer = Consumer()
+    body = {"threadId": thread, "runId": "r1", "messages": [{"id": "u1", "role": "user", "content": says}]}
+    consumer.take_all(events_of(stage.post(**body)))
+    known = [one for one in consumer.messages.values() if one["role"] != "reasoning"]
+    return known, [call["id"] for one in known for call in one.get("toolCalls", ())]
+
+
+def tool_message(call, deck):
+    return {
+        "id": f"mine-{call}-{deck}",
+        "role": "tool",
+        "toolCallId": call,
+        "content": f'{{"deck":"{deck}"}}',
+    }
+
+
+def run_input(thread, run, messages):
+    return RunInput.model_validate({"threadId": thread, "runId": run, "messages": messages})
+
+
+@pytest.mark.parametrize("says", [None, "Thanks."])
+def test_who_answers_a_call_a_moment_after_another_takes_nothing_out_of_the_history(stage, says):
+    thread = f"raced-{says}"
+    known, [call] = told_of(stage, thread, "Keep me a seat.")
+    words = [{"id": "u2", "role": "user", "content": says}] if says else []
+    late = run_input(thread, "late", [*known, tool_message(call, "lower"), *words])
+
+    async def work(parts):
+        question = asking(parts, late, Raced)
+        object.__setattr__(
+            question, "other", run_input(thread, "first", [*known, tool_message(call, "upper")])
+        )
+        return await question.ask()
+
+    asked = in_this_process(stage, work)
+    assert asked.run_id == "late"
+    # Its run is what came of the other's answer, and it is the same run if it is asked for again.
+    for _ in range(2):
+        consumer = Consumer()
+        consumer.take_all(events_of(stage.post(**late.model_dump(by_alias=True, exclude_none=True))))
+        assert consumer.messages[f"result-{call}"]["content"] == '{"deck":"upper"}'
+    query = "SELECT status, result FROM tool_calls WHERE context_id = %s"
+    assert stage.rows(query, thread) == [("done", {"deck": "upper"})]
+    assert stage.eras(thread) == 1
+    stored = [one for one in stage.stored(thread) if one.get("role") in ("user", "tool")]
+    assert [one["content"] for one in stored] == [
+        *("Keep me a seat.", '{"deck":"upper"}'),
+        *(one["content"] for one in words),
+    ]
+    assert not {"LLMRunFrame", "LLMMessagesUpdateFrame"} & set(types_of(stage, thread))
+
+
+def test_a_run_that_was_cut_short_after_its_first_answer_says_the_rest_when_it_is_asked_for_again(stage):
+    known, calls = told_of(stage, "cut-short", "Keep me two seats.")
+    assert len(calls) == 2
+    answers = [tool_message(call, deck) for call, deck in zip(calls, ("upper", "lower"), strict=True)]
+    # The first call has two messages: the last one counts, and neither stays among the messages.
+    answers.insert(0, tool_message(calls[0], "none"))
+    words = {"id": "u2", "role": "user", "content": "Is there a night train?"}
+    body = {"threadId": "cut-short", "runId": "r2", "messages": [*known, *answers, words]}
+    wanted = RunInput.model_validate(body)
+
+    async def work(parts):
+        with pytest.raises(ProblemError, match="on the log"):
+            await asking(parts, wanted, CutShort).ask()
+
+    in_this_process(stage, work)
+    results = (
+        "SELECT status, result FROM tool_calls WHERE context_id = 'cut-short' ORDER BY requested_version"
+    )
+    assert [status for status, _ in stage.rows(results)] == ["done", "waiting"]
+    events_of(stage.post(**body))
+    assert stage.rows(results) == [("done", {"deck": "upper"}), ("done", {"deck": "lower"})]
+    said = [one["content"] for one in stage.stored("cut-short") if one.get("role") in ("user", "tool")]
+    assert said == ["Keep me two seats.", '{"deck":"upper"}', '{"deck":"lower"}', words["content"]]
+    assert stage.eras("cut-short") == 1
+    count = len(types_of(stage, "cut-short"))
+    events_of(stage.post(**body))
+    assert len(types_of(stage, "cut-short")) == count
+
+
+def types_of(stage, context_id):
+    query = "SELECT type FROM frames WHERE context_id = %s ORDER BY version"
+    return [kind for (kind,) in stage.rows(query, context_id)]
 
 
 def test_an_interrupt_that_nobody_answers_stays_and_one_that_is_abandoned_is_cancelled(front_end, stage):

@@ -107,9 +107,10 @@ def test_who_asked_last_is_the_newest_frame_that_asks_and_counts(address, path):
         )
         count, question = ask(address, questions.asked_by, path.stem, [frame_id, uuid4()])
         assert (count, question.version, question.is_newest) == (1, version, version == asking[-1])
-        assert ask(address, threads.version_of, path.stem, frame_id) == version
+        stored = ask(address, threads.stored_of, path.stem, [frame_id, uuid4()])
+        assert stored == {frame_id: threads.StoredFrame(version, "applied", None)}
     assert ask(address, questions.asked_by, path.stem, [uuid4()]) == (0, None)
-    assert ask(address, threads.version_of, path.stem, uuid4()) is None
+    assert ask(address, threads.stored_of, path.stem, [uuid4()]) == {}
 
 
 def test_a_run_has_the_name_that_its_client_gave_it(address):

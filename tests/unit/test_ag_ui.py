@@ -9,9 +9,16 @@ import pytest
 from tests.support.ag_ui import Consumer
 from tests.support.gateway import AWAY, app_of
 
-from frameledger.frames import FunctionCallInProgressFrame, LLMFullResponseEndFrame, Usage
+from frameledger.decoding import decode
+from frameledger.frames import (
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    LLMFullResponseEndFrame,
+    Usage,
+    encode_frame,
+)
 from frameledger_services.gateway.access import tokens
-from frameledger_services.gateway.ag_ui import run_input
+from frameledger_services.gateway.ag_ui import answers, run_input
 from frameledger_services.gateway.ag_ui.translation import Translation, call_of_interrupt, interrupt_id
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.settings import Settings
@@ -105,3 +112,25 @@ def test_arguments_that_are_no_json_stay_the_text_they_are():
     consumer.take_all(translation.take(1, frame))
     [call] = consumer.messages["call-c1"]["toolCalls"]
     assert call["function"]["arguments"] == '{"city": "Ly'
+
+
+DEEP = 99 * "[" + 99 * "]"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (' {"deck": ["upper"]}', {"deck": ["upper"]}),
+        ('"upper"', "upper"),
+        *((text, text) for text in ("1.10", "12345678901234567890.0", "null", "upper", "")),
+        *((text, text) for text in ("NaN", "-Infinity", "1e999", '{"a": NaN}', "[-Infinity]", "[1e999]")),
+        *((text, text) for text in (200_000 * "[", f"[{DEEP}]", "{broken", '{"a": 1}, {"b": 2}')),
+        (DEEP, json.loads(DEEP)),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_a_tool_message_says_the_json_that_a_frame_can_carry_or_its_text(text, value):
+    found = answers.result(run_input.Message(id="m", role="tool", content=text))
+    assert found == value
+    frame = FunctionCallResultFrame(id="r", function_name="f", tool_call_id="c", result=found)
+    assert decode(encode_frame(frame)).result == frame.result

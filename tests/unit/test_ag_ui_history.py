@@ -1,5 +1,7 @@
 """What an AG-UI client's resent history means; `gateway/ag_ui/history` has the rule in words."""
 
+import json
+
 import pytest
 
 from frameledger import async_tool_messages as background
@@ -172,3 +174,12 @@ def test_a_part_that_is_stored_comes_back_as_it_was(part):
 def test_a_part_that_no_model_takes_so_is_left_out():
     film = {"type": "video", "source": {"type": "url", "value": "https://example.com/a.mp4"}}
     assert parts.to_stored([film, PICTURE]) == parts.to_stored([PICTURE])
+
+
+@pytest.mark.parametrize("text", ["1.10", "NaN", '{"a": NaN}', 200_000 * "["], ids=lambda text: text[:10])
+def test_a_result_that_is_text_is_the_one_that_is_stored_and_no_other(text):
+    rows = stored(HI, CALL, {**RESULT, "content": json.dumps(text)})
+    mine = Message(id="mine", role="tool", toolCallId="c1", content=text)
+    assert history.plan(rows, [*sent(rows)[:2], mine]) == Plan("append", [], [])
+    other = mine.model_copy(update={"content": "1.1"})
+    assert history.plan(rows, [*sent(rows)[:2], other]).kind == "replace"

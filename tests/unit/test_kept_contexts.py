@@ -4,6 +4,7 @@ import asyncio
 
 import httpx
 import prometheus_client
+import pytest
 from tests.support.gateway import AWAY, served
 from tests.support.turns import turns
 
@@ -49,6 +50,9 @@ def test_what_was_kept_first_goes_first_and_what_is_too_large_is_not_kept():
         kept.drop("c")
         kept.drop("c")
         assert kept.bytes == 0
+        kept.keep("a", '"1"', b"one")
+        kept.clear()
+        assert ("a" in kept, kept.bytes) == (False, 0)
 
     with_kept(100, work)
 
@@ -76,23 +80,38 @@ def test_nothing_stays_longer_than_its_time_though_nobody_asks():
     with_kept(100, work, seconds=0.0)
 
 
-def test_a_read_that_fails_on_the_short_way_is_not_tried_again_on_the_long_one():
+@pytest.mark.parametrize(
+    ("error", "problem", "is_kept"),
+    [
+        (DatabaseUnavailableError("It is away."), (503, "/problems/database-away"), False),
+        (ValueError("It is a bug."), (500, "/problems/internal-error"), True),
+    ],
+)
+def test_a_read_that_fails_on_the_short_way_is_answered_by_the_long_one_without_trying_again(
+    error, problem, is_kept, caplog
+):
     asked = []
 
-    class Away:
+    class Failing:
         async def read(self, moment):
             asked.append(moment)
-            raise DatabaseUnavailableError("It is away.")
+            raise error
 
     async def run():
         async with connected(Settings(**AWAY), asyncio.Event()) as parts:
-            object.__setattr__(parts, "contexts", Away())
-            transport = httpx.ASGITransport(served(parts))
+            object.__setattr__(parts, "contexts", Failing())
+            parts.kept.keep("b", '"1"', b"words")
+            transport = httpx.ASGITransport(served(parts), raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
-                return await http.get("/v1/contexts/a")
+                answer = await http.get("/v1/contexts/a")
+            # A database that was away may be another one when it is back.
+            assert ("b" in parts.kept) == is_kept
+            return answer
 
     answer = asyncio.run(run())
-    assert (answer.status_code, answer.json()["type"]) == (503, "/problems/database-away")
+    assert (answer.status_code, answer.json()["type"]) == problem
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert ("gateway.request_failed" in caplog.text) == is_kept
     assert len(asked) == 1
 
 

@@ -101,6 +101,8 @@ async def _no_such_version(request: Request, error: Exception) -> Response:
 
 
 async def _database_away(request: Request, error: Exception) -> Response:
+    parts: Parts = request.app.state.parts
+    parts.kept.clear()
     _note(request, "database-away", str(error))
     return problems.answer(request, ProblemError("database-away", "The database does not answer."))
 

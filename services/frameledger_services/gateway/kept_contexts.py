@@ -1,7 +1,9 @@
 """Contexts as they were answered a moment ago, for whoever reads them again.
 
-A context of an entity tag never changes, so what is kept is never wrong: who asks finds out first which tag is the
-newest. It does not stay, either: after a minute at most it is gone, so an erased conversation is not kept for longer.
+In one database a context of an entity tag never changes, so what is kept is not wrong: who asks finds out first which
+tag is the newest. A database that was away may be another when it is back, such as one restored from a backup, so all
+is deleted when it does not answer a request. Nothing stays, either: after a minute at most it is gone, so an erased
+conversation is not kept for longer.
 """
 
 from __future__ import annotations
@@ -62,6 +64,11 @@ class KeptContexts:
         found = self._kept.pop(context_id, None)
         if found is not None:
             self.bytes -= len(found.body)
+
+    def clear(self) -> None:
+        """Delete all that is kept."""
+        self._kept.clear()
+        self.bytes = 0
 
     def _drop_old(self) -> None:
         loop = asyncio.get_running_loop()

@@ -62,7 +62,8 @@ class PlainReads:
             return False
         try:
             found = await self._read(context_id, None if known is None else known.decode("latin-1"))
-        except FrameledgerError as error:
+        except Exception as error:
+            # Also one that is a bug: the long way says and logs what it is.
             scope[contexts.FAILURE] = error
             return False
         if found is None:

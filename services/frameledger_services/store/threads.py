@@ -36,6 +36,15 @@ class Thread:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredFrame:
+    """What became of a frame."""
+
+    version: int
+    outcome: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class AskedRun:
     """Where a client asked for something."""
 
@@ -84,14 +93,15 @@ async def waiting(connection: Connection, context_id: str) -> list[UnsettledCall
     return await tool_calls.unsettled(connection, context_id, status="waiting")
 
 
-async def version_of(connection: Connection, context_id: str, frame_id: UUID) -> int | None:
-    """Returns the version of a frame that was applied; None if it is not stored, or was not."""
+async def stored_of(
+    connection: Connection, context_id: str, frame_ids: Sequence[UUID]
+) -> dict[UUID, StoredFrame]:
+    """Returns those of these frames that are stored."""
     cursor = await connection.execute(
-        "SELECT version FROM frames WHERE context_id = %s AND frame_id = %s AND outcome = 'applied'",
-        (context_id, frame_id),
+        "SELECT frame_id, version, outcome, reason FROM frames WHERE context_id = %s AND frame_id = ANY(%s)",
+        (context_id, list(frame_ids)),
     )
-    row = await cursor.fetchone()
-    return None if row is None else int(row[0])
+    return {row[0]: StoredFrame(*row[1:]) for row in await cursor.fetchall()}
 
 
 async def last_asked(connection: Connection, context_id: str) -> AskedRun | None:

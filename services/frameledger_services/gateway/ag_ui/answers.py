@@ -6,10 +6,11 @@ it among its tools does the rest: the run ends with the call, and the next one b
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
+from frameledger import async_tool_messages, strict_json
+from frameledger.decode_error import DecodeError
 from frameledger_services.gateway.ag_ui import messages, parts
 from frameledger_services.gateway.ag_ui.run_input import Message
 from frameledger_services.store.threads import Thread
@@ -26,16 +27,39 @@ def of_calls(thread: Thread, sent: Sequence[Message]) -> dict[Call, Message]:
     }
     found: dict[Call, Message] = {}
     for message in sent:
-        if message.role == "tool" and message.tool_call_id in waiting:
+        if message.role == "tool" and message.tool_call_id in waiting and not _is_report(message):
             found[waiting[message.tool_call_id]] = message
     return found
 
 
+def without(sent: Sequence[Message], answered: Collection[str | None]) -> list[Message]:
+    """Returns the messages that answer none of the calls of these ids."""
+    return [one for one in sent if one.role != "tool" or one.tool_call_id not in answered or _is_report(one)]
+
+
 def result(message: Message) -> Any:
-    """Returns what a tool message says, as the value that its JSON is; else its text."""
-    content = message.content if isinstance(message.content, str | list) else ""
-    text = parts.text_of(content) or message.error or ""
-    try:
-        return json.loads(text)
-    except ValueError:
+    """Returns what a tool message says: the `value` of its text."""
+    return value(_text(message))
+
+
+def value(text: str) -> Any:
+    """Returns the JSON object, array or string that a text is, if a frame can carry it; else the text, to the letter:
+    a number that is parsed is not always written as it was."""
+    if not text.lstrip().startswith(("{", "[", '"')):
         return text
+    try:
+        # As deep as it lies in a frame.
+        [found] = strict_json.loads(f"[{text}]".encode())
+    except (DecodeError, ValueError):
+        return text
+    return found
+
+
+def _text(message: Message) -> str:
+    content = message.content if isinstance(message.content, str | list) else ""
+    return parts.text_of(content) or message.error or ""
+
+
+def _is_report(message: Message) -> bool:
+    """Whether it is what is stored of a call that runs in the background, sent back."""
+    return async_tool_messages.parse_message({"role": "tool", "content": _text(message)}) is not None

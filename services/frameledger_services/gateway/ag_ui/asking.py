@@ -1,15 +1,17 @@
 """Puts what a client asks to its conversation: answers to calls that wait, then what its history has that is new.
 
 What is said is one frame that asks for an answer, and expects the version with which the history was compared
-(`history`): if anybody says something in between, the fold ignores it, and everything is compared anew. The id of the
-frame follows from the run's, so a request that is sent again says nothing twice and is answered the same.
+(`history`): if anybody says something in between, the fold ignores it, and everything is compared anew. The id of a
+frame follows from the run's and what it answers, so a request that is sent again says nothing twice, only what it had
+not said yet, and is answered the same. Who answers a call a moment after another changes nothing, and is told what came
+of the other's answer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -35,7 +37,7 @@ from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.store import offers, threads
 from frameledger_services.store.frame_ids import frame_uuid
-from frameledger_services.store.shown_messages import CLIENT
+from frameledger_services.store.shown_messages import CLIENT, shown_messages
 from frameledger_services.store.threads import AskedRun, Thread
 
 ASKED = UUID("0d7f5f0c-6f5e-5a3b-8a39-2f6f0e3a7c11")
@@ -48,6 +50,9 @@ BUSY_SECONDS = 3.0
 """How long a question waits for an answer before it to end: a client that stops one asks at once again."""
 
 LOOK_SECONDS = 0.1
+
+PLACE_REPLACED = "place_replaced"
+"""Why an answer is not applied whose call the history does not have any more."""
 
 _log = logs.get_logger("gateway")
 
@@ -67,14 +72,21 @@ class Question:
             return before
         thread = await self._free()
         await self._check_tools(thread)
-        given = answers.of_calls(thread, self.wanted.conversation)
-        conversation = [one for one in self.wanted.conversation if one not in given.values()]
-        plan = history.plan(thread.messages, conversation)
+        conversation = self.wanted.conversation
+        given = answers.of_calls(thread, conversation)
+        rest = answers.without(conversation, {one.tool_call_id for one in given.values()})
+        plan = history.plan(thread.messages, rest)
         if (answered := await self._answer(thread, given)) is not None:
-            # What else was said was said before the answers were known, and comes behind them.
+            # What else was said was said before the answers were known, and comes behind them. A history that
+            # replaces the one with the results has them itself.
+            if plan.kind == "replace":
+                plan = history.plan(thread.messages, conversation)
             if plan.kind == "replace" or plan.messages:
                 await self._say(thread, plan, "ask 0", expects=False)
             return answered
+        if given:
+            # Their calls have no place in the history any more: they are messages like others.
+            plan = history.plan(thread.messages, conversation)
         if self.wanted.resume and plan.kind == "append" and not plan.messages:
             # These answers were given before, and there is nothing else to say.
             return AskedRun(thread.version, self.wanted.run_id)
@@ -90,13 +102,47 @@ class Question:
         return await self.parts.database.read(threads.thread, self.wanted.thread_id)
 
     async def _asked_before(self) -> AskedRun | None:
-        """Returns this very run, if it was asked for before."""
-        for what in ("answer 0", *(f"ask {number}" for number in range(TRIES))):
-            frame_id = frame_uuid(self._frame_id(what))
-            version = await self.parts.database.read(threads.version_of, self.wanted.thread_id, frame_id)
-            if version is not None:
-                return AskedRun(version, self.wanted.run_id, is_answer=what.startswith("answer"))
-        return None
+        """Returns this very run, if it was asked for before. What of it was not said then is said."""
+        asks = [f"ask {number}" for number in range(TRIES)]
+        messages = {
+            _of_message(one): one.tool_call_id for one in self.wanted.conversation if one.role == "tool"
+        }
+        resumed = [_of_entry(one) for one in self.wanted.resume or ()]
+        ids = {frame_uuid(self._frame_id(what)): what for what in (*resumed, *messages, *asks)}
+        found = await self.parts.database.read(threads.stored_of, self.wanted.thread_id, list(ids))
+        stored = {ids[frame_id]: one for frame_id, one in found.items()}
+        answered = {
+            what: one.version
+            for what, one in stored.items()
+            if what not in asks and one.reason != PLACE_REPLACED
+        }
+        if answered:
+            first = min(answered.values())
+            names = {call for what, call in messages.items() if what in stored}
+            await self._go_on(first, names, is_said="ask 0" in stored)
+            return AskedRun(first, self.wanted.run_id, is_answer=True)
+        said = [one.version for what, one in stored.items() if what in asks and one.outcome == "applied"]
+        return AskedRun(min(said), self.wanted.run_id) if said else None
+
+    async def _go_on(self, first: int, answered: Collection[str | None], *, is_said: bool) -> None:
+        """Publish what else this run says, whose first answer is that version, and which answered those calls."""
+        thread = await self._thread()
+        conversation = self.wanted.conversation
+        given = {
+            call: message
+            for call, message in answers.of_calls(thread, conversation).items()
+            if message.tool_call_id not in answered
+        }
+        if thread.waiting:
+            await self._answer(thread, given)
+        if is_said:
+            return
+        before = await self.parts.database.read(shown_messages, self.wanted.thread_id, first - 1)
+        rest = answers.without(conversation, {*answered, *(one.tool_call_id for one in given.values())})
+        plan = history.plan(before, rest)
+        # The history that this client knew may be an older one than that before its answer: nothing is taken out.
+        if plan.kind == "append" and plan.messages:
+            await self._say(replace(thread, messages=before), plan, "ask 0", expects=False)
 
     async def _free(self) -> Thread:
         """Returns how the conversation stands once it is not being answered."""
@@ -141,49 +187,45 @@ class Question:
         return await self.parts.database.read(offers.tools_on_offer)
 
     async def _answer(self, thread: Thread, given: Mapping[Call, Message]) -> AskedRun | None:
-        """Publish the answers to calls that wait: those of `resume`, and tool messages. Returns where; None if there
-        are none."""
+        """Publish the answers to calls that wait: those of `resume`, and tool messages. Returns where; None if none of
+        them says anything. If somebody else answered meanwhile, the run is what came of that."""
         waiting = {(call.tool_call_id, call.requested_version): call for call in thread.waiting}
-        first: int | None = None
-        resume = self.wanted.resume or ()
-        for number, entry in enumerate(resume):
+        frames: list[AnyFrame] = []
+        for entry in self.wanted.resume or ():
             named = call_of_interrupt(entry.interrupt_id)
             call = None if named is None else waiting.get(named)
             if named is None or call is None:
                 # Answered before, or by somebody else, or never asked: the run goes on without it.
                 _log.warning("gateway.unknown_interrupt", context_id=self.wanted.thread_id)
                 continue
-            frame = self._answer_frame(
-                number, entry, call.function_name, call.tool_call_id, call.requested_version
-            )
-            waiting.pop(named, None)
-            stored = await self._publish(frame, None)
-            if stored is not None and first is None:
-                first = stored.version
-        for number, (key, message) in enumerate(given.items(), start=len(resume)):
+            frames.append(self._answer_frame(entry, call.function_name, *named))
+            del waiting[named]
+        for key, message in given.items():
             if (call := waiting.get(key)) is None:
                 continue
-            about = self._about_answer(number, call.function_name, *key)
-            stored = await self._publish(
-                FunctionCallResultFrame(**about, result=answers.result(message)), None
-            )
-            if stored is not None and first is None:
-                first = stored.version
-        return None if first is None else AskedRun(first, self.wanted.run_id, is_answer=True)
+            about = self._about_answer(_of_message(message), call.function_name, *key)
+            frames.append(FunctionCallResultFrame(**about, result=answers.result(message)))
+        stored = [await self._publish(frame, None) for frame in frames]
+        counting = [one.version for one in stored if one is not None and one.outcome == "applied"]
+        if counting and counting[0] is not None:
+            return AskedRun(counting[0], self.wanted.run_id, is_answer=True)
+        if any(one is not None and one.reason != PLACE_REPLACED for one in stored):
+            return AskedRun(thread.version, self.wanted.run_id)
+        return None
 
-    def _answer_frame(
-        self, number: int, entry: Resume, function_name: str, tool_call_id: str, version: int
-    ) -> AnyFrame:
-        about = self._about_answer(number, function_name, tool_call_id, version, resume=entry.metadata)
+    def _answer_frame(self, entry: Resume, function_name: str, tool_call_id: str, version: int) -> AnyFrame:
+        about = self._about_answer(
+            _of_entry(entry), function_name, tool_call_id, version, resume=entry.metadata
+        )
         if entry.status == "cancelled":
             return FunctionCallCancelFrame(**about, run_llm=True)
         return FunctionCallResultFrame(**about, result=entry.payload)
 
     def _about_answer(
-        self, number: int, function_name: str, tool_call_id: str, version: int, **also: Any
+        self, what: str, function_name: str, tool_call_id: str, version: int, **also: Any
     ) -> dict[str, Any]:
         return {
-            "id": self._frame_id(f"answer {number}"),
+            "id": self._frame_id(what),
             "function_name": function_name,
             "tool_call_id": tool_call_id,
             "opened_version": version,
@@ -196,7 +238,7 @@ class Question:
         """Publish what is new. Returns None if somebody said something in between."""
         frame = await self._frame(thread, plan, self._frame_id(what))
         stored = await self._publish(frame, thread.version if expects else None)
-        if stored is None or stored.version is None:
+        if stored is None or stored.outcome != "applied" or stored.version is None:
             return None
         return AskedRun(stored.version, self.wanted.run_id)
 
@@ -247,7 +289,7 @@ class Question:
         return str(uuid5(ASKED, f"{self.wanted.thread_id}\n{self.wanted.run_id}\n{what}"))
 
     async def _publish(self, frame: AnyFrame, expected: int | None) -> PublishedFrame | None:
-        """Publish a frame. Returns None if it does not count because of what came before it."""
+        """Publish a frame. Returns None if the conversation is not as expected."""
         try:
             with publishing([frame.id]):
                 [stored] = await self.parts.client.publish(
@@ -267,4 +309,13 @@ class Question:
             raise ProblemError(
                 "key-reused", f"The run {self.wanted.run_id!r} was asked for with other content."
             )
-        return stored if stored.outcome == "applied" else None
+        return stored
+
+
+def _of_entry(entry: Resume) -> str:
+    """The name by which the id of its frame is made, as `_of_message`: the same however often the run is asked for."""
+    return f"resume {entry.interrupt_id}"
+
+
+def _of_message(message: Message) -> str:
+    return f"answer {message.tool_call_id}"

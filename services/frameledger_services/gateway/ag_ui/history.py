@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from frameledger import async_tool_messages
-from frameledger_services.gateway.ag_ui import messages, parts
+from frameledger_services.gateway.ag_ui import answers, messages, parts
 from frameledger_services.gateway.ag_ui.run_input import Message
 from frameledger_services.store.shown_messages import ShownMessage
 
@@ -179,18 +179,10 @@ def _key(message: Mapping[str, Any]) -> str:
         "role": message["role"],
         "calls": message.get("toolCalls") or [],
         "call": message.get("toolCallId"),
-        "text": _value(_text(message)) if message["role"] == "tool" else _text(message),
+        "text": answers.value(_text(message)) if message["role"] == "tool" else _text(message),
         "other": [one for one in content if one.get("type") != "text"] if isinstance(content, list) else [],
     }
     return json.dumps(compared, sort_keys=True)
-
-
-def _value(text: str) -> Any:
-    """What the words of a result say, however their JSON is written."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _text(message: Mapping[str, Any]) -> str:
