@@ -121,7 +121,7 @@ def test_frames_that_edit():
     assert (terms.tool_choice, terms.settings["temperature"]) == ("required", 0.5)
 
 
-def test_what_the_application_notes_is_among_the_settings():
+def test_what_the_application_notes_is_one_of_the_settings():
     recording, bot = Recording(), Bot()
 
     recording.observer.note(tenant=7)
@@ -130,8 +130,7 @@ def test_what_the_application_notes_is_among_the_settings():
         recording.observer.note(flow={"node": "menu"})
 
     conversation = recording.run(bot, play)
-    assert conversation.state.terms.settings["flow"] == {"node": "menu"}
-    assert conversation.state.terms.settings["tenant"] == 7
+    assert conversation.state.terms.settings["noted"] == {"tenant": 7, "flow": {"node": "menu"}}
 
 
 def test_an_id_that_is_none_is_refused_at_once():
