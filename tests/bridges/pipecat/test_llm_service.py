@@ -25,6 +25,7 @@ from frameledger_services.functions import FunctionService
 from frameledger_services.inference.service import InferenceService
 from frameledger_services.pipecat import FrameledgerLLMService, FrameledgerObserver
 from frameledger_services.pipecat.llm import ANOTHER_CONTEXT
+from frameledger_services.pipecat.service_calls import NOT_RECORDED
 from frameledger_services.providers.script import Script
 from frameledger_services.providers.scripted import ScriptedLLMService
 
@@ -396,22 +397,47 @@ def test_what_was_never_asked_is_neither_interrupted_nor_ended():
     asyncio.run(scene())
 
 
+async def nothing(params):
+    raise AssertionError("Its start never counts.")
+
+
+def asked_for(*names):
+    return [
+        FunctionCallFromLLM(function_name=name, tool_call_id=name, arguments={}, context=None)
+        for name in names
+    ]
+
+
+def test_calls_of_one_answer_whose_starts_are_not_recorded_are_all_answered():
+    async def scene():
+        ledger = FrameledgerObserver("call-7", connect=Away)
+        talk = Talk(ledger, LLMContext(), FrameledgerLLMService(ledger, begin_secs=0.1))
+        talk.llm.register_function("one", nothing)
+        talk.llm.register_function("two", nothing)
+
+        async def play(bot):
+            await talk.llm._calls.begin(asked_for("one", "two"), "g", bot.context)
+            await until(lambda: talk.ended > 0)
+
+        async with asyncio.timeout(ONE_ANSWER):
+            await talk.bot.run(play)
+        results = {
+            one["tool_call_id"]: one["content"] for one in talk.bot.context.messages if "content" in one
+        }
+        assert results == dict.fromkeys(("one", "two"), json.dumps(NOT_RECORDED))
+
+    asyncio.run(scene())
+
+
 def test_calls_that_are_open_end_with_the_pipeline():
     async def scene():
         ledger = FrameledgerObserver("call-7", connect=NoTables)
         talk = Talk(ledger, LLMContext(), FrameledgerLLMService(ledger, begin_secs=ONE_ANSWER))
 
-        async def nothing(params):
-            raise AssertionError("Its start never counts.")
-
         talk.llm.register_function("mine", nothing)
-        calls = [
-            FunctionCallFromLLM(function_name=name, tool_call_id=name, arguments={}, context=None)
-            for name in ("mine", "served")
-        ]
 
         async def play(bot):
-            await talk.llm._calls.begin(calls, None, bot.context)
+            await talk.llm._calls.begin(asked_for("mine", "served"), None, bot.context)
             assert len(open_calls()) == 2
 
         def open_calls():
