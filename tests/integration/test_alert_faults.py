@@ -9,6 +9,8 @@ import threading
 from concurrent.futures import Future
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
 
 import psycopg
 import pytest
@@ -21,7 +23,7 @@ from tests.support import databases
 from tests.support.road import LOOK_AGAIN, Raw
 from tests.support.road import made as road_made
 from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, QUICK, Conversation, called
-from tests.unit.rules.dsl import ask, speak
+from tests.unit.rules.dsl import answer, ask, speak
 from tests.unit.test_alerts import NAME, queries
 
 from frameledger.evolve import evolve
@@ -135,6 +137,7 @@ class Stack:
         await InferenceService(self.settings, model, metrics=self.inference).run(stopping)
 
     async def _health(self, stopping):
+        self.health = Counted()
         connections = Connections(self.settings, "frameledger ops", most=1)
         asked = Health(ops.checks(self.settings, connections))
         self.health.watch(listed.READY, asked.by_check)
@@ -150,6 +153,10 @@ class Stack:
                 return await scenario(Conversation(client, self.settings))
 
         return asyncio.run(run())
+
+    def block(self, until):
+        """Let the loop stand still, with all services in it, until this event."""
+        self._loop.call_soon_threadsafe(until.wait, ON_SERVERS)
 
     def until(self, holds):
         """Wait until this is true of what was counted: it is looked at whenever something was stored, and between."""
@@ -215,6 +222,95 @@ def test_a_broker_that_is_away_shows_in_what_each_process_says_of_itself(stack, 
     stack.until(lambda: ready("log") == 1)
 
 
+def test_a_database_that_is_away_shows_there_and_in_the_answers_of_the_gateway(stack):
+    there = stack.settings
+    answered = "http_server_request_duration_seconds_count"
+    for name in ("gateway", "health"):
+        stack.stop(name)
+    away = f"host=127.0.0.1 port={ports.choose(0)} dbname=nowhere user=nobody"
+    stack.settings = there.model_copy(update={"database_url": SecretStr(away)})
+    try:
+        for name in ("gateway", "health"):
+            stack.start(name)
+        stack.until(lambda: stack.health.value("frameledger_ready", check="database") == 0)
+
+        def refused():
+            with pytest.raises((HTTPError, URLError)):
+                urlopen(f"http://127.0.0.1:{there.gateway_port}/v1/contexts", timeout=ON_SERVERS)
+            return stack.gateway.value(answered, http_response_status_code="503")
+
+        stack.until(refused)
+    finally:
+        for name in ("gateway", "health"):
+            stack.stop(name)
+        stack.settings = there
+        for name in ("gateway", "health"):
+            stack.start(name)
+    stack.until(lambda: stack.health.value("frameledger_ready", check="database") == 1)
+
+
+def test_a_loop_that_stands_still_is_not_ready(stack):
+    def ready():
+        return stack.health.value("frameledger_ready", check="loop")
+
+    stack.until(lambda: ready() == 1)
+    standing = threading.Event()
+    stack.block(standing)
+    try:
+        stack.until(lambda: ready() == 0)
+    finally:
+        standing.set()
+    stack.until(lambda: ready() == 1)
+
+
+def test_a_worker_that_is_judged_dead_counts_the_lease_that_it_lost(stack):
+    lost = "frameledger_work_leases_lost_total"
+    before = stack.functions.value(lost)
+    with psycopg.connect(stack.road.address, autocommit=True) as connection:
+        # The worker is there: it may have been judged dead before, and begins anew then.
+        alive = "kind = 'functions' AND stopped_at IS NULL"
+        stack.until(
+            lambda: connection.execute(f"SELECT count(*) FROM workers WHERE {alive}").fetchone() == (1,)
+        )
+        connection.execute(f"UPDATE workers SET stopped_at = clock_timestamp() WHERE {alive}")
+        stack.until(lambda: stack.functions.value(lost) == before + 1)
+        stack.until(
+            lambda: connection.execute(f"SELECT count(*) FROM workers WHERE {alive}").fetchone() == (1,)
+        )
+
+
+def test_a_projector_from_whom_another_one_takes_its_partitions_counts_that(stack):
+    fenced = "frameledger_projector_fenced_total"
+    before = stack.projector.value(fenced)
+    with psycopg.connect(stack.road.address, autocommit=True) as connection:
+        connection.execute("UPDATE projections SET epoch = epoch + 1")
+    stack.road.publish([Raw(b"fought over", encode_frame(speak()))])
+    stack.until(lambda: stack.projector.value(fenced) > before)
+    stack.road.until("SELECT count(*) = 1 FROM frames WHERE context_id = 'fought over'")
+
+
+def test_an_effect_that_waits_in_the_outbox_is_seen_with_its_age(stack):
+    oldest = "frameledger_outbox_oldest_seconds"
+    stack.until(lambda: stack.timekeeper.value(oldest) == 0)
+    # As a projector leaves it that died before it published it, an hour ago.
+    with psycopg.connect(stack.road.address, autocommit=True) as connection:
+        connection.execute(
+            'INSERT INTO outbox (topic, partition, "offset", ordinal, recorded_at, kind, to_topic, headers)'
+            " VALUES ('another', 0, 0, 0, clock_timestamp() - interval '1 hour', 'effect', 'gone', '[]')"
+        )
+        stack.until(lambda: stack.timekeeper.value(oldest) >= 3_600)
+        connection.execute("DELETE FROM outbox WHERE topic = 'another'")
+    stack.until(lambda: stack.timekeeper.value(oldest) == 0)
+
+
+def test_an_answer_is_counted_with_the_time_until_its_first_text(stack):
+    first = "frameledger_run_first_text_seconds_count"
+    assert not stack.projector.value(first)
+    frames = [ask(), *answer("At last.")]
+    stack.road.publish([Raw(b"slow", encode_frame(one)) for one in frames])
+    stack.until(lambda: stack.projector.value(first) == 1)
+
+
 def test_a_conversation_that_cannot_be_folded_is_counted_as_parked(stack, monkeypatch):
     def failing(state, frame, *others):
         if state.context_id == "poisoned":
@@ -266,6 +362,31 @@ def test_a_function_that_hangs_is_counted_and_the_call_of_which_nobody_knows_too
     stack.until(lambda: stack.projector.value("frameledger_calls_total", function="book", status="ambiguous"))
     assert stack.functions.value("frameledger_work_claims_total", kind="call", how="new") == 2
     assert stack.functions.value("frameledger_work_queue_seconds_count") == 2
+
+
+def test_slots_that_are_busy_are_counted(stack):
+    def busy():
+        return stack.functions.value("frameledger_work_slots", state="busy")
+
+    let_go = threading.Event()
+
+    async def busying(params: FunctionCallParams):
+        await asyncio.to_thread(let_go.wait, ON_SERVERS)
+
+    stack.registry.register_function("busying", busying)
+    call = called("busying")
+
+    async def scenario(talk):
+        await talk.call(call)
+        await asyncio.to_thread(stack.until, lambda: busy() == 1)
+        let_go.set()
+        return await talk.settled(call.tool_call_id)
+
+    try:
+        assert stack.talk(scenario) == ["done"]
+    finally:
+        let_go.set()
+    stack.until(lambda: busy() == 0)
 
 
 def test_a_function_that_fails_is_counted_as_failed(stack):

@@ -16,7 +16,8 @@ from tests.bounds import PROGRAM
 
 from frameledger_services.telemetry.metrics import METRICS, series_of
 
-INFRA = Path(__file__).resolve().parents[2] / "infra"
+TESTS = Path(__file__).resolve().parents[1]
+INFRA = TESTS.parent / "infra"
 ALERTS = INFRA / "alerts.yaml"
 RULES = {
     rule["alert"]: rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]
@@ -191,6 +192,40 @@ def test_each_alert_has_a_section_that_says_what_to_do():
         assert rule["annotations"]["runbook"] == f"operations.md#{name.lower()}"
         assert rule["labels"]["severity"] in {"page", "ticket"}
         assert "**Do**" in sections[name], name
+
+
+FAULTS = {
+    "FrameledgerDown": None,  # `up` is Prometheus' own: a process that is gone counts nothing
+    "FrameledgerBrokerAway": "a_broker_that_is_away",
+    "FrameledgerDatabaseAway": "a_database_that_is_away",
+    "FrameledgerStandsStill": "a_loop_that_stands_still",
+    "FrameledgerProjectorsStopped": "while_no_projector_runs",
+    "FrameledgerReadersWait": "while_no_projector_runs",
+    "FrameledgerOutboxHeldBack": "an_effect_that_waits_in_the_outbox",
+    "FrameledgerProjectorsFight": "a_projector_from_whom_another_one_takes",
+    "FrameledgerRecordsRejected": "bytes_that_are_no_frame",
+    "FrameledgerConversationsParked": "a_conversation_that_cannot_be_folded",
+    "FrameledgerCallsAmbiguous": "a_function_that_hangs",
+    "FrameledgerFunctionHangs": "a_function_that_hangs",
+    "FrameledgerFunctionFails": "a_function_that_fails",
+    "FrameledgerProviderRefuses": "a_key_that_is_wrong",
+    "FrameledgerProviderFails": "a_key_that_is_wrong",
+    "FrameledgerSlowToAnswer": "an_answer_is_counted_with_the_time",
+    "FrameledgerWorkersBusy": "slots_that_are_busy",
+    "FrameledgerLeasesLost": "a_worker_that_is_judged_dead",
+    "FrameledgerNobodyAnswers": "a_run_that_nobody_takes",
+    "FrameledgerGatewayFails": "a_database_that_is_away",
+}
+"""The test of `integration/test_alert_faults.py` that makes the fault of each alert, by how its name begins."""
+
+
+def test_the_fault_of_each_alert_is_made_on_real_servers():
+    made = re.findall(
+        r"^def test_(\w+)", (TESTS / "integration" / "test_alert_faults.py").read_text(encoding="utf-8"), re.M
+    )
+    assert list(FAULTS) == list(RULES)
+    for alert, begins in FAULTS.items():
+        assert begins is None or [name for name in made if name.startswith(begins)], alert
 
 
 def test_promtool_lets_each_alert_fire_at_its_fault_and_at_nothing_else(tmp_path):
