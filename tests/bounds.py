@@ -20,6 +20,8 @@ FASTEST, SLOWEST = 1.0, 20.0
 """The factor stays between these: a fast machine waits no less, and a hang ends on the slowest one too."""
 
 VARIABLE = "TEST_SLOWNESS"
+IS_GIVEN = VARIABLE in os.environ
+"""Somebody set the factor: a person, or the process that started this one."""
 
 
 def slowness() -> float:

@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
+from tests import bounds
 from tests.bounds import BENCH
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,8 +26,10 @@ FETCHED = (*PYTHON, "tests.bridges", "prepare")
 # Whole files are handed out, those first that take longest: see `costs.py`.
 TESTS = (*PYTHON, "pytest", "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 BRIDGES = (*PYTHON, "tests.bridges", "--if-installable")
-INTERRUPTED = 2
-"""What pytest ends with after Ctrl-C."""
+INTERRUPTED = {2, 128 + signal.SIGINT, -signal.SIGINT}
+"""What pytest ends with after Ctrl-C, also if it had not begun yet."""
+
+HANGS = 124
 
 
 class Beside:
@@ -36,8 +39,12 @@ class Beside:
         self._process, self._said = process, said
 
     def ended(self) -> int:
-        """Wait for its end and print what it said; its exit code."""
-        code = self._process.wait(2 * BENCH)
+        """Wait for its end and print what it said; its exit code, or `HANGS` if it does not end."""
+        try:
+            code = self._process.wait(2 * BENCH)
+        except subprocess.TimeoutExpired:
+            code = HANGS
+            print(f"This does not end: {self._process.args!r}. What it said:", flush=True)
         self._said.seek(0)
         sys.stdout.write(self._said.read().decode(errors="replace"))
         sys.stdout.flush()
@@ -55,9 +62,11 @@ def beside(command: tuple[str, ...]) -> Iterator[Beside]:
         try:
             yield Beside(process, said)
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            # One that has ended may have given its id to another.
+            if process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
 
 def tried(
@@ -66,10 +75,11 @@ def tried(
     tests: tuple[str, ...] = TESTS,
     bridges: tuple[str, ...] = BRIDGES,
 ) -> int:
-    """Runs all of it; the exit code of what failed first. The bridges are tried if all else is well."""
+    """Runs all of it; the exit code of what failed first. The bridges are tried if all else is well, and make what
+    could not be fetched beside the tests."""
     with beside(types) as typed, beside(fetched) as made:
         failed = run(tests, os.environ)
-        if failed == INTERRUPTED:
+        if failed in INTERRUPTED:
             return failed
         if failed := typed.ended() or failed:
             return failed
@@ -78,12 +88,26 @@ def tried(
 
 
 def run(command: tuple[str, ...], environment: Mapping[str, str]) -> int:
+    """The exit code of a program. Ctrl-C meanwhile is for it alone: the tests stop their servers then."""
     # Each of its processes reads every test: without bytecode, as some containers want it, that takes twice the time.
-    kept = {name: value for name, value in environment.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return subprocess.run(command, cwd=ROOT, env=kept, check=False).returncode
+    left_out = {"PYTHONDONTWRITEBYTECODE"}
+    if not bounds.IS_GIVEN:
+        # It was measured before anything ran. Each finds out for itself, with what runs beside it.
+        left_out.add(bounds.VARIABLE)
+    kept = {name: value for name, value in environment.items() if name not in left_out}
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        return subprocess.run(command, cwd=ROOT, env=kept, check=False).returncode
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def ended_by(number: int, _: object) -> None:
+    """Ends this process in order, so that nothing of it is left."""
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":
-    # Ctrl-C is for the tests, which stop their servers then; this waits for them.
-    signal.signal(signal.SIGINT, lambda *_: None)
+    for name in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, ended_by)
     sys.exit(tried())

@@ -14,6 +14,7 @@ depends_on: Sequence[str] | None = None
 SQL = Path(__file__).parents[1] / "sql" / revision
 
 STEPS: tuple[str, ...] = (
+    "messages_by_version",
     "messages",
     "messages_at",
     "runs",

@@ -31,7 +31,12 @@ MODULES = {
     "gateway": ("starlette", "uvicorn", "httptools", "msgspec", "itsdangerous"),
     "http": ("httpx",),
     # `opentelemetry` itself is a namespace: each distribution brings a part of it.
-    "otel": ("opentelemetry.trace", "opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http"),
+    "otel": (
+        "opentelemetry.trace",
+        "opentelemetry.sdk.trace",
+        "opentelemetry.exporter.otlp.proto.http",
+        "structlog",
+    ),
     "pipecat": ("pipecat",),
     "agents": ("agents",),
 }

@@ -341,27 +341,32 @@ def test_a_function_that_hangs_is_counted_and_the_call_of_which_nobody_knows_too
         # A plain function: nobody can stop it.
         released.wait(ON_SERVERS)
 
-    stack.registry.register_function("search", search, timeout_secs=scaled(0.3))
-    stack.registry.register_function("book", book, timeout_secs=scaled(0.3))
-    found, booked = called("search"), called("book")
-
     async def scenario(talk):
+        found, booked = called("search"), called("book")
         await talk.call(found, booked)
         return await talk.settled(found.tool_call_id, booked.tool_call_id)
 
     try:
-        assert stack.talk(scenario)[1] == "ambiguous"
+        # On a busy machine the deadline may pass before the function has begun: then it is known that nothing happened.
+        for deadline in (0.3, 1.0, 3.0, 10.0, 30.0):
+            stack.registry.register_function("search", search, timeout_secs=deadline)
+            stack.registry.register_function("book", book, timeout_secs=deadline)
+            if stack.talk(scenario)[1] == "ambiguous":
+                break
+        else:
+            raise AssertionError("the function never began")
     finally:
         released.set()
     tool = "gen_ai_execute_tool_duration_seconds_count"
     for name in ("search", "book"):
         stack.until(
-            lambda name=name: stack.functions.value(tool, gen_ai_tool_name=name, error_type="timeout") == 1
+            lambda name=name: stack.functions.value(tool, gen_ai_tool_name=name, error_type="timeout")
         )
     stack.until(lambda: stack.timekeeper.value("frameledger_calls_ambiguous") == 1)
     stack.until(lambda: stack.projector.value("frameledger_calls_total", function="book", status="ambiguous"))
-    assert stack.functions.value("frameledger_work_claims_total", kind="call", how="new") == 2
-    assert stack.functions.value("frameledger_work_queue_seconds_count") == 2
+    claims = stack.functions.value("frameledger_work_claims_total", kind="call", how="new")
+    assert claims >= 2
+    assert stack.functions.value("frameledger_work_queue_seconds_count") == claims
 
 
 def test_slots_that_are_busy_are_counted(stack):

@@ -34,7 +34,7 @@ NOBODY_LISTENS = "http://127.0.0.1:9"
 def test_a_client_finds_the_broker_and_no_topic_makes_itself(kafka):
     async def look():
         async with client(AIOKafkaAdminClient, bootstrap_servers=kafka.bootstrap_servers) as admin:
-            return await admin.describe_topics(["llm.frames"])
+            return await admin.describe_topics(["nobody-made-it"])
 
     assert asyncio.run(look())[0]["error_code"] == 3
 

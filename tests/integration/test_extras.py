@@ -242,6 +242,15 @@ def test_the_command_line_says_of_each_command_what_it_needs(environment):
     assert "pip install 'frameledger[openai]' or 'frameledger[anthropic]'" in said
 
 
+def test_traces_that_are_asked_for_and_not_installed_stop_no_command(environment):
+    program = (
+        "import os; os.environ['OTEL_EXPORTER_OTLP_ENDPOINT'] = 'http://127.0.0.1:9';"
+        "from frameledger_services.telemetry import provider;"
+        "provider.recording('cli').__enter__(); print('went on')"
+    )
+    assert environment("cli").run("python", "-c", program) == "went on\n"
+
+
 def test_a_machine_without_kafka_tails_and_chats_over_http(environment):
     nowhere = ("--url", "http://127.0.0.1:1")
     (tail, chat, log) = environment("cli", "http").commands(

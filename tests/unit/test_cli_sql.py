@@ -22,8 +22,9 @@ def test_everything_that_libpq_has_a_variable_for_goes_through_it():
 
 
 def test_one_argument_of_several_words_is_a_statement():
-    assert sql._arguments(["SELECT 1"]) == ["-c", "SELECT 1"]
-    for psqls in (["-c", "SELECT 1"], ["four"], ["-c SELECT 1"], []):
+    for said in ("SELECT 1", r"\dt", r"\d frames"):
+        assert sql._arguments([said]) == ["-c", said]
+    for psqls in (["-c", "SELECT 1"], ["four"], ["-c SELECT 1"], ["host=db dbname=four"], []):
         assert sql._arguments(psqls) == psqls
 
 

@@ -1,5 +1,6 @@
 """What holds for the files of this repository as files: what is not written in them, what a visitor finds."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -165,7 +166,19 @@ def names() -> list[str]:
             "\0"
         )
     except (FileNotFoundError, subprocess.CalledProcessError):
-        made = {".git", ".venv", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis", "__pycache__"}
-        paths = (path.relative_to(ROOT) for path in ROOT.rglob("*"))
-        listed = [path.as_posix() for path in paths if not made & set(path.parts)]
+        made = {
+            ".git",
+            ".venv",
+            ".mypy_cache",
+            ".pytest_cache",
+            ".ruff_cache",
+            ".hypothesis",
+            "__pycache__",
+            "build",
+        }
+        listed = []
+        for folder, folders, files in os.walk(ROOT):
+            # Not even looked into: what is made there changes meanwhile.
+            folders[:] = [name for name in folders if name not in made]
+            listed += [(Path(folder) / name).relative_to(ROOT).as_posix() for name in files]
     return sorted(name for name in listed if name and (ROOT / name).is_file())

@@ -3,9 +3,9 @@
 CREATE INDEX messages_by_time ON messages
 USING brin (said_at timestamptz_minmax_multi_ops) WITH (autosummarize = on);
 
--- Whoever asks what a version wrote asks for what a run said: the others need not be in it.
+-- In its place: see messages_by_version.sql.
 DROP INDEX messages_by_version;
-CREATE INDEX messages_by_version ON messages (context_id, valid_from) WHERE role = 'assistant';
+ALTER INDEX messages_of_runs RENAME TO messages_by_version;
 
 -- Versions find the runs of a conversation's day as well: see runs_by_version.
 DROP INDEX runs_of_context;

@@ -51,6 +51,7 @@ def migrate(
 
 
 def _said(error: psycopg.Error) -> str:
-    """What the database said, with its hint, and not the statement that it said it to."""
-    said = (error.diag.message_primary, error.diag.message_hint)
+    """What the database said, with details such as the views that stand in the way, and its hint; not the statement
+    that it said it to."""
+    said = (error.diag.message_primary, error.diag.message_detail, error.diag.message_hint)
     return "\n".join(filter(None, said)) or str(error).strip()

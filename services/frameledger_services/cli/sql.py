@@ -46,11 +46,13 @@ def sql(context: typer.Context) -> None:
 
 
 def _arguments(given: Sequence[str]) -> list[str]:
-    """What psql is given. A single argument of several words is a statement: psql alone would take it for the name of a
-    database, of which ours is known."""
+    """What psql is given. A single argument of several words, or a command of psql's, is to be run: psql alone would
+    take it for the name of a database, of which ours is known. A connection string is still psql's."""
     match given:
-        case [statement] if len(statement.split()) > 1 and not statement.startswith("-"):
-            return ["-c", statement]
+        case [said] if said.startswith("\\"):
+            return ["-c", said]
+        case [said] if len(words := said.split()) > 1 and "=" not in words[0] and not said.startswith("-"):
+            return ["-c", said]
     return [*given]
 
 

@@ -113,7 +113,7 @@ RUNS_IN_MINUTE = """
         FROM runs
         WHERE context_id = %(id)s AND requested_at > %(upto)s - interval '1 minute' AND requested_at <= %(upto)s
             AND requested_version > coalesce(version_at(%(id)s, %(upto)s - interval '1 minute'), 0)
-            AND status <> 'dropped'
+            AND status <> 'dropped' AND is_copy IS NOT TRUE
         LIMIT %(most)s
     ) AS found
 """
@@ -123,7 +123,7 @@ _SUMS = "coalesce(sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)), 0
 OF_CONVERSATION = f"""
     SELECT {_SUMS}
     FROM facts_runs
-    WHERE context_id = %(id)s AND requested_at >= %(first)s AND requested_at <= %(upto)s
+    WHERE context_id = %(id)s AND NOT is_copy AND requested_at >= %(first)s AND requested_at <= %(upto)s
         AND requested_version > coalesce(version_at(%(id)s, %(first)s - interval '1 microsecond'), 0)
 """
 

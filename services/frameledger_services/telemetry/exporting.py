@@ -14,6 +14,9 @@ from frameledger_services import logs
 from frameledger_services.telemetry import metrics as listed
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
+LARGEST_BATCH = 512
+"""Spans that are sent at once at most, as OpenTelemetry has it where nobody says otherwise."""
+
 NOISY = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk._shared_internal")
 """Loggers that say something for each batch that a collector does not take, and for each span that finds no room."""
 
@@ -67,7 +70,9 @@ class CountedProcessor(BatchSpanProcessor):
     """A batch processor that knows how many spans did not leave, for whatever reason."""
 
     def __init__(self, exporter: CountedExporter, metrics: Metrics, most: int) -> None:
-        super().__init__(exporter, max_queue_size=most)
+        # OpenTelemetry refuses a batch that is larger than the queue, whoever set only one of the two.
+        batch = most if most < LARGEST_BATCH else None
+        super().__init__(exporter, max_queue_size=most, max_export_batch_size=batch)
         self._exporter = exporter
         self._most = most
         self._count_dropped = metrics.counter(listed.SPANS, "dropped")

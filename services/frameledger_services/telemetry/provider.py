@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -37,8 +39,17 @@ LAST_SECONDS = 2.0
 """How long a process that ends waits for its last spans to leave."""
 
 
+class _OnStandardError:
+    """Says it where nothing is installed that logs: in an environment with the command line alone."""
+
+    def warning(self, event: str, **fields: object) -> None:
+        print(event, *(f"{name}={value}" for name, value in fields.items()), file=sys.stderr)
+
+
 def _logger() -> Any:
     # A command that records nothing logs nothing, and does not import what logs.
+    if find_spec("structlog") is None:
+        return _OnStandardError()
     from frameledger_services import logs
 
     return logs.get_logger("telemetry")

@@ -48,6 +48,7 @@ class Allowed:
     """What was counted, and what there was already when a limit was set that says less."""
 
     messages: int = 0
+    bytes: int = 0
     rounds: int = 0
     calling: frozenset[str] = frozenset()
     """The runs that announced calls since the latest input."""
@@ -69,7 +70,8 @@ def check(world: World, frame: AnyFrame, at: datetime, before: State, step: Step
     if isinstance(frame, LLMSetLimitsFrame) and step.outcome == "applied":
         # What is open has its room: a turn, a response and a thought, three messages of a call, and what is held.
         promised = 3 + 3 * len(before.calls.open) + len(_held(before))
-        known = Allowed(len(rows) + promised, len(known.calling), known.calling)
+        length = sum(map(size, rows)) + OF_ONE_MESSAGE * promised
+        known = Allowed(len(rows) + promised, length, len(known.calling), known.calling)
     world.allowed = known
     if not limits:
         return
@@ -77,7 +79,7 @@ def check(world: World, frame: AnyFrame, at: datetime, before: State, step: Step
     if most is not None and len(rows) > max(most, known.messages):
         raise world.broken(f"no context has more messages than it may, and this has {len(rows)}")
     most = limits.get("context_bytes")
-    if most is not None and sum(map(size, rows)) > max(most, OF_ONE_MESSAGE * known.messages):
+    if most is not None and sum(map(size, rows)) > max(most, known.bytes):
         raise world.broken("no context has more bytes than it may")
     most = limits.get("rounds")
     if most is not None and len(known.calling) > max(most, known.rounds):

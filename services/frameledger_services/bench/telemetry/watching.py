@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-SCRAPE_SECONDS = 1.0
-"""Prometheus asks every fifteen seconds; whoever looks at a dashboard that moves asks this often."""
+from frameledger_services import extras
+from frameledger_services.bench.road.processes import BenchError
+
+SCRAPE_SECONDS = 0.5
+"""Prometheus asks every fifteen seconds; whoever looks at a dashboard that moves asks this often, or less."""
 
 SHARE = 0.01
 """Of the traces, so many are recorded."""
@@ -41,16 +44,19 @@ def nobody() -> Iterator[Watched]:
 
 @contextmanager
 def by_metrics() -> Iterator[Watched]:
-    """`/metrics` is asked for every `SCRAPE_SECONDS`, as soon as somebody answers there."""
+    """`/metrics` is asked for every `SCRAPE_SECONDS`, as soon as somebody answers there. Raises `BenchError` at the end
+    if nobody did."""
     port, ended = _free_port(), threading.Event()
+    answered = 0
 
     def scrape() -> None:
+        nonlocal answered
         while not ended.wait(SCRAPE_SECONDS):
             try:
                 with urllib.request.urlopen(
                     f"http://127.0.0.1:{port}/metrics", timeout=LONGEST_SECONDS
                 ) as answer:
-                    answer.read()
+                    answered += bool(answer.read())
             except OSError:
                 # It has not begun yet, or has ended already.
                 continue
@@ -62,11 +68,14 @@ def by_metrics() -> Iterator[Watched]:
     finally:
         ended.set()
         thread.join()
+    if not answered:
+        raise BenchError("/metrics was never answered.")
 
 
 @contextmanager
 def by_traces() -> Iterator[Watched]:
-    """A collector takes `SHARE` of all traces."""
+    """A collector takes `SHARE` of all traces. Raises `MissingExtraError` if nobody could send any."""
+    extras.check("otel")
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Collector)
     thread = threading.Thread(target=server.serve_forever, name="collector", daemon=True)
     thread.start()
@@ -80,7 +89,8 @@ def by_traces() -> Iterator[Watched]:
 
 @contextmanager
 def by_nobody_at_the_address() -> Iterator[Watched]:
-    """The same traces are sent to a collector that is dead."""
+    """The same traces are sent to a collector that is dead. Raises `MissingExtraError` if nobody could send any."""
+    extras.check("otel")
     yield _traced(_free_port())
 
 
