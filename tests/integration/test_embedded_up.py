@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from contextlib import chdir, contextmanager
 from pathlib import Path
@@ -106,6 +107,21 @@ def working(path, **environment):
     assert made.living() == []
 
 
+def answered(address):
+    """What is answered there, once somebody listens. `up` waits for the gateway; a process without an address of
+    its own may still be importing."""
+    deadline = time.monotonic() + PROGRAM
+    while True:
+        try:
+            with urllib.request.urlopen(address) as answer:
+                return answer.read()
+        except urllib.error.HTTPError:
+            raise
+        except urllib.error.URLError:
+            assert time.monotonic() < deadline, address
+            pause()
+
+
 def servers_of_this_run(kafka, database, prefix):
     """Settings by which `up` has only services to start."""
     return {
@@ -134,10 +150,8 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
         assert b"<title>Frameledger</title>" in answer.read()
     for name in ("projector", "timekeeper", "gateway"):
         assert processes[name]["metrics"] in up.stdout
-        with urllib.request.urlopen(processes[name]["metrics"]) as answer:
-            assert 'frameledger_ready{check="database"} 1.0' in answer.read().decode()
-        with urllib.request.urlopen(processes[name]["metrics"].replace("/metrics", "/readyz")) as answer:
-            assert json.load(answer)["ready"]
+        assert 'frameledger_ready{check="database"} 1.0' in answered(processes[name]["metrics"]).decode()
+        assert json.loads(answered(processes[name]["metrics"].replace("/metrics", "/readyz")))["ready"]
     assert kafka.answers(*split(processes["kafka"]["address"]))
 
     config = json.loads(folder.run("config", "--json").stdout)
