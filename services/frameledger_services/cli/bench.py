@@ -158,7 +158,7 @@ def gateway(only: Only = None, quick: Quick = False, as_json: Json = False) -> N
 def telemetry(only: Only = None, quick: Quick = False, as_json: Json = False) -> None:
     """What metrics and traces cost: a projector and workers that are watched, beside the same that are not.
 
-    Metrics are asked for twice a second, and a hundredth of the traces is recorded; also for a collector that is dead.
+    Metrics are asked for as Prometheus asks, and a hundredth of the traces is recorded, also for a dead collector.
     On servers as `frameledger bench road` has them; takes about ten minutes. Ends with exit code 1 if a goal is missed.
 
     Example: `frameledger bench telemetry --only projector`

@@ -14,8 +14,11 @@ from typing import Any
 from frameledger_services import extras
 from frameledger_services.bench.road.processes import BenchError
 
-SCRAPE_SECONDS = 0.5
-"""Prometheus asks every fifteen seconds; whoever looks at a dashboard that moves asks this often, or less."""
+SCRAPE_SECONDS = 15.0
+"""As Prometheus asks where nobody says otherwise."""
+
+LOOK_AGAIN_SECONDS = 0.1
+"""How soon a process that does not answer yet is asked again."""
 
 SHARE = 0.01
 """Of the traces, so many are recorded."""
@@ -44,14 +47,16 @@ def nobody() -> Iterator[Watched]:
 
 @contextmanager
 def by_metrics() -> Iterator[Watched]:
-    """`/metrics` is asked for every `SCRAPE_SECONDS`, as soon as somebody answers there. Raises `BenchError` at the end
-    if nobody did."""
+    """`/metrics` is asked for every `SCRAPE_SECONDS`, and first as soon as somebody answers. Raises `BenchError` at the
+    end if nobody did."""
     port, ended = _free_port(), threading.Event()
     answered = 0
 
     def scrape() -> None:
         nonlocal answered
-        while not ended.wait(SCRAPE_SECONDS):
+        pause = 0.0
+        while not ended.wait(pause):
+            pause = SCRAPE_SECONDS
             try:
                 with urllib.request.urlopen(
                     f"http://127.0.0.1:{port}/metrics", timeout=LONGEST_SECONDS
@@ -59,7 +64,7 @@ def by_metrics() -> Iterator[Watched]:
                     answered += bool(answer.read())
             except OSError:
                 # It has not begun yet, or has ended already.
-                continue
+                pause = LOOK_AGAIN_SECONDS
 
     thread = threading.Thread(target=scrape, name="scrapes", daemon=True)
     thread.start()
