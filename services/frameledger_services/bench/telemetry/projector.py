@@ -50,7 +50,6 @@ async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) ->
         settings = await servers.make_topics(settings)
     try:
         count = await publish_records(settings, traced(contexts, each))
-
         for name, watch, goal in WAYS:
             measured = await in_turns(
                 partial(_worked_off, servers, settings, count, watch),

@@ -6,6 +6,7 @@ The model writes at a pace, so the rate says whether anybody is late, and the pr
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from functools import partial
 from itertools import count
 
 from frameledger_services.bench.inference.throughput import Came, model_server, round_of
@@ -13,7 +14,7 @@ from frameledger_services.bench.inference.workers import ANSWERING, settings_for
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.rounds import in_turns
 from frameledger_services.bench.road.servers import Servers
-from frameledger_services.bench.scene import scene
+from frameledger_services.bench.scene import Scene, scene
 from frameledger_services.bench.telemetry import watching
 from frameledger_services.bench.telemetry.watching import Watching
 
@@ -59,13 +60,10 @@ async def _measure(
             for one in (watched, watching.Watched())
         ]
 
-        async def ours() -> Came:
-            return await round_of(here, f"round-{next(numbers)}", streams, tokens)
+        async def answered(one: Scene) -> Came:
+            return await round_of(one, f"round-{next(numbers)}", streams, tokens)
 
-        async def yardstick() -> Came:
-            return await round_of(plain, f"round-{next(numbers)}", streams, tokens)
-
-        measured = await in_turns(ours, yardstick, rounds, warm_up=1)
+        measured = await in_turns(partial(answered, here), partial(answered, plain), rounds, warm_up=1)
     return [
         measured.figure(
             f"{streams} streams, {name} / without", "tokens/s", lambda one: one.rate, goal, "at least"
