@@ -92,7 +92,7 @@ def stage(kafka, database_server, migrated_template):
             return stack.enter_context(databases.made(database_server, template=migrated_template))[1]
 
         made = stack.enter_context(road.made(kafka.bootstrap_servers, database(), database))
-        stack.enter_context(projector(made.settings))
+        projecting = stack.enter_context(projector(made.settings))
         settings = made.settings.model_copy(update={**QUICK, "inference_retries": 2})
         closed = create_server(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -127,7 +127,7 @@ def stage(kafka, database_server, migrated_template):
             )
         )
         yield Stage(made, openai.needed)
-        made.check(every=5)
+        made.check(projecting, every=5)
 
 
 def started(outcome="applied", attempt=1):
