@@ -296,6 +296,7 @@ class Author:
             "safe_to_retry": rng.random() < 0.4,
             "call_attempt": 1 if by_a_worker else None,
             "worker": "worker-1" if by_a_worker else None,
+            "opened_version": rng.choice((None, None, None, call.requested_version, 1)),
         }
         return FunctionCallInProgressFrame(
             function_name=call.function_name, tool_call_id=call.tool_call_id, arguments={}, **(terms | fields)
@@ -420,6 +421,7 @@ class Author:
                 FunctionCallResultFrame(result="late", **named),
                 FunctionCallCancelFrame(run_llm=True, **named),
                 FunctionCallInProgressFrame(arguments={}, call_attempt=rng.choice((None, 1)), **named),
+                FunctionCallInProgressFrame(arguments={}, opened_version=self.state.version or 1, **named),
             )
         )
 

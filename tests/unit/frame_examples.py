@@ -129,6 +129,7 @@ EXAMPLES: tuple[Frame, ...] = (
         safe_to_retry=True,
         timeout_secs=5,
         waiting=Waiting(for_="approval", deadline="2025-01-02T00:00:00Z"),
+        opened_version=8,
     ),
     FunctionCallResultFrame(
         function_name="get_time",

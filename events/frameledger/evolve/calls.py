@@ -97,6 +97,8 @@ def in_progress(draft: Draft, frame: FunctionCallInProgressFrame) -> Reason | No
     """A call starts: the first start that is folded is applied (R3.1, RA5.start)."""
     tool_call_id = ToolCallId(frame.tool_call_id)
     call = draft.calls.open.get(tool_call_id)
+    if _means_another(call, frame):
+        return "call_forgotten" if call is None and tool_call_id in draft.calls.barred else "target_over"
     if call is None:
         if tool_call_id in draft.calls.barred:
             return "call_forgotten"
@@ -168,6 +170,14 @@ def _announcing_response(draft: Draft, frame: FunctionCallsStartedFrame) -> Vers
 
 def _has_no_room(draft: Draft, frame: FunctionCallInProgressFrame, call: Call | None) -> bool:
     return room.is_limited(draft) and not room.fits(draft, room.of_start(frame, call))
+
+
+def _means_another(call: Call | None, frame: FunctionCallInProgressFrame) -> bool:
+    """Whether the frame names, by `opened_version`, another call than the open one of its id. Of several who have the
+    function only one may make a call: a start that comes when the call is over would else be a new call (R3.1)."""
+    return frame.opened_version is not None and (
+        call is None or call.requested_version != frame.opened_version
+    )
 
 
 def _may_start(call: Call, *, by_a_worker: bool) -> bool:

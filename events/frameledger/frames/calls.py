@@ -90,7 +90,8 @@ class FunctionCallInProgressFrame(ControlFrame, UninterruptibleFrame):
     Effect: appends the assistant message with the call and, in the same step, its tool message. A later
     start of the same call is ignored, unless the first one said `safe_to_retry` and this is a higher
     attempt, or the same one under another claim; one with `waiting` changes no message and lets the next
-    call of a sequence start.
+    call of a sequence start. Where several programs have the function, each names the call that it means by
+    `opened_version`: then it is made once.
     """
 
     said_by = "function"
@@ -135,6 +136,10 @@ class FunctionCallInProgressFrame(ControlFrame, UninterruptibleFrame):
 
     waiting: Waiting | None = None
     """Set while the call waits for a person."""
+
+    opened_version: VersionNumber | None = None
+    """The version that announced the call which this starts. Ignored once that call is over. Without one, a start of
+    a call that is over is a new call."""
 
 
 class FunctionCallResultProperties(Value):

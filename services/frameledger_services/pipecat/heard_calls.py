@@ -25,6 +25,9 @@ from frameledger_services.pipecat.asking import Told
 class HeardCall:
     """A call that a worker announced."""
 
+    announced_version: int | None = None
+    """Where on the log; None of one that was not heard of."""
+
     is_sequential: bool = False
     """It is made once those before it have ended, or wait for a person."""
 
@@ -79,7 +82,7 @@ class HeardCalls:
             case FunctionCallsStartedFrame(run_id=str()) as announced:
                 for one in announced.function_calls:
                     if (known := self.get(one.tool_call_id)) is None or not known.group:
-                        self._calls[one.tool_call_id] = HeardCall(not announced.run_in_parallel)
+                        self._calls[one.tool_call_id] = HeardCall(told.version, not announced.run_in_parallel)
             case FunctionCallInProgressFrame() as begun:
                 if (call := self.get(begun.tool_call_id)) is not None:
                     call.has_begun = True

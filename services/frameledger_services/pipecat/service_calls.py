@@ -1,8 +1,9 @@
 """Calls of answers that workers of ours gave: the application's own functions, and those that our services have.
 
 A function of the application begins once its start is stored and counts. So whatever happens to this process, the log
-knows of each call that may have happened; and where a service has begun a function that the application has too, it
-runs once: the first start counts. What a service runs comes back as Pipecat's frames.
+knows of each call that may have happened; and where a service of ours has the function too, it runs once: the first
+start counts. The application's names the call that it begins, since one that a service began and ended before that
+would else begin as a new call. What a service runs comes back as Pipecat's frames.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ with needed("pipecat"):
 
 NOT_RECORDED = "The call could not be recorded, so it was not made."
 NOT_SERVED = "Nobody serves this function now. It was not called."
+
+_SERVED = ("call_started", "target_over")
+"""Why the start of a call does not count that a service makes, or has made."""
 
 logger = logging.getLogger("frameledger.pipecat")
 
@@ -118,7 +122,7 @@ class ServiceCalls:
                 call.has_started.set()
             elif start.counts:
                 run.append(_theirs(one, context))
-            elif start.reason == "call_started":
+            elif start.reason in _SERVED:
                 call.is_served = True
                 self._spawn(self._serve(one), one)
             elif start.reason == "call_forgotten":
@@ -140,7 +144,7 @@ class ServiceCalls:
             if start is None or start.counts:
                 await self._settle(one, NOT_SERVED)
                 return
-            if start.reason not in ("call_started", "call_forgotten"):
+            if start.reason not in (*_SERVED, "call_forgotten"):
                 await self._settle(one, NOT_RECORDED, start.reason)
                 return
             frame = InterruptionFrame() if start.reason == "call_forgotten" else await call.heard.get()
@@ -197,9 +201,16 @@ class ServiceCalls:
     async def _start(self, one: FunctionCallFromLLM) -> Told | None:
         """Publish that the application begins this call. Returns what became of it; None if that is not known in time:
         then it may count, and is not to be made."""
-        said = {"type": "FunctionCallInProgressFrame", **_named(one), "arguments": to_json(one.arguments)}
+        said = {
+            "type": "FunctionCallInProgressFrame",
+            **_named(one),
+            "arguments": to_json(one.arguments),
+            "cancel_on_interruption": self._is_cut(one),
+        }
+        if (version := self._calls[one.tool_call_id].announced_version) is not None:
+            said["opened_version"] = version
         try:
-            id_ = self._asking.say({**said, "cancel_on_interruption": self._is_cut(one)})
+            id_ = self._asking.say(said)
         except AskingError:
             return None
         return await self._calls.told_of(id_, self._begin_secs)

@@ -273,6 +273,64 @@ def test_functions_of_the_application_and_of_our_services_run_once_each(settings
 
 
 @pytest.mark.servers
+@pytest.mark.parametrize("has_ended", [False, True], ids=["while it runs there", "when it is over there"])
+def test_a_function_that_a_service_has_too_runs_once(settings, has_ended):
+    """Whichever of the two begins first: here the service, and the application's start comes late."""
+    model = ScriptedLLMService(
+        script=script(
+            {"when": {"user": "Order"}, "say": [{"call": "order"}]},
+            {"when": {"result_of": "order"}, "say": [{"text": "It is ordered."}]},
+        )
+    )
+    made, told = [], asyncio.Event()
+
+    async def order_here(params):
+        made.append("here")
+        await params.result_callback({"by": "the application"})
+
+    async def order_there(params):
+        made.append("there")
+        if not has_ended:
+            await told.wait()
+        await params.result_callback({"by": "the service"})
+
+    async def scene():
+        tools = ToolsSchema(standard_tools=[FunctionSchema("order", "", {}, [])])
+        talk = await Talk.made(settings, tools=tools, begin_secs=ON_SERVERS)
+        talk.llm.register_function("order", order_here)
+        functions = FunctionService(settings)
+        functions.register_function("order", order_there)
+        calls = talk.llm._calls
+        start = calls._start
+
+        async def late(one):
+            call = calls._calls[one.tool_call_id]
+            if has_ended:
+                await call.lets_the_next_begin.wait()
+            else:
+                await until(lambda: call.has_begun)
+            found = await start(one)
+            told.set()
+            return found
+
+        calls._start = late
+        async with answering(settings, model, functions):
+            await talk.bot.run(lambda _: talk.ask("Order tea.", answers=2))
+        assert talk.errors == []
+        messages = await talk.check(settings)
+        assert [one["content"] for one in messages if one["role"] == "tool"] == ['{"by": "the service"}']
+        assert messages[-1]["content"] == "It is ordered."
+
+    on_the_road(settings, scene)
+    assert made == ["there"]
+    assert in_sql(settings, "SELECT function_name, status FROM tool_calls") == [("order", "done")]
+    late_start = in_sql(
+        settings, "SELECT reason FROM frames WHERE outcome = 'ignored' AND starts_with(type, 'Func')"
+    )
+    assert late_start == [("target_over" if has_ended else "call_started",)]
+
+
+@pytest.mark.servers
 def test_a_worker_that_is_killed_in_the_middle_is_taken_over_and_no_word_comes_twice(settings, tmp_path):
     words = "The night train leaves at 22:40 from platform four."
     path = tmp_path / "script.json"

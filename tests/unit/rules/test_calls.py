@@ -64,6 +64,51 @@ def test_an_asynchronous_id_may_come_again_as_a_synchronous_call():
     assert played.texts[-2:] == ["assistant calls a(a)", "tool a: 2"]
 
 
+NAMED = begin("a", opened_version=4)
+"""A start of the call that the fourth frame announces in `ANNOUNCED`, by whoever has the function too."""
+
+ANNOUNCED = [append("go"), ask(), *committed("a", run=2)]
+AGAIN = [*ANNOUNCED, begin("a", attempt=1), result("a", 1, attempt=1), *committed("a", run=7)]
+
+
+@pytest.mark.rule("R3.1")
+@pytest.mark.parametrize(
+    ("given", "became"),
+    [
+        (ANNOUNCED, "applied"),
+        ([announce("b"), *ANNOUNCED[1:], begin("a", attempt=1)], "call_started"),
+        ([*ANNOUNCED, begin("a", attempt=1), result("a", 1, attempt=1)], "target_over"),
+        ([*ANNOUNCED, begin("a", attempt=1), cancel("a")], "target_over"),
+        ([*ANNOUNCED, begin("a", attempt=1), finish()], "target_over"),
+        ([*ANNOUNCED, interrupt()], "call_forgotten"),
+        ([*ANNOUNCED, cancel("a")], "call_forgotten"),
+        (AGAIN, "target_over"),
+        ([*AGAIN, begin("a", attempt=1)], "target_over"),
+        (ANNOUNCED[:-2], "target_over"),
+    ],
+    ids=[
+        *("in time", "it runs", "it has a result", "it is cancelled", "the context has ended"),
+        *("it is forgotten", "it was cancelled unstarted", "its id was announced again"),
+        *("another call of its id runs", "nobody announced it"),
+    ],
+)
+def test_a_start_that_names_its_call_starts_that_one_or_none(given, became):
+    before = play(given)
+    played = play(NAMED, onto=before)
+    assert played.became == became
+    if became != "applied":
+        assert played.changes == ()
+        assert played.messages == before.messages
+        assert dict(played.state.calls.open) == dict(before.state.calls.open)
+
+
+@pytest.mark.rule("R3.1")
+def test_a_call_that_was_announced_again_starts_by_the_version_of_the_later_announcement():
+    later = begin("a", opened_version=9)
+    assert play(AGAIN, NAMED).became == "target_over"
+    assert play(AGAIN, NAMED, later).became == "applied"
+
+
 @pytest.mark.rule("R3.1")
 def test_no_rule_looks_at_the_name_of_the_function():
     other = {"function_name": "other"}
