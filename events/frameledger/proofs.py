@@ -171,5 +171,5 @@ def _parsed(model: type[_Line], line: bytes | str, number: int) -> _Line:
         return model.model_validate_json(line)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in found["loc"])
-        raise ProofError(f"Line {number} is not part of a proof: {where or 'it'}: {found['msg']}.") from error
+        where = "".join(f"{part}: " for part in found["loc"])
+        raise ProofError(f"Line {number} is not part of a proof: {where}{found['msg']}.") from error

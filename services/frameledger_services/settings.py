@@ -518,7 +518,9 @@ def contradictions(settings: Settings) -> list[str]:
         try:
             conninfo_to_dict(settings.database_url.get_secret_value())
         except ProgrammingError:
-            problems.append(f"{PREFIX}DATABASE_URL is no address that libpq can read.")
+            problems.append(
+                f"{PREFIX}DATABASE_URL is no address that libpq can read, such as postgresql://USER@HOST:5432/NAME."
+            )
     if settings.work_heartbeat_secs > settings.work_lease_secs / 2:
         problems.append(
             f"{PREFIX}WORK_HEARTBEAT_SECS is more than half of {PREFIX}WORK_LEASE_SECS: one lost heartbeat would "

@@ -9,7 +9,7 @@ from typing import Literal
 
 from frameledger import heads_file, proofs
 from frameledger.heads_file import HeadsFileError, HeadsHeader
-from frameledger.proofs import Proven
+from frameledger.proofs import ProofHeader, Proven
 
 FIRST_BYTES = 64 * 1024
 """More than the first line of any of these files has."""
@@ -63,20 +63,23 @@ def verify_file(path: Path, root: bytes | None) -> ProofFile | HeadsFile:
         return ProofFile(proofs.verify(lines, root))
 
 
-def kind_of(path: Path) -> Literal["proof", "heads", "export"]:
-    """Returns what a file says that it is, an export being what `transfer.lines` writes; what says nothing is read as a
-    proof. Raises OSError."""
+def kind_of(path: Path) -> Literal["proof", "heads", "export"] | None:
+    """Returns what a file's first line says that it is, an export being what `transfer.lines` writes; None for none of
+    them. Raises OSError."""
     with path.open("rb") as file:
         first = file.readline(FIRST_BYTES)
     try:
         header = json.loads(first)
-    except ValueError:
-        return "proof"
+    except (ValueError, RecursionError):
+        return None
     if not isinstance(header, dict):
-        return "proof"
+        return None
     if header.get("frameledger") == "conversation":
         return "export"
-    return "heads" if header.get("format") == heads_file.FORMAT else "proof"
+    if header.get("format") == heads_file.FORMAT:
+        return "heads"
+    # Of a proof whose first line was changed it is said what in it is wrong.
+    return "proof" if header.keys() & ProofHeader.model_fields.keys() else None
 
 
 def verify_heads(path: Path, root: bytes | None) -> HeadsHeader:

@@ -39,7 +39,10 @@ Result = Annotated[str, typer.Option(metavar="JSON", help="What the model shall 
 @commands.command("list")
 def list_calls(
     context: Annotated[
-        str | None, typer.Argument(metavar="[CONTEXT]", help="One conversation's.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="CONTEXT", callback=options.context_id, help="One conversation's.", show_default=False
+        ),
     ] = None,
     as_json: options.AsJsonLines = False,
 ) -> None:

@@ -26,7 +26,7 @@ def infer(
     text: Annotated[
         str | None,
         typer.Argument(
-            metavar="[TEXT]", help="What the user says, behind everything else.", show_default=False
+            metavar="TEXT", help="What the user says, behind everything else.", show_default=False
         ),
     ] = None,
     context: Annotated[

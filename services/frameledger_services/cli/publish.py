@@ -51,7 +51,7 @@ def publish(
     frames: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FRAME|FILE|-]...",
+            metavar="FRAME|FILE|-",
             help="A JSON object; a .json file with one; another file with one on each line; - is standard input, "
             "one on each line, which is also read if nothing is given.",
             show_default=False,
@@ -148,7 +148,9 @@ async def _publish(
                 _print_json(published, wait)
             elif wait:
                 _print_outcomes(published)
-        if last is not None and not as_json:
+        if last is None:
+            typer.echo("There was no frame to publish.", err=True)
+        elif not as_json:
             _print_sum(context, count, last, outcomes, await client.newest_version(context) if wait else None)
         if outcomes["rejected"]:
             raise typer.Exit(1)

@@ -32,7 +32,10 @@ _COLOURS = {"applied": "", "ignored": "yellow", "unknown": "magenta", "parked": 
 @commands.command()
 def tail(
     context: Annotated[
-        str | None, typer.Argument(metavar="[CONTEXT]", help="The conversation.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="CONTEXT", callback=options.context_id, help="The conversation.", show_default=False
+        ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many at first.")] = 20,

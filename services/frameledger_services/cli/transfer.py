@@ -56,7 +56,7 @@ class _Sum:
 def export(
     contexts_: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CONTEXT]...", help="The conversations.", show_default=False),
+        typer.Argument(metavar="CONTEXT", help="The conversations.", show_default=False),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All conversations.")] = False,
     since: Annotated[

@@ -81,13 +81,15 @@ def read(path: Path) -> Prices:
         found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
         return Prices(_prices.validate_python(found))
     except OSError as error:
-        raise PricesError(f"The price list {path} cannot be read: {error.strerror}.") from error
+        raise PricesError(f"The price list {path} cannot be read: {error.strerror}.{_FORM}") from error
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise PricesError(f"{path} is no price list: {where}: {first['msg']}.") from None
+        raise PricesError(f"{path} is no price list: {where}: {first['msg']}.{_FORM}") from None
     except ValueError as error:
-        raise PricesError(f"{path} is no price list: {error}.") from None
+        raise PricesError(f"{path} is no price list: {error}.{_FORM}") from None
 
 
 _prices = TypeAdapter(dict[str, Price])
+
+_FORM = " `frameledger rerun --help` shows the form of one."

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,24 +35,15 @@ class AppModule:
 def load(module: str) -> AppModule:
     """Import a module, also from the current folder, and take its `registry`, and its `app_resources` if it has any.
 
-    Raises `ModuleError`. What the module itself raises is passed on.
+    Raises `ModuleError`; of what the module itself raises it has the traceback, from the module on.
     """
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
         found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        raise ModuleError(
-            f"There is no module {module!r}, neither installed nor in {here}. It is given as in an import: "
-            "`my_tools` for my_tools.py."
-        ) from error
-    except TypeError as error:
-        if not module.startswith("."):
-            raise
-        raise ModuleError(f"{module!r} is relative, and there is nothing to be relative to.") from error
+    except Exception as error:
+        raise ModuleError(_why(module, error, here)) from error
     registry = getattr(found, REGISTRY, None)
     if not isinstance(registry, FunctionRegistry):
         raise ModuleError(
@@ -60,3 +53,19 @@ def load(module: str) -> AppModule:
     if not registry.serves() and not registry.serves_all:
         raise ModuleError(f"The {REGISTRY} of the module {module!r} has no functions.")
     return AppModule(registry, getattr(found, RESOURCES, None))
+
+
+def _why(module: str, error: Exception, here: str) -> str:
+    """Why a module was not imported: it is not there, or it raised this."""
+    if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+        return (
+            f"There is no module {module!r}, neither installed nor in {here}. It is given as in an import: "
+            "`my_tools` for my_tools.py."
+        )
+    if isinstance(error, TypeError) and module.startswith("."):
+        return f"{module!r} is relative, and there is nothing to be relative to."
+    told = traceback.TracebackException.from_exception(error)
+    # What comes before the module are this file and the machinery of imports.
+    own = (__file__, importlib.__file__, "<frozen importlib")
+    told.stack[:] = itertools.dropwhile(lambda frame: frame.filename.startswith(own), told.stack)
+    return f"The module {module!r} cannot be imported:\n{''.join(told.format())}".rstrip()

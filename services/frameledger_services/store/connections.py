@@ -55,7 +55,11 @@ def failure(what: str, error: psycopg.Error) -> DatabaseError:
     from frameledger_services import transient
 
     kind = DatabaseUnavailableError if transient.is_transient(error) else DatabaseRefusedError
-    return kind(f"{what}: {str(error).strip()}")
+    said = str(error).strip()
+    if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+        # No server said this, but libpq: there is none, or it does not let us in.
+        said += "\nIs it running (`frameledger status`), and is FRAMELEDGER_DATABASE_URL right?"
+    return kind(f"{what}: {said}")
 
 
 class Connections:

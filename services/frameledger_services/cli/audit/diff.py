@@ -52,7 +52,7 @@ def diff(
     b: Annotated[
         moment.At | None,
         typer.Argument(
-            metavar="[B]", parser=moment.parse, help="To this one. Not given: now.", show_default=False
+            metavar="B", parser=moment.parse, help="To this one. Not given: now.", show_default=False
         ),
     ] = None,
     as_json: options.AsJson = False,

@@ -12,7 +12,8 @@ import typer
 from frameledger_services import extras
 from frameledger_services.audit import proof_files
 from frameledger_services.cli.audit import verify_files
-from frameledger_services.cli.terminal import backend, options
+from frameledger_services.cli.terminal import backend, options, output
+from frameledger_services.cli.terminal.readable import readable
 
 commands = typer.Typer()
 
@@ -35,7 +36,7 @@ def verify(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[CONTEXT|FILE]...",
+            metavar="CONTEXT|FILE",
             help="Conversations; or one file: a proof, or the heads of `heads --full`, for which no server is asked.",
         ),
     ] = None,
@@ -100,11 +101,23 @@ def verify(
         verify_rows.verify_rows(what or None, log=log, again=again, jobs=jobs, as_json=as_json)
     elif len(what or ()) > 1:
         raise typer.BadParameter(f"{files[0]} is a file: verify one at a time", param_hint="FILE")
-    elif proof_files.kind_of(files[0]) != "export":
-        verify_files.verify_file(files[0], root, as_json=as_json)
+    else:
+        _verify_file(files[0], root, as_json=as_json)
+
+
+def _verify_file(path: Path, root: bytes | None, *, as_json: bool) -> None:
+    with readable(path):
+        kind = proof_files.kind_of(path)
+    if kind is None:
+        output.fail(
+            f"{path} is no file to verify: its first line is not that of a proof, of heads or of an export.",
+            "These are what `frameledger prove`, `frameledger heads --full` and `frameledger export` write.",
+        )
+    if kind != "export":
+        verify_files.verify_file(path, root, as_json=as_json)
     elif root is None:
         with backend.exit_on_error(), extras.needed("services"):
             from frameledger_services.cli.audit import verify_export
-        verify_export.verify_export(files[0], as_json=as_json)
+        verify_export.verify_export(path, as_json=as_json)
     else:
         raise typer.BadParameter("an exported file names no root; a proof does", param_hint="--root")

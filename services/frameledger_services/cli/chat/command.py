@@ -22,7 +22,7 @@ from frameledger.frames.base import SecondInput
 from frameledger_services.cli.chat import render
 from frameledger_services.cli.chat.session import CtrlC, Event, Line, Session
 from frameledger_services.cli.chat.work import StoredWork, Work
-from frameledger_services.cli.terminal import backend, output, reaching, stdin
+from frameledger_services.cli.terminal import backend, options, output, reaching, stdin
 from frameledger_services.client import Conversations
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections
@@ -47,7 +47,10 @@ def chat(
     context: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CONTEXT]", help="The conversation. Not given: a new one.", show_default=False
+            metavar="CONTEXT",
+            callback=options.context_id,
+            help="The conversation. Not given: a new one.",
+            show_default=False,
         ),
     ] = None,
     system: Annotated[

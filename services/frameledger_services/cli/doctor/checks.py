@@ -52,7 +52,10 @@ async def findings(settings: Settings) -> AsyncIterator[Finding]:
     topics: dict[str, TopicDescription] = {}
     try:
         topics = await _topics(settings)
-    except (BrokerError, SettingsError) as error:
+    except SettingsError as error:
+        # It says itself what to do.
+        yield Finding("broker", "fail", str(error))
+    except BrokerError as error:
         remedy = servers.start_it(settings, "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS")
         yield Finding("broker", "fail", str(error), remedy)
     else:
@@ -64,7 +67,9 @@ async def findings(settings: Settings) -> AsyncIterator[Finding]:
         async with await database.connect(settings, "frameledger doctor") as connection:
             async for finding in _of_database(settings, connection, frames):
                 yield finding
-    except (psycopg.Error, SettingsError) as error:
+    except SettingsError as error:
+        yield Finding("database", "fail", str(error))
+    except psycopg.Error as error:
         remedy = servers.start_it(settings, "FRAMELEDGER_DATABASE_URL")
         yield Finding("database", "fail", str(error).strip(), remedy)
     if frames is not None:

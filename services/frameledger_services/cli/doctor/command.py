@@ -37,7 +37,7 @@ def doctor(
     try:
         settings = Settings.from_env()
     except SettingsError as error:
-        remedy = "`frameledger config --help` says more."
+        remedy = "Mend it; `frameledger config` without it lists all settings."
         found = [Finding("settings", "fail", problem, remedy) for problem in error.problems]
     else:
         found = [Finding("settings", "ok", "They can be read."), *asyncio.run(_findings(settings))]

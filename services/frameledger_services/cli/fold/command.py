@@ -11,18 +11,11 @@ from typing import Annotated, BinaryIO
 import typer
 
 from frameledger.fold import Conversation, Folding
-from frameledger.record import MAX_KEY_BYTES
 from frameledger_services.cli.fold import render, to_json
 from frameledger_services.cli.terminal import options, output
 from frameledger_services.frame_file import fold_lines
 
 commands = typer.Typer()
-
-
-def _context_key(key: str | None) -> str | None:
-    if key is not None and not 1 <= len(key.encode(errors="replace")) <= MAX_KEY_BYTES:
-        raise typer.BadParameter(f"a context's key has 1 to {MAX_KEY_BYTES} bytes")
-    return key
 
 
 @commands.command()
@@ -39,7 +32,7 @@ def fold(
         str | None,
         typer.Option(
             metavar="KEY",
-            callback=_context_key,
+            callback=options.context_id,
             help="The context's key, from which the ids of its runs follow. The file's name without .jsonl.",
         ),
     ] = None,

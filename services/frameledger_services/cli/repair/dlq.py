@@ -113,7 +113,7 @@ def show(
 def retry(
     where: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PARTITION:OFFSET]...", help="Where they lie.", show_default=False),
+        typer.Argument(metavar="PARTITION:OFFSET", help="Where they lie.", show_default=False),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="All that were not published again yet, the oldest first.")

@@ -36,7 +36,10 @@ commands = typer.Typer()
 @commands.command()
 def rerun(
     context: Annotated[
-        str | None, typer.Argument(metavar="[CONTEXT]", help="The conversation.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="CONTEXT", callback=options.context_id, help="The conversation.", show_default=False
+        ),
     ] = None,
     at: Annotated[
         moment.At | None,

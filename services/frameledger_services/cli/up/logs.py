@@ -30,7 +30,7 @@ commands = typer.Typer()
 def logs(
     processes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PROCESS]...", help="Only of these, by the names of `frameledger status`."),
+        typer.Argument(metavar="PROCESS", help="Only of these, by the names of `frameledger status`."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
     lines: Annotated[

@@ -1,0 +1,131 @@
+"""What a user does wrong, and what the command line says: what happened, to what, and what to do next."""
+
+import sys
+
+import psycopg
+import pytest
+from click import Context
+from typer.testing import CliRunner
+
+from frameledger_services.cli import COMMANDS, application
+from frameledger_services.cli.terminal.lazily import imported
+from frameledger_services.store.connections import failure
+
+NOWHERE = "postgresql://127.0.0.1:1/nowhere"
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Run a command in an empty folder, where nothing runs and nothing is set."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *words, typed=None: CliRunner().invoke(application(), list(words), input=typed)
+
+
+def test_who_publishes_nothing_is_told(command, tmp_path):
+    (tmp_path / "empty.jsonl").touch()
+    for words, typed in [(["publish", "ctx"], "\n"), (["publish", "ctx", "empty.jsonl"], None)]:
+        said = command(*words, typed=typed)
+        assert said.exit_code == 0
+        assert said.stdout == ""
+        assert said.stderr == "There was no frame to publish.\n"
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\x00b"])
+@pytest.mark.parametrize("words", [["publish", "{}", "frame"], ["show", "{}"], ["erase", "{}", "--why", "w"]])
+def test_what_is_no_id_of_a_conversation_is_a_wrong_argument(command, words, name):
+    said = command(*(word.replace("{}", name) for word in words))
+    assert said.exit_code == 2
+    assert "CONTEXT" in said.stderr
+    assert "1 to 255 bytes" in said.stderr
+
+
+def test_an_address_that_is_none_is_answered_with_the_form_of_one(command, monkeypatch):
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", "localhost")
+    said = command("list")
+    assert said.exit_code == 1
+    assert "postgresql://USER@HOST:5432/NAME" in said.stderr
+
+
+def test_a_database_that_is_not_reached_is_answered_with_where_to_look(command, monkeypatch):
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", NOWHERE)
+    said = command("list")
+    assert said.exit_code == 1
+    assert said.stderr.startswith(f"The database {NOWHERE}: connection failed: ")
+    assert said.stderr.endswith(
+        "Is it running (`frameledger status`), and is FRAMELEDGER_DATABASE_URL right?\n"
+    )
+
+
+def test_what_a_database_that_answers_refuses_is_not_about_its_address():
+    said = str(
+        failure("The database", psycopg.errors.InsufficientPrivilege("permission denied for table contexts"))
+    )
+    assert said == "The database: permission denied for table contexts"
+
+
+def test_doctor_says_once_what_is_to_be_done_about_servers_that_nobody_named(command):
+    said = command("doctor")
+    assert said.exit_code == 1
+    assert said.stdout.count("FRAMELEDGER_DATABASE_URL") == 1
+    assert said.stdout.count("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS") == 1
+
+
+def test_doctor_leads_from_a_wrong_setting_to_the_list_of_them(command, monkeypatch):
+    monkeypatch.setenv("FRAMELEDGER_LOG_LEVEL", "loud")
+    said = command("doctor")
+    assert said.exit_code == 1
+    assert "`frameledger config` without it" in said.stdout
+
+
+def test_a_module_of_functions_that_raises_shows_where_and_none_of_our_code(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("FRAMELEDGER_DATABASE_URL", NOWHERE)
+    monkeypatch.setenv("FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "broken_tools.py").write_text("def f():\n    return {}['a']\n\nf()\n", encoding="utf-8")
+    (tmp_path / "lacking_tools.py").write_text("import no_such_package\n", encoding="utf-8")
+    (tmp_path / "misspelt_tools.py").write_text("def f(:\n", encoding="utf-8")
+    for module, lines in {
+        "broken_tools": ["line 4, in <module>", "line 2, in f", "KeyError: 'a'"],
+        "lacking_tools": ["line 1, in <module>", "ModuleNotFoundError: No module named 'no_such_package'"],
+        "misspelt_tools": ["line 1", "SyntaxError: invalid syntax"],
+    }.items():
+        said = command("run", "functions", "--module", module)
+        assert said.exit_code == 1
+        assert said.stderr.startswith(f"The module {module!r} cannot be imported:\n")
+        assert [line for line in lines if line not in said.stderr] == []
+        assert "importlib" not in said.stderr
+        assert "frameledger_services" not in said.stderr
+
+
+def test_a_file_that_is_none_to_verify_is_named_with_those_that_are(command, tmp_path):
+    (tmp_path / "note.json").write_text("a shopping list\n", encoding="utf-8")
+    said = command("verify", "note.json")
+    assert said.exit_code == 1
+    assert said.stderr == (
+        "note.json is no file to verify: its first line is not that of a proof, of heads or of an export.\n"
+        "These are what `frameledger prove`, `frameledger heads --full` and `frameledger export` write.\n"
+    )
+
+
+def test_a_price_list_that_is_none_leads_to_the_form_of_one(command, tmp_path):
+    (tmp_path / "prices.json").write_text("[]", encoding="utf-8")
+    for file in ("prices.json", "nowhere.toml"):
+        said = command("rerun", "ctx", "--prices", file)
+        assert said.exit_code == 1
+        assert file in said.stderr
+        assert "`frameledger rerun --help`" in said.stderr
+
+
+def usages(command, name):
+    """How a command is called, and each of its own commands, on a line each."""
+    yield command.get_usage(Context(command, info_name=name))
+    for inner, one in getattr(command, "commands", {}).items():
+        yield from usages(one, f"{name} {inner}")
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_no_argument_is_shown_in_brackets_twice(name):
+    for usage in usages(imported(name, COMMANDS), name):
+        assert usage.startswith(f"Usage: {name}")
+        assert "[[" not in usage
+        assert "......" not in usage
