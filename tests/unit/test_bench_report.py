@@ -2,6 +2,7 @@ import gc
 import io
 import json
 from itertools import islice, pairwise
+from random import Random
 
 import pytest
 from rich.console import Console
@@ -11,6 +12,7 @@ from frameledger.fold import Conversation, Folding, steps
 from frameledger.frames import encode_frame
 from frameledger_services.bench import core, report
 from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road.rounds import interval_of_median
 from frameledger_services.bench.talk import talking
 from frameledger_services.bench.timing import WARM_UP, compare
 from frameledger_services.cli import application
@@ -84,6 +86,24 @@ def test_two_works_are_done_in_turns_each_prepared_anew_and_none_is_always_first
     assert len(rounds) == WARM_UP + 5
     assert set(rounds) == {("ours", "yardstick"), ("yardstick", "ours")}
     assert all(one != after for one, after in pairwise(rounds))
+
+
+@pytest.mark.parametrize(
+    ("count", "lowest", "highest"),
+    [(1, 1, 1), (2, 1, 2), (5, 1, 5), (7, 1, 7), (8, 2, 7), (9, 2, 8), (15, 4, 12)],
+)
+def test_the_interval_of_a_median_is_that_of_its_order_statistics(count, lowest, highest):
+    """As tables of the sign test have it, of 90 per cent."""
+    ratios = Random(count).sample(range(1, count + 1), count)
+    assert interval_of_median(ratios) == (lowest, highest)
+
+
+def test_the_median_of_what_is_drawn_lies_in_the_interval_nine_times_of_ten():
+    random = Random(7)
+    drawn = [interval_of_median([random.lognormvariate(0, 0.1) for _ in range(9)]) for _ in range(2_000)]
+    missed = sum(not lowest <= 1 <= highest for lowest, highest in drawn)
+    # 3.9 per cent by the formula.
+    assert 0.02 < missed / len(drawn) < 0.06
 
 
 def test_the_ratio_is_how_much_longer_ours_takes():

@@ -5,14 +5,16 @@ import json
 import subprocess
 import sys
 import threading
+from collections import Counter
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import context, trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from tests.bounds import IN_PROCESS
 
 from frameledger.record import Record
@@ -228,6 +230,70 @@ def test_a_batch_has_one_span_if_a_frame_of_it_is_recorded_and_no_piece_of_text(
     assert (one.parent and f"{one.parent.span_id:016x}") == parent
     assert len(one.links) == links
     assert one.attributes["messaging.batch.message_count"] == len(batch)
+
+
+def test_a_frame_whose_trace_is_not_recorded_costs_one_comparison():
+    """A projector has 60 us for a frame."""
+    entered = Counter()
+
+    def profile(python_frame, event, _):
+        if event == "call":
+            entered[python_frame.f_globals["__name__"], python_frame.f_code.co_name] += 1
+
+    batch = [frame(RUN, UNSAMPLED), frame(RUN, None)] * 500
+    sys.setprofile(profile)
+    try:
+        span = batch_span("t", "projector", batch)
+    finally:
+        sys.setprofile(None)
+    assert not span.is_recording
+    assert entered.pop((tracing.__name__, "is_sampled")) == len(batch)
+    assert sum(entered.values()) < 10, "nothing else is done for each of them"
+    assert not any(module.startswith("opentelemetry") for module, _ in entered)
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_recorded"),
+    [
+        ("00", False),
+        ("01", True),
+        ("03", True),
+        ("02", False),
+        ("0a", False),
+        ("0b", True),
+        ("ff", True),
+        ("fe", False),
+    ],
+)
+def test_the_lowest_bit_of_the_flags_says_whether_a_trace_is_recorded(flags, is_recorded):
+    assert tracing.is_sampled(f"00-{TRACE}-{SPAN}-{flags}") is is_recorded
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        GIVEN,
+        UNSAMPLED,
+        f"00-{TRACE}-{SPAN}-ff",
+        f"01-{TRACE}-{SPAN}-01-more",
+        "",
+        "nothing",
+        "\ud800",
+        f"ff-{TRACE}-{SPAN}-01",
+        f"00-{'0' * 32}-{SPAN}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE}-{SPAN}-01-more",
+        f"00-{TRACE.upper()}-{SPAN}-01",
+    ],
+)
+def test_what_is_handed_on_is_read_as_opentelemetry_reads_it(spans, said):
+    expected = trace.get_current_span(
+        TraceContextTextMapPropagator().extract({"traceparent": said}, context.Context())
+    ).get_span_context()
+    with tracing.start("a", "internal", new_trace=True, links=(said,)):
+        pass
+    (one,) = spans.get_finished_spans()
+    assert [link.context for link in one.links] == ([expected] if expected.is_valid else [])
 
 
 EVERYTHING = """

@@ -17,7 +17,8 @@ class Figure:
 
     `ratio` is that of value to yardstick, and need not be the quotient of the two numbers shown: it may be the median
     of many ratios where they are two medians. `bound` says on which side of `goal` it has to be; a figure without a
-    goal is only told. `spread` is the lowest and the highest ratio of those that were taken.
+    goal is only told. `spread` says how far to trust the ratio: where the median of all ratios lies, if this is the
+    median of some (`rounds.interval_of_median`), else the lowest and the highest.
     """
 
     name: str

@@ -24,13 +24,15 @@ def batch_span(topic: str, group: str, batch: Sequence[DecodedRecord]) -> Span:
     """
     if not tracing.is_possible():
         return Span(None)
+    # All that is paid for a frame whose trace is not recorded.
+    sampled = [
+        logged
+        for _, logged in batch
+        if isinstance(logged, LoggedFrame) and tracing.is_sampled(logged.traceparent)
+    ]
     found: dict[str, LoggedFrame] = {}
-    for _, logged in batch:
-        if (
-            isinstance(logged, LoggedFrame)
-            and tracing.is_sampled(logged.traceparent)
-            and not _is_piece(logged.frame)
-        ):
+    for logged in sampled:
+        if not _is_piece(logged.frame):
             found.setdefault(logged.trace_id or "", logged)
     if not found:
         return Span(None)

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from importlib.metadata import version
 
 from opentelemetry import context, trace
-from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
+from frameledger.headers import TRACEPARENT, traceparent_of
 from frameledger_services.telemetry import names
 from frameledger_services.telemetry.tracing import Kind, Span, Value
 
@@ -19,7 +19,6 @@ _KINDS: Mapping[Kind, SpanKind] = {
     "producer": SpanKind.PRODUCER,
     "consumer": SpanKind.CONSUMER,
 }
-_W3C = TraceContextTextMapPropagator()
 
 # Of the provider that the process has, or will have: it is asked for with the first span.
 _tracer = trace.get_tracer(
@@ -96,8 +95,16 @@ def current_traceparent() -> str | None:
 
 
 def _extracted(traceparent: str) -> SpanContext:
-    found = _W3C.extract({"traceparent": traceparent}, context.Context())
-    return trace.get_current_span(found).get_span_context()
+    # A third of the time of OpenTelemetry's propagator, which looks for a state and a context, too.
+    valid = traceparent_of({TRACEPARENT: traceparent.encode(errors="replace")})
+    if valid is None:
+        return trace.INVALID_SPAN_CONTEXT
+    return SpanContext(
+        int(valid[3:35], 16),
+        int(valid[36:52], 16),
+        is_remote=True,
+        trace_flags=TraceFlags(int(valid[53:], 16)),
+    )
 
 
 def _traceparent(span: SpanContext) -> str | None:

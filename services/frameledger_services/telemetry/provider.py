@@ -7,6 +7,7 @@ counted, and one line says so.
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 import sys
@@ -107,6 +108,8 @@ def _begin(service: str, metrics: Metrics) -> tuple[TracerProvider, CountedProce
     spans = processor(metrics, most_waiting())
     provider.add_span_processor(spans)
     trace.set_tracer_provider(provider)
+    # The first span would import it, which takes as long as a batch, while somebody waits for that.
+    importlib.import_module("frameledger_services.telemetry.otel")
     return provider, spans
 
 

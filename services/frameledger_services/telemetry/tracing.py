@@ -116,5 +116,12 @@ def is_possible() -> bool:
 
 
 def is_sampled(traceparent: str | None) -> bool:
-    """Returns whether a valid `traceparent` says that its trace is recorded."""
-    return traceparent is not None and int(traceparent[53:55], 16) & 1 == 1
+    """Returns whether a valid `traceparent`, as version 00 writes it, says that its trace is recorded.
+
+    A projector asks it of every frame, so the last digit is looked at as it is: of an odd one the lowest bit is set.
+    """
+    return traceparent is not None and traceparent[_LAST_DIGIT] in _ODD
+
+
+_LAST_DIGIT = 54
+_ODD = "13579bdf"

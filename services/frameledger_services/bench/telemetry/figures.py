@@ -15,8 +15,8 @@ class Scale:
     """How much is measured."""
 
     contexts: int = 400
-    each: int = 150
-    rounds: int = 9
+    each: int = 100
+    rounds: int = 15
     streams: int = 20
     tokens: int = 300
     answer_rounds: int = 5

@@ -61,7 +61,9 @@ async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) ->
                 measured.figure(
                     f"projector, {name} / without", "frames/s", lambda one: one.rate, goal, "at least"
                 ),
-                measured.figure(f"projector, {name}: CPU", "us/frame", lambda one: one.cpu_us, None),
+                measured.figure(
+                    f"projector, {name} / without: CPU", "us/frame", lambda one: one.cpu_us, 1 / goal
+                ),
             ]
     finally:
         await servers.delete_topics(settings)
