@@ -12,7 +12,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # MkDocs brings it
 from psycopg.conninfo import make_conninfo
 from tests.integration.test_query_page import EXAMPLES
-from tests.integration.test_query_plans import reads
+from tests.integration.test_query_plans import counted, reads
 from tests.support import many_runs, rows
 from tests.support.batches import Projecting, histories_interleaved
 from tests.support.databases import made
@@ -210,6 +210,30 @@ def test_a_question_of_the_first_day_reads_that_day(many, query):
     scanned, fetched = reads(many, f"SELECT count(asked) FROM ({query.rstrip().rstrip(';')}) AS asked")
     assert scanned <= {"prices", "eras", "context_settings"}
     assert fetched < MOST_ROWS
+
+
+@pytest.mark.parametrize(
+    ("asked", "lookups"),
+    [
+        ("count(first_text_s), min(first_text_s), max(first_text_s), min(heard_at)", 1),
+        ("count(*), sum(input_tokens), max(closed_s)", 0),
+    ],
+)
+def test_when_a_user_was_heard_is_looked_up_once_for_each_run_and_only_if_it_is_asked_for(
+    many, asked, lookups
+):
+    """The first words of a day were looked for three times: for their number and for two percentiles."""
+    with many.transaction(force_rollback=True):
+        # What a worker reads is counted in another place.
+        many.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+        before = counted(many)
+        of_the_day = "requested_at >= %s AND requested_at < %s"
+        assert many.execute(f"SELECT {asked} FROM facts_runs WHERE {of_the_day}", DAY).fetchone()
+        after = counted(many)
+        (runs,) = many.execute(f"SELECT count(*) FROM runs WHERE {of_the_day}", DAY).fetchone()
+    assert runs > 100
+    _, frames = after.get("frames", (0, 0))
+    assert frames - before.get("frames", (0, 0))[1] == lookups * runs
 
 
 def test_there_are_fifteen_questions_of_the_first_day_and_one_is_of_now():
