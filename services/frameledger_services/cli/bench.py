@@ -142,7 +142,7 @@ def audit(only: Only = None, quick: Quick = False, as_json: Json = False) -> Non
 
 @commands.command()
 def gateway(only: Only = None, quick: Quick = False, as_json: Json = False) -> None:
-    """HTTP: live streams of many clients, beside a bare ASGI app that sends the same bytes.
+    """HTTP: appends beside `Client`, reads and live streams beside a bare ASGI app that sends the same bytes.
 
     On servers as `frameledger bench road` has them; takes some minutes. From COMMIT to a client is held to milliseconds
     of a quiet machine. Ends with exit code 1 if a goal is missed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from frameledger_services.bench.gateway import reads, streams
+from frameledger_services.bench.gateway import appends, reads, streams
 from frameledger_services.bench.gateway.reads import Reading
 from frameledger_services.bench.gateway.streams import Load
 from frameledger_services.bench.report import Figure
@@ -28,13 +28,17 @@ class Scale:
     connections: int = 32
     requests: int = 20_000
 
+    appends: int = 20
+    """Frames of each conversation."""
 
-QUICK = Scale(rounds=1, streams=20, contexts=4, each=16, rate=60, connections=4, requests=200)
+
+QUICK = Scale(rounds=1, streams=20, contexts=4, each=16, rate=60, connections=4, requests=200, appends=2)
 """Enough to see that everything works, and too little to say how well."""
 
 Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
 
 MEASURES: dict[str, Measure] = {
+    "appends": lambda servers, scale: appends.measure(servers, each=scale.appends, rounds=scale.rounds),
     "reads": lambda servers, scale: reads.measure(
         servers, load=Reading(scale.connections, scale.requests, scale.contexts), rounds=scale.rounds
     ),

@@ -1,0 +1,56 @@
+"""How long somebody waits who appends a frame over HTTP and wants to know that it is stored, beside `Client`.
+
+Both clients are in the process of the bench, and wait for the same projector: what is compared is a request to the
+gateway with a producer of one's own.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import count
+from statistics import median
+
+from frameledger.frames import AnyFrame
+from frameledger_services.bench.gateway.server_processes import GATEWAY, free_port, until_up
+from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road.pace import at_pace
+from frameledger_services.bench.road.processes import running
+from frameledger_services.bench.road.rounds import in_turns
+from frameledger_services.bench.road.servers import Servers
+from frameledger_services.bench.road.stream import interleaved
+from frameledger_services.bench.scene import scene
+from frameledger_services.client import Client, HttpClient
+
+FRAME_BYTES = 1_000
+CONTEXTS = 20
+GOAL = 1.4
+
+
+async def measure(servers: Servers, *, each: int, rounds: int) -> list[Figure]:
+    """Milliseconds until a publisher knows, one frame after another; so many frames of each conversation in a round."""
+    port = free_port()
+    seeds = count()
+
+    async with scene(servers, [], "functions", gateway_port=port, log_level="warning") as here:
+
+        async def known_to(client: Client | HttpClient) -> float:
+            async def publish(one: tuple[str, AnyFrame]) -> float:
+                began = time.perf_counter()
+                await client.publish(*one, wait=True)
+                return 1e3 * (time.perf_counter() - began)
+
+            # A name that was there before would have what it says ignored.
+            frames = interleaved(CONTEXTS, each, FRAME_BYTES, seed=next(seeds))
+            return median(await at_pace(publish, frames, 0))
+
+        async with running(here.settings, *GATEWAY) as gateway:
+            await until_up(gateway, port)
+            async with HttpClient(f"http://127.0.0.1:{port}", "") as over_http:
+                taken = await in_turns(
+                    lambda: known_to(over_http), lambda: known_to(here.client), rounds, warm_up=1
+                )
+    return [
+        taken.figure(
+            "append and wait, p50 / Client.publish(wait=True)", "ms", lambda milliseconds: milliseconds, GOAL
+        )
+    ]
