@@ -39,6 +39,16 @@ def json_bytes(value: Any) -> bytes:
         return json.dumps(value, default=_plain, separators=(",", ":")).encode()
 
 
+def stored_json(body: bytes) -> Response:
+    """Returns JSON that is there as text."""
+    return Response(body, media_type=JSON, headers=REVALIDATED)
+
+
+def opened(about: Mapping[str, Any]) -> bytes:
+    """Returns a JSON object without its end, to which members are added that are there as text."""
+    return json_bytes(about)[:-1]
+
+
 def etag(version: int, rebuilt: int = 0, parked_version: int | None = None) -> str:
     """Returns the entity tag of a conversation at a version. Rows that were made anew are another entity."""
     state = "" if rebuilt == 0 else f".{rebuilt}"

@@ -26,6 +26,7 @@ from frameledger_services.gateway import (
     outcomes,
     pages,
     problems,
+    runs,
     schemas,
     settling,
 )
@@ -59,6 +60,7 @@ def create_app(parts: Parts, *, routes: Sequence[BaseRoute] = ()) -> Starlette:
         frames,
         streams,
         details,
+        runs,
         lists,
         settling,
         asyncapi,

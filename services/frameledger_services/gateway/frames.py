@@ -15,7 +15,7 @@ from frameledger_services.gateway.append import FRAMES
 from frameledger_services.gateway.frame_json import written
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.gateway.routes import DescribedRoute
+from frameledger_services.gateway.routes import DescribedRoute, bound
 from frameledger_services.store import wanted_frames
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.wanted_frames import Wanted
@@ -46,57 +46,12 @@ RAW = parameters.word("raw", "`1`: the value of the record, byte for byte, and n
 def routes(parts: Parts) -> list[BaseRoute]:
     """Returns the routes."""
 
-    async def frames(request: Request) -> Response:
-        context_id = parameters.context_id(request)
-        wanted, newest = _wanted(request)
-        is_file = FORMAT.of(request) is not None
-        if is_file or NDJSON in request.headers.get("accept", ""):
-            await contexts.head_of(parts, context_id)
-            headers = {**REVALIDATED, **(answers.as_file(f"{context_id}.jsonl") if is_file else {})}
-            return StreamingResponse(_all(parts, context_id, wanted), media_type=NDJSON, headers=headers)
-        limit = LIMIT.of(request) or 100
-        # One more than is shown: whether there are more.
-        found = await parts.database.read(wanted_frames.page, context_id, wanted, limit + 1, newest=newest)
-        if not found:
-            await contexts.head_of(parts, context_id)
-        headers = dict(REVALIDATED)
-        if len(found) > limit:
-            found = found[1:] if newest else found[:limit]
-            # A page of the last ones is followed by the one before it.
-            headers |= (
-                answers.next_page(request, before=found[0].version)
-                if newest
-                else answers.next_page(request, after=found[-1].version)
-            )
-        listed = b",".join(written(one) for one in found)
-        about = answers.json_bytes({"context_id": context_id})
-        return Response(b'%s,"frames":[%s]}' % (about[:-1], listed), media_type=JSON, headers=headers)
-
-    async def frame(request: Request) -> Response:
-        context_id = parameters.context_id(request)
-        version = VERSION.in_path_of(request)
-        if RAW.of(request) is not None:
-            value = await parts.database.read(wanted_frames.payload, context_id, version)
-            if value is not None:
-                return Response(value, media_type=JSON, headers=REVALIDATED)
-        elif found := await parts.database.read(
-            wanted_frames.page, context_id, Wanted(after=version - 1, before=version + 1), 1
-        ):
-            return Response(written(found[0]), media_type=JSON, headers=REVALIDATED)
-        newest = (await contexts.head_of(parts, context_id)).newest
-        raise ProblemError(
-            "no-such-version",
-            f"The context {context_id!r} has no frame of version {version}.",
-            context_id=context_id,
-            newest=newest,
-        )
-
     problems = ("bad-parameter", "no-such-context", "erased")
     return [
         DescribedRoute(
             "GET",
             FRAMES,
-            frames,
+            bound(_frames, parts),
             scope="read",
             summary="The frames of a conversation: a page, or all of them as NDJSON.",
             parameters=[parameters.CONTEXT, AFTER, BEFORE, LIMIT, TYPE, OUTCOME, RUN, ID, FORMAT],
@@ -115,7 +70,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
         DescribedRoute(
             "GET",
             FRAMES + "/{version}",
-            frame,
+            bound(_frame, parts),
             scope="read",
             summary="One frame.",
             parameters=[parameters.CONTEXT, VERSION, RAW],
@@ -137,6 +92,53 @@ def routes(parts: Parts) -> list[BaseRoute]:
             problems=(*problems, "no-such-version"),
         ),
     ]
+
+
+async def _frames(parts: Parts, request: Request) -> Response:
+    context_id = parameters.context_id(request)
+    wanted, newest = _wanted(request)
+    is_file = FORMAT.of(request) is not None
+    if is_file or NDJSON in request.headers.get("accept", ""):
+        await contexts.head_of(parts, context_id)
+        headers = {**REVALIDATED, **(answers.as_file(f"{context_id}.jsonl") if is_file else {})}
+        return StreamingResponse(_all(parts, context_id, wanted), media_type=NDJSON, headers=headers)
+    limit = LIMIT.of(request) or 100
+    # One more than is shown: whether there are more.
+    found = await parts.database.read(wanted_frames.page, context_id, wanted, limit + 1, newest=newest)
+    if not found:
+        await contexts.head_of(parts, context_id)
+    headers = dict(REVALIDATED)
+    if len(found) > limit:
+        found = found[1:] if newest else found[:limit]
+        # A page of the last ones is followed by the one before it.
+        headers |= (
+            answers.next_page(request, before=found[0].version)
+            if newest
+            else answers.next_page(request, after=found[-1].version)
+        )
+    listed = b",".join(written(one) for one in found)
+    about = answers.opened({"context_id": context_id})
+    return Response(b'%s,"frames":[%s]}' % (about, listed), media_type=JSON, headers=headers)
+
+
+async def _frame(parts: Parts, request: Request) -> Response:
+    context_id = parameters.context_id(request)
+    version = VERSION.in_path_of(request)
+    if RAW.of(request) is not None:
+        value = await parts.database.read(wanted_frames.payload, context_id, version)
+        if value is not None:
+            return Response(value, media_type=JSON, headers=REVALIDATED)
+    elif found := await parts.database.read(
+        wanted_frames.page, context_id, Wanted(after=version - 1, before=version + 1), 1
+    ):
+        return Response(written(found[0]), media_type=JSON, headers=REVALIDATED)
+    newest = (await contexts.head_of(parts, context_id)).newest
+    raise ProblemError(
+        "no-such-version",
+        f"The context {context_id!r} has no frame of version {version}.",
+        context_id=context_id,
+        newest=newest,
+    )
 
 
 async def _all(parts: Parts, context_id: str, wanted: Wanted) -> AsyncIterator[bytes]:

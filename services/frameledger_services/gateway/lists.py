@@ -17,7 +17,7 @@ from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.access.caller import Scope
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.gateway.routes import DescribedRoute, Endpoint
+from frameledger_services.gateway.routes import DescribedRoute, PartsEndpoint, bound
 from frameledger_services.store import listing, offers, queries, serving, tool_calls
 from frameledger_services.store.listing import ListedContext, Selection, Status
 from frameledger_services.store.outbox import headers_from_json
@@ -94,75 +94,20 @@ class ParkedList:
 
 def routes(parts: Parts) -> list[BaseRoute]:
     """Returns the routes."""
-    topic = TopicNames(parts.settings.topic_prefix).frames
-
-    async def contexts(request: Request) -> Response:
-        selection = Selection(
-            prefix=_narrower(request, PREFIX.of(request) or ""),
-            text=TEXT.of(request),
-            status=cast(Status | None, STATUS.of(request)),
-            model=MODEL.of(request),
-            since=SINCE.of(request),
-            until=UNTIL.of(request),
-            experiments=EXPERIMENTS.of(request) or False,
-        )
-        limit, written = LIMIT.of(request) or 50, CURSOR.of(request)
-        is_active = ORDER.of(request) == "active"
-        found = await parts.database.read(
-            listing.page,
-            selection,
-            limit + 1,
-            behind=None if written is None else _behind(written),
-            last_active=is_active,
-        )
-        headers = {}
-        if len(found) > limit:
-            found = found[:limit]
-            if not is_active:
-                last = answers.cursor(found[-1].started_at, found[-1].context_id)
-                headers = answers.next_page(request, cursor=last)
-        return answers.json_answer(ContextList(found), headers=headers)
-
-    async def calls(request: Request, status: str) -> Response:
-        prefix = caller.of(request.scope).prefix
-        found = await parts.database.read(tool_calls.unsettled, None, status=status, prefix=prefix)
-        return answers.json_answer(CallList(found))
-
-    async def waiting(request: Request) -> Response:
-        return await calls(request, "waiting")
-
-    async def ambiguous(request: Request) -> Response:
-        return await calls(request, "ambiguous")
-
-    async def workers(_: Request) -> Response:
-        return answers.json_answer(WorkerList(await parts.database.read(serving.workers)))
-
-    async def tools(_: Request) -> Response:
-        found = await parts.database.read(serving.functions)
-        schemas = await parts.database.read(offers.tools_on_offer)
-        return answers.json_answer(
-            FunctionList([Tool(**asdict(one), schema=schemas.get(one.function_name)) for one in found])
-        )
-
-    async def lag(_: Request) -> Response:
-        return answers.json_answer(Lag(topic, await parts.database.read(queries.progress, topic)))
-
-    async def parked(request: Request) -> Response:
-        who = caller.of(request.scope)
-        found = await parts.database.read(queries.parked)
-        return answers.json_answer(ParkedList([one for one in found if who.may_see(one.context_id)]))
-
-    async def rejected(request: Request) -> Response:
-        found = await parts.database.read(queries.dead_letters, topic, LIMIT.of(request) or 50)
-        return answers.json_answer({"rejected": [_letter(one) for one in found]})
 
     def route(
-        path: str, endpoint: Endpoint, summary: str, model: type | None, *, scope: Scope = "read", **also: Any
+        path: str,
+        endpoint: PartsEndpoint,
+        summary: str,
+        model: type | None,
+        *,
+        scope: Scope = "read",
+        **also: Any,
     ) -> BaseRoute:
         return DescribedRoute(
             "GET",
             f"/v1/{path}",
-            endpoint,
+            bound(endpoint, parts),
             scope=scope,
             summary=summary,
             answers={200: {"description": summary, "model": model}},
@@ -173,26 +118,97 @@ def routes(parts: Parts) -> list[BaseRoute]:
     return [
         route(
             "contexts",
-            contexts,
+            _contexts,
             "Conversations, the newest first. `Link` leads to the next page.",
             ContextList,
             parameters=[PREFIX, TEXT, STATUS, MODEL, SINCE, UNTIL, EXPERIMENTS, ORDER, LIMIT, CURSOR],
         ),
-        route("waiting", waiting, "Calls that wait for a person.", CallList),
-        route("ambiguous", ambiguous, "Calls of which nobody knows whether they happened.", CallList),
-        route("workers", workers, "Live workers, by service.", WorkerList),
-        route("tools", tools, "Functions that live workers serve.", FunctionList),
-        route("lag", lag, "How far each partition of the log was read.", Lag),
-        route("parked", parked, "Conversations that are parked.", ParkedList),
+        route("waiting", _waiting, "Calls that wait for a person.", CallList),
+        route("ambiguous", _ambiguous, "Calls of which nobody knows whether they happened.", CallList),
+        route("workers", _workers, "Live workers, by service.", WorkerList),
+        route("tools", _tools, "Functions that live workers serve.", FunctionList),
+        route("lag", _lag, "How far each partition of the log was read.", Lag),
+        route("parked", _parked, "Conversations that are parked.", ParkedList),
         route(
             "rejected",
-            rejected,
+            _rejected,
             "Dead letters, the newest first.",
             None,
             scope="admin",
             parameters=[LIMIT],
         ),
     ]
+
+
+async def _contexts(parts: Parts, request: Request) -> Response:
+    selection = Selection(
+        prefix=_narrower(request, PREFIX.of(request) or ""),
+        text=TEXT.of(request),
+        status=cast(Status | None, STATUS.of(request)),
+        model=MODEL.of(request),
+        since=SINCE.of(request),
+        until=UNTIL.of(request),
+        experiments=EXPERIMENTS.of(request) or False,
+    )
+    limit, written = LIMIT.of(request) or 50, CURSOR.of(request)
+    is_active = ORDER.of(request) == "active"
+    found = await parts.database.read(
+        listing.page,
+        selection,
+        limit + 1,
+        behind=None if written is None else _behind(written),
+        last_active=is_active,
+    )
+    headers = {}
+    if len(found) > limit:
+        found = found[:limit]
+        if not is_active:
+            last = answers.cursor(found[-1].started_at, found[-1].context_id)
+            headers = answers.next_page(request, cursor=last)
+    return answers.json_answer(ContextList(found), headers=headers)
+
+
+async def _calls(parts: Parts, request: Request, status: str) -> Response:
+    prefix = caller.of(request.scope).prefix
+    found = await parts.database.read(tool_calls.unsettled, None, status=status, prefix=prefix)
+    return answers.json_answer(CallList(found))
+
+
+async def _waiting(parts: Parts, request: Request) -> Response:
+    return await _calls(parts, request, "waiting")
+
+
+async def _ambiguous(parts: Parts, request: Request) -> Response:
+    return await _calls(parts, request, "ambiguous")
+
+
+async def _workers(parts: Parts, _: Request) -> Response:
+    return answers.json_answer(WorkerList(await parts.database.read(serving.workers)))
+
+
+async def _tools(parts: Parts, _: Request) -> Response:
+    found = await parts.database.read(serving.functions)
+    schemas = await parts.database.read(offers.tools_on_offer)
+    return answers.json_answer(
+        FunctionList([Tool(**asdict(one), schema=schemas.get(one.function_name)) for one in found])
+    )
+
+
+async def _lag(parts: Parts, _: Request) -> Response:
+    topic = TopicNames(parts.settings.topic_prefix).frames
+    return answers.json_answer(Lag(topic, await parts.database.read(queries.progress, topic)))
+
+
+async def _parked(parts: Parts, request: Request) -> Response:
+    who = caller.of(request.scope)
+    found = await parts.database.read(queries.parked)
+    return answers.json_answer(ParkedList([one for one in found if who.may_see(one.context_id)]))
+
+
+async def _rejected(parts: Parts, request: Request) -> Response:
+    topic = TopicNames(parts.settings.topic_prefix).frames
+    found = await parts.database.read(queries.dead_letters, topic, LIMIT.of(request) or 50)
+    return answers.json_answer({"rejected": [_letter(one) for one in found]})
 
 
 def _letter(one: DeadLetter) -> dict[str, Any]:

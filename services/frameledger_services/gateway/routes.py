@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial, update_wrapper
 from typing import Any
 
 from starlette.requests import Request
@@ -12,9 +13,11 @@ from starlette.routing import Route
 from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.access.caller import Scope
 from frameledger_services.gateway.parameters import Parameter
+from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import KINDS, MEDIA_TYPE, ProblemError
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+PartsEndpoint = Callable[[Parts, Request], Awaitable[Response]]
 
 ALWAYS = ("unauthorised", "forbidden", "too-many", "database-away", "wrong-schema", "draining")
 """Problems that every route may answer."""
@@ -50,7 +53,7 @@ class DescribedRoute(Route):
         self.methods = {method}
         self.operation: dict[str, Any] = {
             "summary": summary,
-            "operationId": f"{method.lower()}_{endpoint.__name__}",
+            "operationId": f"{method.lower()}_{endpoint.__name__.removeprefix('_')}",
             "security": [{"token": list(scopes)}],
             "parameters": [one.described() for one in parameters],
             "responses": {
@@ -60,6 +63,11 @@ class DescribedRoute(Route):
         }
         if body is not None:
             self.operation["requestBody"] = body
+
+
+def bound(endpoint: PartsEndpoint, parts: Parts) -> Endpoint:
+    """Returns the endpoint with these parts, under its own name, which the document has."""
+    return update_wrapper(partial(endpoint, parts), endpoint)
 
 
 def require(request: Mapping[str, Any], scope: Scope) -> None:

@@ -1,0 +1,111 @@
+"""The runs of a conversation: all of them, one with its attempts, and the request that one sent to its model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from frameledger_services.gateway import answers, contexts, parameters
+from frameledger_services.gateway.contexts import PATH
+from frameledger_services.gateway.parts import Parts
+from frameledger_services.gateway.problems import ProblemError
+from frameledger_services.gateway.routes import DescribedRoute, PartsEndpoint, bound
+from frameledger_services.inference import recorded_request
+from frameledger_services.inference.recorded_request import NoRequestError
+from frameledger_services.providers import plugins
+from frameledger_services.providers.errors import ProviderError
+from frameledger_services.providers.plugins import NoSuchProviderError
+from frameledger_services.store import history, past
+from frameledger_services.store.history import RunLine
+
+RUN = parameters.in_path(parameters.text("run_id", ""), "run_id", "The run, or the beginning of its id.")
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The runs of a conversation, in the order in which they were asked for."""
+
+    context_id: str
+    runs: list[RunLine]
+
+
+def routes(parts: Parts) -> list[BaseRoute]:
+    """Returns the routes."""
+
+    def route(
+        path: str, endpoint: PartsEndpoint, summary: str, *problems: str, model: type | None = None
+    ) -> BaseRoute:
+        return DescribedRoute(
+            "GET",
+            f"{PATH}/runs{path}",
+            bound(endpoint, parts),
+            scope="read",
+            summary=summary,
+            parameters=[parameters.CONTEXT, *([RUN] if path else [])],
+            answers={200: {"description": summary, "model": model}},
+            problems=("bad-parameter", "no-such-context", "erased", *problems),
+        )
+
+    return [
+        route("", _runs, "Every run of a conversation.", model=Runs),
+        route("/{run_id}", _run, "One run: its attempts, what it saw, and what became of it.", "not-found"),
+        route(
+            "/{run_id}/request",
+            _run_request,
+            "The request of a run's latest attempt, made again from the log.",
+            "not-found",
+            "no-such-form",
+        ),
+    ]
+
+
+async def _runs(parts: Parts, request: Request) -> Response:
+    context_id = parameters.context_id(request)
+    found = await parts.database.read(history.runs, context_id)
+    if not found:
+        await contexts.head_of(parts, context_id)
+    return answers.json_answer(Runs(context_id, found))
+
+
+async def _run(parts: Parts, request: Request) -> Response:
+    context_id = parameters.context_id(request)
+    run_id = await _whole_run_id(parts, context_id, RUN.in_path_of(request))
+    found = await parts.database.read(past.run, context_id, run_id)
+    if found is None:
+        raise ProblemError("not-found", f"{context_id!r} has no run {run_id}.")
+    return answers.stored_json(found.encode())
+
+
+async def _run_request(parts: Parts, request: Request) -> Response:
+    context_id = parameters.context_id(request)
+    run_id = await _whole_run_id(parts, context_id, RUN.in_path_of(request))
+    try:
+        asked = await parts.database.read(recorded_request.recorded_request, context_id, run_id)
+        made = recorded_request.rebuild(
+            asked, lambda provider: plugins.create(provider, plugins.unspoken(parts.settings))
+        )
+    except (NoRequestError, NoSuchProviderError, ProviderError) as error:
+        raise ProblemError("no-such-form", str(error), context_id=context_id) from error
+    about = {
+        "context_id": context_id,
+        "run_id": run_id,
+        "provider": made.provider,
+        "model": made.model,
+        "sha256": made.sha256,
+        "matches_sha256": made.sha256 == asked.start.request_sha256,
+    }
+    return answers.stored_json(b'%s,"request":%s}' % (answers.opened(about), made.content))
+
+
+async def _whole_run_id(parts: Parts, context_id: str, beginning: str) -> str:
+    """Returns the id of the one run that begins so. Raises the problem `not-found` if there is none or more."""
+    found = await parts.database.read(history.runs_named, context_id, beginning)
+    if not found:
+        await contexts.head_of(parts, context_id)
+        raise ProblemError("not-found", f"{context_id!r} has no run {beginning}.")
+    if beginning not in found and len(found) > 1:
+        raise ProblemError("not-found", f"More than one run of {context_id!r} begins with {beginning}.")
+    return beginning if beginning in found else found[0]
