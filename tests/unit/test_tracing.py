@@ -234,7 +234,7 @@ def test_a_batch_has_one_span_if_a_frame_of_it_is_recorded_and_no_piece_of_text(
 
 def test_a_frame_whose_trace_is_not_recorded_costs_one_comparison():
     """A projector has 60 us for a frame."""
-    entered = Counter()
+    entered: Counter[tuple[str, str]] = Counter()
 
     def profile(python_frame, event, _):
         if event == "call":
