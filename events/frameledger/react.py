@@ -105,7 +105,8 @@ def _stopped_calls(
 
 def _must_stop(call: Call, frame: AnyFrame, after: State) -> bool:
     """Whether somebody may be working on a call that is over, or that an interruption owes its cancel."""
-    if call.stage not in ("dispatched", "running"):
+    if call.stage not in ("dispatched", "running") or call.by_client:
+        # No worker was told of a call that a client answers (RA5.client).
         return False
     now = after.calls.open.get(call.tool_call_id)
     running = call.running

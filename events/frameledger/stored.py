@@ -18,7 +18,7 @@ from frameledger.evolve.state import State
 from frameledger.ids import Position
 from frameledger.values import replace
 
-FOLD_VERSION = 6
+FOLD_VERSION = 7
 """Raised when a state of this release cannot be read, or would be folded otherwise, by the release before.
 
 2: ambiguous calls are remembered, and when a turn was stopped.
@@ -27,6 +27,7 @@ FOLD_VERSION = 6
 5: limits and what they count, second inputs and the messages that they hold, the bytes of an era; who keeps the history
    elsewhere, and which positions are empty again.
 6: a start that names its call is none of a later one.
+7: the functions of the open run that a client answers, and the calls of these.
 """
 
 

@@ -9,6 +9,13 @@ from frameledger.json_values import json_copy
 MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE = "The function `{function_name}` is not currently available."
 """What the model reads as the result of a call that nobody serves."""
 
+SERVED_BY = "served_by"
+"""The key beside `type` and `function` of a definition that says who answers the calls; without it services do. No
+provider is sent it."""
+
+CLIENT = "client"
+"""Its only value: whoever brought the definition."""
+
 
 @dataclass(frozen=True, slots=True)
 class FunctionSchema:
@@ -153,6 +160,28 @@ def _text(mapping: object, key: str) -> str | None:
     """The text under the key; null where there is none, or an empty one."""
     value = mapping.get(key) if isinstance(mapping, Mapping) else None
     return value if isinstance(value, str) and value else None
+
+
+def of_client(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """The definition of a function that no service serves: the client that brings it answers the calls of it
+    (RA5.client)."""
+    return {**json_copy(tool), SERVED_BY: CLIENT}
+
+
+def is_of_client(tool: object) -> bool:
+    """Whether a definition says that a client answers the calls. Never raises."""
+    return isinstance(tool, Mapping) and tool.get(SERVED_BY) == CLIENT
+
+
+def client_functions(tools: Iterable[object]) -> tuple[str, ...]:
+    """The names of the functions whose calls a client answers, each once. A name that a service's definition has too
+    is the service's, so that no client takes a call away from it."""
+    listed = tuple(tools)
+    brought = tool_names([tool for tool in listed if is_of_client(tool)])
+    if not brought:
+        return ()
+    served = set(tool_names([tool for tool in listed if not is_of_client(tool)]))
+    return tuple(name for name in brought if name not in served)
 
 
 @dataclass(frozen=True, slots=True)

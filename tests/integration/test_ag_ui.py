@@ -36,6 +36,19 @@ SCRIPT = {
         },
         {"when": {"user": "seat"}, "say": [{"call": "keep_seat", "arguments": {"berth": 7}}]},
         {"when": {"result_of": "keep_seat"}, "say": [{"text": "It is yours."}]},
+        {
+            "when": {"user": "paint and look"},
+            "say": [{"call": "paint", "arguments": {"colour": "blue"}}, {"call": "train_position"}],
+        },
+        {
+            "when": {"user": "paint twice"},
+            "say": [{"call": "paint", "arguments": {"colour": colour}} for colour in ("blue", "red")],
+        },
+        {
+            "when": {"user": "paint"},
+            "say": [{"text": "I paint. "}, {"call": "paint", "arguments": {"colour": "blue"}}],
+        },
+        {"when": {"result_of": "paint"}, "say": [{"text": "It is painted."}]},
         {"when": {"user": "break"}, "say": [{"fail": "refused_context", "message": "That is too much."}]},
         {
             "when": {"user": "night train"},
@@ -270,9 +283,9 @@ class Raced(Question):
 
     other: RunInput
 
-    async def _check_tools(self, thread):
-        await super()._check_tools(thread)
+    async def _without_abandoned(self, *what):
         await asking(self.parts, self.other).ask()
+        return await super()._without_abandoned(*what)
 
 
 class CutShort(Question):
@@ -315,8 +328,8 @@ def tool_message(call, deck):
     }
 
 
-def run_input(thread, run, messages):
-    return RunInput.model_validate({"threadId": thread, "runId": run, "messages": messages})
+def run_input(thread, run, messages, **more):
+    return RunInput.model_validate({"threadId": thread, "runId": run, "messages": messages, **more})
 
 
 @pytest.mark.parametrize("says", [None, "Thanks."])
@@ -509,12 +522,223 @@ def test_who_asks_while_another_is_answered_is_told_to_wait(stage):
         assert any('"type":"success"' in line for line in lines)
 
 
+PAINT = {
+    "name": "paint",
+    "description": "Paints the page.",
+    "parameters": {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]},
+}
+
+
+def tools_of(stage, context_id):
+    """The names of the tools that the conversation has, the client's own with a star."""
+    return [
+        f"{tool['function']['name']}{'*' if tool.get('served_by') == 'client' else ''}"
+        for tool in stage.context(context_id)["tools"]
+    ]
+
+
+def answer_of(told, content):
+    [call] = [one for message in told["messages"] for one in message.get("toolCalls") or ()]
+    return {"id": f"done-{call['id']}", "role": "tool", "toolCallId": call["id"], "content": content}
+
+
+def calls_of(stage, context_id):
+    return stage.rows(
+        "SELECT function_name, status, result, worker FROM tool_calls WHERE context_id = %s "
+        "ORDER BY requested_version, ordinal",
+        context_id,
+    )
+
+
+def test_a_function_that_only_the_front_end_has_is_called_there_and_its_result_goes_on(front_end, stage):
+    told = front_end.do("paint", say="Please paint.", tools=[PAINT])
+    assert (told["outcome"], told["interrupts"], told["error"]) == ("success", [], None)
+    assert types(told)[-4:] == ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "RUN_FINISHED"]
+    _, look, call = told["messages"]
+    assert look["content"] == "I paint."
+    assert json.loads(call["toolCalls"][0]["function"]["arguments"]) == {"colour": "blue"}
+    assert "paint*" in tools_of(stage, "paint")
+    assert "keep_seat" in tools_of(stage, "paint")
+    assert calls_of(stage, "paint") == [("paint", "waiting", None, None)]
+    assert stage.rows("SELECT waiting_for FROM tool_calls WHERE context_id = 'paint'") == [("the client",)]
+
+    messages = [*told["messages"], answer_of(told, '{"painted": true}')]
+    done = front_end.do("paint", messages=messages, tools=[PAINT])
+    assert done["outcome"] == "success"
+    assert "TOOL_CALL_START" not in types(done)
+    assert words(done)[-2:] == [("tool", '{"painted":true}'), ("assistant", "It is painted.")]
+    assert calls_of(stage, "paint") == [("paint", "done", {"painted": True}, None)]
+    front_end.do("paint", say="Thanks.", tools=[PAINT])
+    assert [one["role"] for one in stage.stored("paint")] == [
+        *("user", "assistant", "assistant", "tool", "assistant"),
+        *("user", "assistant"),
+    ]
+    assert stage.eras("paint") == 1
+    # What the client has is said once, as long as it stays the same.
+    assert "LLMSetToolsFrame" not in types_of(stage, "paint")
+    front_end.do("paint", say="Is there a night train?", tools=[])
+    assert types_of(stage, "paint").count("LLMSetToolsFrame") == 1
+    assert not any(name.endswith("*") for name in tools_of(stage, "paint"))
+    assert front_end.warnings() == []
+
+
+def test_a_function_that_comes_later_is_said_before_the_question_that_needs_it(front_end, stage):
+    front_end.do("paint-later", say="Is there a night train?")
+    told = front_end.do("paint-later", say="Please paint.", tools=[PAINT])
+    assert types(told)[-2:] == ["TOOL_CALL_END", "RUN_FINISHED"]
+    said = types_of(stage, "paint-later")
+    assert said[said.index("LLMSetToolsFrame") + 1] == "LLMMessagesAppendFrame"
+    assert stage.eras("paint-later") == 1
+
+
+def test_calls_of_the_front_end_and_of_a_service_in_one_answer_go_on_together(front_end, stage):
+    told = front_end.do("paint-late", say="Please paint and look.", tools=[PAINT])
+    assert told["outcome"] == "success"
+    assert [(name, status) for name, status, *_ in calls_of(stage, "paint-late")] == [
+        ("paint", "waiting"),
+        ("train_position", "done"),
+    ]
+    calls = {
+        one["function"]["name"]: one["id"]
+        for message in told["messages"]
+        for one in message.get("toolCalls") or ()
+    }
+    answered = {message["toolCallId"] for message in told["messages"] if message["role"] == "tool"}
+    assert answered == {calls["train_position"]}
+    mine = {"id": "mine", "role": "tool", "toolCallId": calls["paint"], "content": "done"}
+    done = front_end.do("paint-late", messages=[*told["messages"], mine], tools=[PAINT])
+    assert done["messages"][-1]["content"] in ("It is painted.", "By twenty-five minutes.")
+    assert stage.runs("paint-late") == ["ended", "ended"]
+    assert stage.eras("paint-late") == 1
+
+
+def test_a_front_end_that_answers_one_of_two_calls_is_told_that_the_other_is_open(front_end, stage):
+    told = front_end.do("paint-twice", say="Please paint twice.", tools=[PAINT])
+    first, second = [one["id"] for message in told["messages"] for one in message.get("toolCalls") or ()]
+    mine = [
+        {"id": f"mine-{call}", "role": "tool", "toolCallId": call, "content": "done"}
+        for call in (first, second)
+    ]
+    half = front_end.do("paint-twice", messages=[*told["messages"], mine[0]], tools=[PAINT])
+    assert half["outcome"] == "success"
+    assert stage.runs("paint-twice") == ["ended"]
+    done = front_end.do("paint-twice", messages=[*half["messages"], mine[1]], tools=[PAINT])
+    assert done["messages"][-1]["content"] == "It is painted."
+    assert stage.runs("paint-twice") == ["ended", "ended"]
+    assert stage.eras("paint-twice") == 1
+
+
+def test_a_front_end_that_comes_back_finds_its_call_and_one_that_does_not_leaves_it_to_a_person(
+    front_end, stage
+):
+    told = front_end.do("paint-again", say="Please paint.", tools=[PAINT])
+    again = front_end.do("paint-again", connect=True)
+    assert again["outcome"] == "success"
+    assert again["messages"] == told["messages"]
+    # It says something else, and does not do what it was asked: the model is told that it is in progress.
+    said = front_end.do("paint-again", say="Is there a night train?", tools=[PAINT])
+    assert said["messages"][-1]["content"] == "Yes, at 22:40."
+    assert calls_of(stage, "paint-again") == [("paint", "waiting", None, None)]
+    assert stage.eras("paint-again") == 1
+    late = [*said["messages"], answer_of(told, "done")]
+    done = front_end.do("paint-again", messages=late, tools=[PAINT])
+    assert done["outcome"] == "success"
+    assert stage.runs("paint-again") == ["ended"] * 3
+    assert stage.eras("paint-again") == 1
+    assert calls_of(stage, "paint-again") == [("paint", "done", "done", None)]
+
+
+def test_a_call_whose_place_an_edit_takes_away_is_cancelled_before_it(front_end, stage):
+    told = front_end.do("paint-edited", say="Please paint.", tools=[PAINT])
+    edited = {**told["messages"][0], "content": "Is there a night train?"}
+    again = front_end.do("paint-edited", messages=[edited], tools=[PAINT])
+    assert again["messages"][-1]["content"] == "Yes, at 22:40."
+    assert calls_of(stage, "paint-edited") == [("paint", "cancelled", None, None)]
+    assert stage.eras("paint-edited") == 2
+
+
+def test_a_call_that_an_interruption_stopped_is_cancelled_by_the_next_request_unless_it_answers(stage):
+    body = {"threadId": "paint-cut", "messages": [{"id": "u", "role": "user", "content": "Please paint."}]}
+    consumer = Consumer()
+    consumer.take_all(events_of(stage.post(**body, runId="r1", tools=[PAINT])))
+    frames = stage.url.replace("/ag-ui", "/contexts/paint-cut/frames")
+    httpx.post(frames, json={"type": "InterruptionFrame"}, timeout=ON_SERVERS).raise_for_status()
+    known = [one for one in consumer.messages.values() if one["role"] != "reasoning"]
+    said = [*known, {"id": "u2", "role": "user", "content": "Is there a night train?"}]
+    told = Consumer()
+    told.take_all(events_of(stage.post(threadId="paint-cut", runId="r2", messages=said, tools=[PAINT])))
+    assert calls_of(stage, "paint-cut") == [("paint", "cancelled", None, None)]
+    assert stage.eras("paint-cut") == 1
+    assert "CANCELLED" in [one.get("content") for one in stage.stored("paint-cut")]
+
+
+def test_two_front_ends_that_do_the_same_call_are_told_one_result(stage):
+    body = {"threadId": "paint-raced", "messages": [{"id": "u", "role": "user", "content": "Please paint."}]}
+    consumer = Consumer()
+    consumer.take_all(events_of(stage.post(**body, runId="r1", tools=[PAINT])))
+    known = [one for one in consumer.messages.values() if one["role"] != "reasoning"]
+    [call] = [one["id"] for message in known for one in message.get("toolCalls") or ()]
+    first, late = (
+        run_input("paint-raced", run, [*known, tool_message(call, run)], tools=[PAINT])
+        for run in ("first", "late")
+    )
+
+    async def work(parts):
+        question = asking(parts, late, Raced)
+        object.__setattr__(question, "other", first)
+        return await question.ask()
+
+    assert in_this_process(stage, work).run_id == "late"
+    last = run_input("paint-raced", "last", [*known, tool_message(call, "last")], tools=[PAINT])
+    for run in (late, first, late, last):
+        consumer = Consumer()
+        consumer.take_all(events_of(stage.post(**run.model_dump(by_alias=True, exclude_none=True))))
+        assert consumer.messages[f"result-{call}"]["content"] == '{"deck":"first"}'
+        assert consumer.outcome == {"type": "success"}
+        assert list(consumer.messages.values())[-1]["content"] == "It is painted."
+    assert calls_of(stage, "paint-raced") == [("paint", "done", {"deck": "first"}, None)]
+    assert stage.runs("paint-raced") == ["ended", "ended"]
+    assert stage.eras("paint-raced") == 1
+
+
+@pytest.mark.parametrize("left", ["tools", "answer"])
+def test_a_run_that_was_cut_short_behind_any_of_its_frames_says_the_rest_when_it_is_asked_for_again(
+    stage, left
+):
+    thread = f"paint-short-{left}"
+    body = {"threadId": thread, "messages": [{"id": "u", "role": "user", "content": "Please paint."}]}
+    consumer = Consumer()
+    consumer.take_all(events_of(stage.post(**body, runId="r1", tools=[PAINT])))
+    known = [one for one in consumer.messages.values() if one["role"] != "reasoning"]
+    [call] = [one["id"] for message in known for one in message.get("toolCalls") or ()]
+    words = {"id": "u2", "role": "user", "content": "Is there a night train?"}
+    tools = [PAINT] if left == "answer" else [PAINT, {**PAINT, "name": "erase"}]
+    wanted = run_input(thread, "r2", [*known, tool_message(call, "upper"), words], tools=tools)
+
+    async def work(parts):
+        with pytest.raises(ProblemError, match="on the log"):
+            await asking(parts, wanted, CutShort).ask()
+
+    in_this_process(stage, work)
+    status = "waiting" if left == "tools" else "done"
+    assert [one[1] for one in calls_of(stage, thread)] == [status]
+    for _ in range(2):
+        events_of(stage.post(**wanted.model_dump(by_alias=True, exclude_none=True)))
+        assert calls_of(stage, thread) == [("paint", "done", {"deck": "upper"}, None)]
+    assert [one["content"] for one in stage.stored(thread) if one.get("role") in ("user", "tool")] == [
+        "Please paint.",
+        '{"deck":"upper"}',
+        words["content"],
+    ]
+    assert stage.eras(thread) == 1
+
+
 def test_what_cannot_be_honoured_is_refused_before_the_run(stage):
     body = {"threadId": "refused", "runId": "r", "messages": [{"id": "u", "role": "user", "content": "Hm."}]}
-    own = [{"name": "paint", "description": "Paints.", "parameters": {}}]
+    own = [{"name": "paint", "description": "Paints.", "parameters": {"type": "array"}}]
     refused = stage.post(**body, tools=own)
     assert (refused.status_code, refused.json()["type"]) == (400, "/problems/bad-parameter")
-    assert "paint" in refused.json()["detail"]
+    assert "tools[0].parameters" in refused.json()["detail"]
     known = [{"name": "train_position", "description": "Looks."}]
     assert events_of(stage.post(**body, tools=known))[-1]["type"] == "RUN_FINISHED"
     assert stage.post(**{**body, "runId": 7}).status_code == 400

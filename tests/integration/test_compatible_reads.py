@@ -14,7 +14,7 @@ from tests.support.batches import HISTORIES, Log, folded, project
 from tests.support.databases import made
 
 from frameledger.context import LLMContext
-from frameledger_services.store import questions, shown_messages, threads
+from frameledger_services.store import client_calls, questions, shown_messages, threads
 from frameledger_services.store.shown_messages import CLIENT
 
 SAID = {
@@ -77,9 +77,10 @@ def test_how_a_conversation_stands_is_what_its_frames_fold_to(address, path):
 
     thread = ask(address, threads.thread, path.stem)
     assert thread.version == found.version
-    assert list(thread.tools) == [one["function"]["name"] for one in contexts[-1]["tools"]]
+    assert list(thread.tools) == contexts[-1]["tools"]
     assert [one.message for one in thread.messages] == contexts[-1]["messages"]
-    assert len(ask(address, threads.waiting, path.stem)) == calls.count("waiting")
+    assert len(ask(address, client_calls.waiting, path.stem)) == calls.count("waiting")
+    assert list(thread.waiting) == ask(address, client_calls.waiting, path.stem)
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)

@@ -17,12 +17,14 @@ from frameledger.frames import (
     encode_frame,
 )
 from frameledger.record import decode
+from frameledger.tools import of_client
 
 HIGH_HALF, LOW_HALF = "\ud83d", "\ude00"
 CALL_IDS = tuple(f"c{n}" for n in range(9))  # few, so that ids are used again
 RESULTS: tuple[Any, ...] = (None, 0, False, "", [], {}, "sunny", {"degrees": 21.5}, ["a", None])
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 OTHER_TOOL = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object"}}}
+CLIENT_TOOL = of_client(TOOL)
 # What clients bring: whole histories, and also halves of calls that nobody will repair.
 BROUGHT: tuple[dict[str, Any], ...] = (
     {"role": "system", "content": "Be brief."},
@@ -44,7 +46,7 @@ FIELD_VALUES: dict[str, tuple[Any, ...]] = {
     "claim": (None, "1f2e3d4c", "0a9b8c7d"),
     "messages": ((), BROUGHT[:2], BROUGHT[2:], BROUGHT[1:2]),
     "run_llm": (False, True),
-    "tools": ((), (TOOL,), (TOOL, OTHER_TOOL), ({"google_search": {}},)),
+    "tools": ((), (TOOL,), (TOOL, OTHER_TOOL), ({"google_search": {}},), (CLIENT_TOOL, OTHER_TOOL)),
     "tool_choice": ("auto", "none", {"type": "function", "function": {"name": "weather"}}),
     "settings": (
         {},

@@ -12,6 +12,7 @@ from typing import Any
 from tests.laws.arbitrary import (
     BROUGHT,
     CALL_IDS,
+    CLIENT_TOOL,
     FIELD_VALUES,
     HIGH_HALF,
     LOW_HALF,
@@ -355,7 +356,8 @@ class Author:
         yield (0.5 if terms.mirror else 0.15), self._mirror
         yield (0.7 if terms.recording else 0.2), self._whole_context
         yield (0.7 if terms.ended else 0.15), lambda rng: rng.choice((EndFrame, CancelFrame))()
-        yield 0.4, lambda rng: LLMSetToolsFrame(tools=rng.choice(((), (TOOL,), (OTHER_TOOL, TOOL), None)))
+        some = ((), (TOOL,), (OTHER_TOOL, TOOL), None, (CLIENT_TOOL,), (CLIENT_TOOL, OTHER_TOOL))
+        yield 0.6, lambda rng: LLMSetToolsFrame(tools=rng.choice(some))
         yield 0.4, lambda rng: LLMUpdateSettingsFrame(settings=rng.choice(FIELD_VALUES["settings"]))
         yield 0.4, lambda rng: LLMSetLimitsFrame(**self._limits(rng))
         yield 0.7, self._unannounced
@@ -397,7 +399,8 @@ class Author:
         return [rng.choice(BROUGHT) for _ in range(rng.choice((0, 1, 1, 2)))]
 
     def _whole_context(self, rng: Random) -> Frame:
-        snapshot = ContextSnapshot(messages=self._brought(rng), tools=[TOOL], settings={"seed": 1})
+        tools = [rng.choice((TOOL, CLIENT_TOOL))]
+        snapshot = ContextSnapshot(messages=self._brought(rng), tools=tools, settings={"seed": 1})
         return LLMContextFrame(context=snapshot, run_llm=rng.random() < 0.5, react=rng.random() < 0.65)
 
     def _unannounced(self, rng: Random) -> Frame:

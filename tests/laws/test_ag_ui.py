@@ -13,7 +13,7 @@ from tests.laws.strategies import CONTEXT, Moment, conversations, moments
 from tests.support.ag_ui import Consumer
 
 from frameledger.evolve import State
-from frameledger.evolve.changes import MessageAppended
+from frameledger.evolve.changes import CallDispatched, CallStarted, MessageAppended
 from frameledger.evolve.text import plus, trimmed
 from frameledger.frames import AnyFrame
 from frameledger_services.gateway.ag_ui.messages import shown
@@ -56,6 +56,13 @@ def all_calls_are_shown(state: State, stored: Sequence[ShownMessage]) -> bool:
     return all(calls.is_open(name) for name, call in state.calls.open.items() if call.running is not None)
 
 
+def begun(moment: Moment) -> list[CallStarted]:
+    """The calls that began with the frame by which they were dispatched."""
+    changes = moment.step.changes
+    dispatched = {change.key for change in changes if isinstance(change, CallDispatched)}
+    return [change for change in changes if isinstance(change, CallStarted) and change.key in dispatched]
+
+
 def follow(frames: Sequence[AnyFrame], begin: int, end: int) -> None:
     """A client comes when so many frames are there, and its run ends after so many more."""
     consumer, translation = Consumer(), Translation(CONTEXT, "run-1")
@@ -71,7 +78,8 @@ def follow(frames: Sequence[AnyFrame], begin: int, end: int) -> None:
             translation = Translation(CONTEXT, "run-1", is_mirror=is_mirror)
             consumer.take_all(translation.started(stored))
         outcome = moment.step.outcome
-        consumer.take_all(translation.take(moment.after.version, moment.frame, outcome, moment.step.reason))
+        of_frame = moment.after.version, moment.frame, outcome, moment.step.reason
+        consumer.take_all(translation.take(*of_frame, begun(moment)))
         following = found[number + 1][0].frame.type if number + 1 < len(found) else None
         if translation.is_stale and following not in QUIET:
             consumer.take(translation.restated(messages))

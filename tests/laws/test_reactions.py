@@ -13,6 +13,11 @@ def effects_of(moment: Moment) -> tuple[Effect, ...]:
     return react(moment.before, moment.frame, moment.after)
 
 
+def is_of_a_client(moment: Moment, change: CallDispatched) -> bool:
+    call = moment.after.calls.open.get(change.tool_call_id) or moment.before.calls.open[change.tool_call_id]
+    return call.by_client
+
+
 @pytest.mark.rule("R4.5", "RA5.recording")
 @given(conversations())
 def test_a_recording_has_no_effects(frames):
@@ -67,7 +72,7 @@ def test_every_dispatched_call_is_asked_for_once_outside_recordings(frames):
         dispatched = [
             (change.key.requested_version, change.key.ordinal, change.tool_call_id)
             for change in moment.step.changes
-            if isinstance(change, CallDispatched)
+            if isinstance(change, CallDispatched) and not is_of_a_client(moment, change)
         ]
         called = [
             (effect.requested_version, effect.ordinal, effect.tool_call_id)
@@ -75,6 +80,25 @@ def test_every_dispatched_call_is_asked_for_once_outside_recordings(frames):
             if isinstance(effect, CallFunction)
         ]
         assert called == ([] if moment.after.terms.recording else sorted(dispatched))
+
+
+@pytest.mark.rule("RA5.client")
+@given(conversations())
+def test_no_worker_hears_of_a_call_that_a_client_answers_and_it_waits_from_its_dispatch_on(frames):
+    theirs: set[tuple[str, int]] = set()
+    for moment in moments(frames):
+        for call in moment.after.calls.open.values():
+            if call.by_client:
+                theirs.add((call.tool_call_id, call.requested_version))
+                assert call.stage != "dispatched"
+                assert call.running is None or call.running.call_attempt is None
+                assert call.running is None or call.running.waiting
+        open_before = moment.before.calls.open
+        for effect in effects_of(moment):
+            if isinstance(effect, CallFunction):
+                assert (effect.tool_call_id, effect.requested_version) not in theirs
+            elif isinstance(effect, Cancel) and effect.tool_call_id is not None:
+                assert not open_before[effect.tool_call_id].by_client
 
 
 @pytest.mark.rule("R4.3", "RA5.request")

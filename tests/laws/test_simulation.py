@@ -37,6 +37,9 @@ def test_the_plays_reach_what_they_are_about():
         world = world_of(seed)
         seen.update(f"run {run.status}" for run in world.runs.values())
         seen.update(f"call {call.status}" for call in world.calls.values())
+        of_clients = [call for call in world.calls.values() if call.by_client]
+        seen["calls of clients"] += len(of_clients)
+        seen["of them answered"] += sum(call.status == "done" for call in of_clients)
         seen["second attempts"] += sum(claim.attempt > 1 for claim in world.claims.values())
         seen["failovers"] += world.failovers
         seen["executions"] += sum(world.executions.values())
@@ -53,6 +56,8 @@ def test_the_plays_reach_what_they_are_about():
     } <= seen.keys()
     assert seen["second attempts"] > 20
     assert seen["executions"] > 100
+    assert seen["calls of clients"] > 5
+    assert seen["of them answered"] > 5
     assert seen["failovers"] > 50
     assert seen["ignored"] > 20
     assert seen["expected versions that held"] > 10

@@ -21,11 +21,15 @@ from frameledger.evolve.fence import is_anothers, refusal
 from frameledger.evolve.outcome import Reason
 from frameledger.evolve.state import Announced, Call, Running
 from frameledger.frames import (
+    FunctionCallFromLLM,
     FunctionCallInProgressFrame,
     FunctionCallsStartedFrame,
 )
 from frameledger.ids import Attempt, GroupId, RunId, ToolCallId, Version
 from frameledger.values import replace
+
+WAITS_FOR_CLIENT = "the client"
+"""Who is waited for where a client answers the call."""
 
 
 def announced(draft: Draft, frame: FunctionCallsStartedFrame) -> Reason | None:
@@ -58,6 +62,8 @@ def announced(draft: Draft, frame: FunctionCallsStartedFrame) -> Reason | None:
         else:
             group = shared = shared or groups.found(draft, f"{draft.version}", by.group_id)
         call = Call(tool_call_id, one.function_name, draft.version, ordinal, group, "announced", by)
+        if _is_of_client(draft, by, one):
+            call = replace(call, by_client=True, arguments=one.arguments)
         open_calls.put(draft, call)
         open_calls.unbar(draft, tool_call_id)
         draft.changes.append(
@@ -82,15 +88,17 @@ def commit(draft: Draft, run_id: RunId, attempt: Attempt) -> None:
             if by.sequential:
                 open_calls.put(draft, replace(call, stage="queued"))
             else:
-                open_calls.dispatch(draft, call)
+                _dispatch(draft, call)
 
 
 def dispatch_next(draft: Draft) -> None:
     """One sequential queue per context, across batches: the next call is dispatched when the one before it has
-    settled or waits for a person (RA5.sequential)."""
-    queued = [call for call in draft.calls.open.values() if call.stage == "queued"]
-    if queued and not any(_holds_the_queue(call) for call in draft.calls.open.values()):
-        open_calls.dispatch(draft, min(queued, key=open_calls.place))
+    settled or waits (RA5.sequential). One that a client answers waits at once, so that more than one may come."""
+    while not any(_holds_the_queue(call) for call in draft.calls.open.values()):
+        queued = [call for call in draft.calls.open.values() if call.stage == "queued"]
+        if not queued:
+            return
+        _dispatch(draft, min(queued, key=open_calls.place))
 
 
 def in_progress(draft: Draft, frame: FunctionCallInProgressFrame) -> Reason | None:
@@ -159,6 +167,40 @@ def forget_announced(draft: Draft, by: Callable[[Announced], bool]) -> None:
             touched.append(call.group)
             open_calls.forget(draft, call)
     groups.wait_no_longer(draft, touched)
+
+
+def _is_of_client(draft: Draft, by: Announced, call: FunctionCallFromLLM) -> bool:
+    """Whether a client answers a call, by what the run's model was offered: what the tools are by now is another
+    matter (RA5.client)."""
+    run = draft.runs.open
+    if run is None or by.run_id != run.run_id or call.builtin:
+        return False
+    return call.function_name in run.client_functions
+
+
+def _dispatch(draft: Draft, call: Call) -> None:
+    """It is this call's turn: a worker may start it; or a client answers it, and it waits for that from now on."""
+    open_calls.dispatch(draft, call)
+    if call.by_client:
+        _wait_for_client(draft, call)
+
+
+def _wait_for_client(draft: Draft, call: Call) -> None:
+    """Start a call that no worker starts: it is synchronous, and waits (RA5.client)."""
+    if room.is_limited(draft) and not room.fits(draft, room.of_start(call, call)):
+        open_calls.forget(draft, call)
+        groups.wait_no_longer(draft, (call.group,))
+        return
+    key = open_calls.key(call)
+    draft.append(call_messages.call(call.tool_call_id, call.function_name, call.arguments))
+    position = draft.append(call_messages.started(call.tool_call_id, synchronous=True))
+    running = Running(draft.version, True, draft.place.era, position, waiting=True)
+    open_calls.put(draft, replace(call, stage="running", running=running, arguments=None))
+    started = CallStarted(
+        key, call.tool_call_id, call.function_name, call.arguments, None, None, None, synchronous=True
+    )
+    draft.changes.append(started)
+    draft.changes.append(CallWaiting(key, call.tool_call_id, WAITS_FOR_CLIENT))
 
 
 def _announcing_response(draft: Draft, frame: FunctionCallsStartedFrame) -> Version | None:

@@ -66,7 +66,7 @@ def _attempt_started(draft: Draft, frame: LLMFullResponseStartFrame) -> Reason |
     _retract_earlier_attempts(draft, run, response)
     draft.runs = replace(
         draft.runs,
-        open=Run(run.run_id, run.asked_version, run.opened_version, attempt, run.adopted, claim=frame.claim),
+        open=replace(run, attempt=attempt, positions=(), claim=frame.claim),
     )
     draft.changes.append(RunStarted(run.run_id, attempt, frame.claim))
     _open(draft, Response(draft.version, run.run_id, fenced=True))

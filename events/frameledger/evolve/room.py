@@ -71,10 +71,11 @@ def refusal(draft: Draft, frame: AnyFrame) -> Reason | None:
     return None if need is None or fits(draft, need, anew=anew) else "context_full"
 
 
-def of_start(frame: FunctionCallInProgressFrame, call: Call | None) -> Need:
-    """What the start of a call adds to what is open: one that was announced has its messages already."""
+def of_start(start: FunctionCallInProgressFrame | Call, call: Call | None) -> Need:
+    """What the start of a call adds to what is open: one that was announced has its messages already. `start` says the
+    words of it: the frame, or the call itself if no worker starts it (RA5.client)."""
     messages = OF_A_CALL if call is None or call.running is not None else 0
-    words = size(frame.arguments) + 2 * size(frame.tool_call_id) + size(frame.function_name)
+    words = size(start.arguments) + 2 * size(start.tool_call_id) + size(start.function_name)
     return messages, messages * ENVELOPE + CHARACTER * words
 
 

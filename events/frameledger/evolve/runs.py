@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frameledger import derived
+from frameledger import derived, tools
 from frameledger.evolve.changes import RunClosed, RunEnd, RunOpened, RunRequested
 from frameledger.evolve.draft import Draft
 from frameledger.evolve.state import PendingRun, Run, Runs
@@ -77,7 +77,14 @@ def open_pending(draft: Draft) -> None:
     if pending is None or is_busy(draft):
         return
     release(draft)
-    draft.runs = Runs(open=Run(pending.run_id, pending.asked_version, draft.version))
+    draft.runs = Runs(
+        open=Run(
+            pending.run_id,
+            pending.asked_version,
+            draft.version,
+            client_functions=tools.client_functions(draft.terms.tools),
+        )
+    )
     draft.changes.append(RunOpened(pending.run_id))
 
 

@@ -154,6 +154,8 @@ class Call:
 
     Stages: *announced* (set aside until the End of its run), *queued* (committed, behind another sequential call),
     *dispatched* (a worker may start it), *running* (`running` is set).
+
+    `by_client`: a client answers it, and no worker starts it (RA5.client). Until it runs its `arguments` are kept.
     """
 
     tool_call_id: ToolCallId
@@ -164,6 +166,8 @@ class Call:
     stage: Stage
     announced: Announced | None = None
     running: Running | None = None
+    by_client: bool = False
+    arguments: Any = None
 
 
 @value
@@ -209,7 +213,8 @@ class Calls:
 class Run:
     """The open run. `attempt` is 0 until a start frame that names the run was folded; `positions` are the messages
     that its attempts appended in this era, which the next attempt retracts; `adopted`: a response that names no run
-    answers it (RA5.adopt); `claim` is that of the latest start."""
+    answers it (RA5.adopt); `claim` is that of the latest start; `client_functions` are those functions that its model
+    was offered and that a client answers (RA5.client)."""
 
     run_id: RunId
     asked_version: Version
@@ -218,6 +223,7 @@ class Run:
     adopted: bool = False
     positions: tuple[Position, ...] = ()
     claim: str | None = None
+    client_functions: tuple[str, ...] = ()
 
     @property
     def untouched(self) -> bool:

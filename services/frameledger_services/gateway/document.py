@@ -151,8 +151,8 @@ SCHEMAS |= {
     },
     "RunAgentInput": {
         "type": "object",
-        "description": "As of AG-UI 1.0. `messages` is the whole history; `tools` may name functions of the "
-        "conversation only; `state` is passed over.",
+        "description": "As of AG-UI 1.0. `messages` is the whole history; `tools` are functions of the "
+        "client's own, whose calls it answers with tool messages; `state` is passed over.",
         "required": ["threadId", "runId", "messages"],
         "properties": {
             "threadId": {

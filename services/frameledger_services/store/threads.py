@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from psycopg import AsyncConnection
 
-from frameledger_services.store import conversations, tool_calls
+from frameledger_services.store import client_calls, conversations
+from frameledger_services.store.client_calls import WaitingCall
 from frameledger_services.store.contexts import loads
 from frameledger_services.store.shown_messages import CLIENT, ShownMessage, shown_messages
-from frameledger_services.store.tool_calls import UnsettledCall
 
 Connection = AsyncConnection[Any]
 
@@ -27,12 +27,12 @@ class Thread:
     goes_on: bool = False
     """A run is open, or a call that the conversation waits for."""
 
-    tools: Sequence[str] = ()
-    """The names of the functions that its model may call."""
+    tools: Sequence[dict[str, Any]] = ()
+    """What its model may call."""
 
     messages: Sequence[ShownMessage] = ()
-    waiting: Sequence[UnsettledCall] = field(default=())
-    """Calls that wait for a person."""
+    waiting: Sequence[WaitingCall] = ()
+    """Calls that wait, for a person or for their client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +82,10 @@ async def thread(connection: Connection, context_id: str) -> Thread:
         recording,
         parked,
         goes_on,
-        _names(tools),
+        loads(tools) or () if tools else (),
         await shown_messages(connection, context_id, version),
-        await waiting(connection, context_id),
+        await client_calls.waiting(connection, context_id),
     )
-
-
-async def waiting(connection: Connection, context_id: str) -> list[UnsettledCall]:
-    """Returns the calls of a conversation that wait for a person."""
-    return await tool_calls.unsettled(connection, context_id, status="waiting")
 
 
 async def stored_of(
@@ -120,15 +115,6 @@ async def last_asked(connection: Connection, context_id: str) -> AskedRun | None
     name = named if isinstance(named, str) else run_id or f"run-{version}"
     is_answer = kind in ("FunctionCallResultFrame", "FunctionCallCancelFrame")
     return AskedRun(version, name, is_answer, is_mirror)
-
-
-def _names(tools: str | None) -> list[str]:
-    found = []
-    for tool in loads(tools) if tools else ():
-        function = tool.get("function") if isinstance(tool, dict) else None
-        if isinstance(function, dict) and isinstance(function.get("name"), str):
-            found.append(function["name"])
-    return found
 
 
 _LAST_ASKED = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import ClassVar
 
 from tests.laws.simulation.actors import Steps, Worker
 from tests.laws.simulation.world import Taken
@@ -27,6 +28,7 @@ class InferenceWorker(Worker):
 
     topic = "inference"
     most_calls = CALLS_OF_A_CONVERSATION
+    functions: ClassVar[tuple[str, ...]] = FUNCTIONS
 
     def _serves(self, effect: Effect) -> bool:
         return isinstance(effect, RunInference)
@@ -109,7 +111,7 @@ class InferenceWorker(Worker):
             return ()
         return tuple(
             FunctionCallFromLLM(
-                function_name=rng.choice(FUNCTIONS),
+                function_name=rng.choice(self.functions),
                 tool_call_id=f"call-{name}-{n}",
                 arguments={},
             )

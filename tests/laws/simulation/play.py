@@ -11,6 +11,7 @@ from tests.laws.simulation.erasing import Operator, check_forgotten, from_the_lo
 from tests.laws.simulation.functions import FunctionWorker
 from tests.laws.simulation.inference import InferenceWorker
 from tests.laws.simulation.people import ForgetfulPerson, Person
+from tests.laws.simulation.screens import OfferingWorker, PersonAtScreen, Screen
 from tests.laws.simulation.timekeeping import Timekeeper
 from tests.laws.simulation.world import LEASE, LeaseLostError, World
 
@@ -25,12 +26,14 @@ CAST: tuple[tuple[str, Callable[[World, str], Actor], int], ...] = (
     ("person", Person, 1),
 )
 WITHIN_LIMITS = (("inference", TirelessWorker, 2), ("person", DemandingPerson, 1))
+AT_SCREENS = (("inference", OfferingWorker, 2), ("screen", Screen, 2), ("person", PersonAtScreen, 1))
 CASTS = {
     0: (*CAST[:-1], ("person", ForgetfulPerson, 1), ("operator", Operator, 1)),
     3: (*(one for one in CAST if one[0] not in ("inference", "person")), *WITHIN_LIMITS),
 }
-"""Of five seeds, that which is divisible plays a conversation that is erased now and then, and the one with the
-remainder 3 one with limits and second inputs."""
+OF_TEN = {4: (*(one for one in CAST if one[0] not in ("inference", "person")), *AT_SCREENS)}
+"""Of five seeds, that which is divisible plays a conversation that is erased now and then, the one with the remainder 3
+one with limits and second inputs; of ten, the one with 4 one whose clients have functions of their own."""
 
 
 class Play:
@@ -43,7 +46,7 @@ class Play:
         self._steps_to_rest = steps_to_rest
         self._faults = self.rng.choice((0.0, 0.003, 0.012))
         self._loses_commits = self.rng.random() < 0.5
-        cast = CASTS.get(seed % 5, CAST)
+        cast = OF_TEN.get(seed % 10) or CASTS.get(seed % 5, CAST)
         self._kinds = [(kind, make) for kind, make, many in cast for _ in range(many)]
         self._actors = [self._new(kind, make) for kind, make in self._kinds]
 

@@ -110,6 +110,8 @@ class CallRow:
     safe: bool = False
     interrupted: bool = False
     waiting_since: float = 0.0
+    by_client: bool = False
+    """No worker starts it: it waits since its dispatch."""
 
     @property
     def is_over(self) -> bool:
@@ -402,6 +404,7 @@ class World:
                 row.claim, row.safe = change.claim, change.safe_to_retry
                 if not change.again:
                     row.started_at = self.now
+                row.by_client = row.dispatched_version == version
             case CallWaiting(key=key):
                 self.calls[key].status = "waiting"
                 self.calls[key].waiting_since = self.now
@@ -632,6 +635,8 @@ class World:
             case RunInference():
                 self.topics["inference"].records.append(effect)
             case CallFunction():
+                if (call := self.call(effect)) is not None and call.by_client:
+                    raise self.broken("no worker is asked for a call that a client answers")
                 self.topics["functions"].records.append(effect)
             case Cancel():
                 for told in self.listeners.values():

@@ -1,18 +1,20 @@
 """Tool messages of a client as answers to calls that wait: how a front end does what a model asks of it.
 
-The function is one of the conversation's, registered in a service, and all it does is to wait. A front end that names
-it among its tools does the rest: the run ends with the call, and the next one brings its tool message.
+The function is one that the front end brought (RA5.client), or one that a service registered, and all it does is to
+wait, and which the front end names among its tools. The run ends with the call, and the next one brings its tool
+message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from frameledger import async_tool_messages, strict_json
 from frameledger.decode_error import DecodeError
 from frameledger_services.gateway.ag_ui import messages, parts
 from frameledger_services.gateway.ag_ui.run_input import Message
+from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.threads import Thread
 
 Call = tuple[str, int]
@@ -30,6 +32,24 @@ def of_calls(thread: Thread, sent: Sequence[Message]) -> dict[Call, Message]:
         if message.role == "tool" and message.tool_call_id in waiting and not _is_report(message):
             found[waiting[message.tool_call_id]] = message
     return found
+
+
+def told_otherwise(thread: Thread, sent: Sequence[Message], known: Mapping[str, ClientCall]) -> int | None:
+    """Returns the version at which the call was settled whose result is the last that was sent, if that is not the
+    result that it has, and nobody has spoken since: two clients did the same, and this one was the later."""
+    last = sent[-1] if sent else None
+    if last is None or last.role != "tool" or last.tool_call_id is None:
+        return None
+    call = known.get(last.tool_call_id)
+    if call is None or call.settled_version is None or call.result == result(last):
+        return None
+    shown, _ = messages.shown(thread.messages)
+    for message in reversed(shown):
+        if message["role"] == "user":
+            return None
+        if message.get("toolCallId") == last.tool_call_id:
+            return call.settled_version
+    return None
 
 
 def without(sent: Sequence[Message], answered: Collection[str | None]) -> list[Message]:

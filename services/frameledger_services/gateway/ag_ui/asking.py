@@ -25,17 +25,20 @@ from frameledger.frames import (
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
     LLMRunFrame,
+    LLMSetToolsFrame,
 )
 from frameledger_services import logs
 from frameledger_services.client import ContextChangedError, NotVisibleError, PublishedFrame
-from frameledger_services.gateway.ag_ui import answers, history
+from frameledger_services.gateway import client_tools
+from frameledger_services.gateway.ag_ui import answers, history, messages
 from frameledger_services.gateway.ag_ui.answers import Call
 from frameledger_services.gateway.ag_ui.run_input import Message, Resume, RunInput
 from frameledger_services.gateway.ag_ui.translation import call_of_interrupt
 from frameledger_services.gateway.append import publishing, source_of
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.store import offers, threads
+from frameledger_services.store import client_calls, offers, threads
+from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.store.shown_messages import CLIENT, shown_messages
 from frameledger_services.store.threads import AskedRun, Thread
@@ -68,25 +71,30 @@ class Question:
     async def ask(self) -> AskedRun:
         """Ask. Returns once it is stored. Raises the problems `conversation-busy`, `bad-parameter`, `key-reused`,
         `not-visible-yet`, and those of publishing."""
+        brought = self._brought()
         if (before := await self._asked_before()) is not None:
             return before
-        thread = await self._free()
-        await self._check_tools(thread)
+        thread = await self._with_tools(await self._free(), brought)
         conversation = self.wanted.conversation
         given = answers.of_calls(thread, conversation)
+        facts = await self._facts()
+        if (told := answers.told_otherwise(thread, conversation, facts)) is not None and not given:
+            # Somebody else answered first. What came of that is what there is to tell.
+            return AskedRun(told, self.wanted.run_id, is_answer=True)
+        thread = await self._without_abandoned(thread, given, facts)
         rest = answers.without(conversation, {one.tool_call_id for one in given.values()})
-        plan = history.plan(thread.messages, rest)
+        plan = history.plan(thread.messages, rest, facts)
         if (answered := await self._answer(thread, given)) is not None:
             # What else was said was said before the answers were known, and comes behind them. A history that
             # replaces the one with the results has them itself.
             if plan.kind == "replace":
-                plan = history.plan(thread.messages, conversation)
+                plan = history.plan(thread.messages, conversation, facts)
             if plan.kind == "replace" or plan.messages:
                 await self._say(thread, plan, "ask 0", expects=False)
             return answered
         if given:
             # Their calls have no place in the history any more: they are messages like others.
-            plan = history.plan(thread.messages, conversation)
+            plan = history.plan(thread.messages, conversation, facts)
         if self.wanted.resume and plan.kind == "append" and not plan.messages:
             # These answers were given before, and there is nothing else to say.
             return AskedRun(thread.version, self.wanted.run_id)
@@ -94,8 +102,8 @@ class Question:
             asked = await self._say(thread, plan, f"ask {number}")
             if asked is not None:
                 return asked
-            thread = await self._thread()
-            plan = history.plan(thread.messages, conversation)
+            thread = await self._with_tools(await self._free(), brought)
+            plan = history.plan(thread.messages, conversation, facts)
         raise self._busy("Somebody else goes on saying something in it.")
 
     async def _thread(self) -> Thread:
@@ -127,7 +135,7 @@ class Question:
     async def _go_on(self, first: int, answered: Collection[str | None], *, is_said: bool) -> None:
         """Publish what else this run says, whose first answer is that version, and which answered those calls."""
         thread = await self._thread()
-        conversation = self.wanted.conversation
+        conversation, facts = self.wanted.conversation, await self._facts()
         given = {
             call: message
             for call, message in answers.of_calls(thread, conversation).items()
@@ -139,7 +147,7 @@ class Question:
             return
         before = await self.parts.database.read(shown_messages, self.wanted.thread_id, first - 1)
         rest = answers.without(conversation, {*answered, *(one.tool_call_id for one in given.values())})
-        plan = history.plan(before, rest)
+        plan = history.plan(before, rest, facts)
         # The history that this client knew may be an older one than that before its answer: nothing is taken out.
         if plan.kind == "append" and plan.messages:
             await self._say(replace(thread, messages=before), plan, "ask 0", expects=False)
@@ -168,18 +176,62 @@ class Question:
             context_id=context_id,
         )
 
-    async def _check_tools(self, thread: Thread) -> None:
-        """Tools of the client's own would be called, and never answered: functions run in services here."""
-        wanted = {one.name for one in self.wanted.tools or ()}
-        if wanted and (unknown := sorted(wanted - set(await self._tools(thread)))):
-            raise ProblemError(
-                "bad-parameter",
-                f"RunAgentInput: tools: {', '.join(unknown)}: a front end's own tools are not run here. Functions are "
-                "served by `frameledger run functions`.",
-            )
+    def _brought(self) -> Sequence[dict[str, Any]]:
+        """The client's own functions, as the log has them. Raises `bad-parameter`."""
+        return client_tools.brought(
+            client_tools.Definition(one.name, one.description, one.parameters)
+            for one in self.wanted.tools or ()
+        )
 
-    async def _tools(self, thread: Thread) -> Sequence[str]:
-        return thread.tools if thread.version else list(await self._tools_on_offer())
+    async def _with_tools(self, thread: Thread, brought: Sequence[dict[str, Any]]) -> Thread:
+        """Let the conversation have this client's functions. Returns how it stands then.
+
+        If the process dies behind this, the model may call what nobody asked for yet: the next request has its own.
+        """
+        for _ in range(TRIES):
+            # A new conversation has them from its first frame on.
+            tools = client_tools.beside(thread.tools, brought) if thread.version else None
+            if tools is None:
+                return thread
+            # One try, one id: at another version it is another frame.
+            frame_id = self._frame_id(f"tools {thread.version}")
+            await self._publish(LLMSetToolsFrame(id=frame_id, tools=tuple(tools)), thread.version)
+            thread = await self._free()
+        raise self._busy("Somebody else goes on changing its functions.")
+
+    async def _facts(self) -> Mapping[str, ClientCall]:
+        """The calls that a client answered, of those that this request has results of: by their ids in the protocol."""
+        named = {
+            one.tool_call_id: messages.call_of_name(one.tool_call_id)
+            for one in self.wanted.conversation
+            if one.role == "tool" and one.tool_call_id is not None
+        }
+        found = await self.parts.database.read(
+            client_calls.of_clients, self.wanted.thread_id, [*named, *named.values()]
+        )
+        calls = {name: found.get(name) or found.get(call) for name, call in named.items()}
+        return {name: call for name, call in calls.items() if call is not None}
+
+    async def _without_abandoned(
+        self, thread: Thread, given: Mapping[Call, Message], facts: Collection[str]
+    ) -> Thread:
+        """Cancel the calls of clients that this request leaves behind: those that an interruption has stopped, and, if
+        it replaces the history, all of them, since their place goes. Returns how the conversation stands then."""
+        unanswered = [
+            call
+            for call in thread.waiting
+            if call.by_client and (call.tool_call_id, call.requested_version) not in given
+        ]
+        if not unanswered:
+            return thread
+        rest = answers.without(self.wanted.conversation, {one.tool_call_id for one in given.values()})
+        if history.plan(thread.messages, rest, facts).kind == "append":
+            unanswered = [call for call in unanswered if call.interrupted]
+        for call in unanswered:
+            named = call.tool_call_id, call.requested_version
+            about = self._about_call(f"leave {named[0]} {named[1]}", call.function_name, *named)
+            await self._publish(FunctionCallCancelFrame(**about), None)
+        return await self._thread() if unanswered else thread
 
     async def _tools_on_offer(self) -> dict[str, dict[str, Any]]:
         if not self.parts.settings.gateway_ag_ui_tools:
@@ -225,11 +277,16 @@ class Question:
         self, what: str, function_name: str, tool_call_id: str, version: int, **also: Any
     ) -> dict[str, Any]:
         return {
+            **self._about_call(what, function_name, tool_call_id, version),
+            "metadata": self._metadata(**also),
+        }
+
+    def _about_call(self, what: str, function_name: str, tool_call_id: str, version: int) -> dict[str, Any]:
+        return {
             "id": self._frame_id(what),
             "function_name": function_name,
             "tool_call_id": tool_call_id,
             "opened_version": version,
-            "metadata": self._metadata(**also),
         }
 
     async def _say(
@@ -254,8 +311,9 @@ class Question:
         return LLMMessagesAppendFrame(messages=tuple(messages), run_llm=True, **about)
 
     async def _opening(self, messages: Sequence[dict[str, Any]], about: dict[str, Any]) -> AnyFrame:
-        """A new conversation has the functions that services offer."""
-        tools = list((await self._tools_on_offer()).values())
+        """A new conversation has the functions that services offer, and the client's own."""
+        served = list((await self._tools_on_offer()).values())
+        tools = client_tools.beside(served, self._brought()) or served
         return LLMContextFrame.model_validate(
             {"context": {"messages": messages, "tools": tools}, "run_llm": True, **about}
         )

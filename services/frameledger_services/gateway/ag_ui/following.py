@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Concatenate, ParamSpec, TypeVar
@@ -13,10 +13,14 @@ from frameledger_services.gateway import answers
 from frameledger_services.gateway.ag_ui.translation import QUIET, Event, Translation
 from frameledger_services.gateway.live.hub import BLIND_LOOK_SECONDS, Chunk
 from frameledger_services.gateway.parts import Parts
-from frameledger_services.store import conversations, threads
+from frameledger_services.store import client_calls, conversations
+from frameledger_services.store.client_calls import BegunCall
 from frameledger_services.store.connections import DatabaseUnavailableError
 from frameledger_services.store.shown_messages import ShownMessage, shown_messages
 from frameledger_services.store.threads import AskedRun, Connection
+
+WORDS = frozenset(("LLMTextFrame", "TextFrame", "VisionTextFrame", "LLMThoughtTextFrame"))
+"""Types of frames with which no call begins, and of which there are most."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -47,8 +51,8 @@ class FollowedRun:
         parent_run_id: str | None = None,
         tools: Collection[str] = (),
     ) -> None:
-        """`tools` are those that the client has: a call of one that waits is no interrupt for it. Raises
-        `TooManyFollowersError`."""
+        """`tools` are those that the client has: a call of one that waits is no interrupt for it, also if a service
+        registered the function. Raises `TooManyFollowersError`."""
         self.thread_id = thread_id
         self.run_id = asked.run_id
         self.is_over = False
@@ -91,19 +95,31 @@ class FollowedRun:
             told.append(Told(chunk.version, self._translation.failed(parked, "parked")))
         elif chunk.is_all and not await self._goes_on(chunk.version):
             self.is_over = True
-            waiting = await self._read(threads.waiting, self.thread_id)
-            others = [call for call in waiting if call.function_name not in self._tools]
+            waiting = await self._read(client_calls.waiting, self.thread_id)
+            others = [call for call in waiting if not (call.by_client or call.function_name in self._tools)]
             told.append(Told(chunk.version, self._translation.finished(others)))
         return told
 
     async def _frames(self, chunk: Chunk) -> AsyncIterator[Told]:
+        begun = await self._begun(chunk)
         for frame, following in zip_longest(chunk.frames, chunk.frames[1:]):
             assert frame.payload is not None
-            events = self._translation.take(frame.version, decode(frame.payload), frame.outcome, frame.reason)
+            became = frame.outcome, frame.reason
+            calls = begun.get(frame.version, ())
+            events = self._translation.take(frame.version, decode(frame.payload), *became, calls)
             if self._translation.is_stale and not (following and following.type in QUIET):
                 events.append(self._translation.restated(await self._messages(frame.version)))
             if events:
                 yield Told(frame.version, events)
+
+    async def _begun(self, chunk: Chunk) -> Mapping[int, Sequence[BegunCall]]:
+        """The calls of clients that began with these frames, by version."""
+        places = [frame.version for frame in chunk.frames if frame.type not in WORDS]
+        found: dict[int, list[BegunCall]] = {}
+        if places:
+            for call in await self._read(client_calls.begun, self.thread_id, places[0], places[-1]):
+                found.setdefault(call.version, []).append(call)
+        return found
 
     async def _goes_on(self, version: int) -> bool:
         """Whether something goes on for which the conversation waits, or it has more frames by now."""

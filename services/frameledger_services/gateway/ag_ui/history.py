@@ -16,11 +16,12 @@ A client has every message under the id that `messages` gave it, and what it sen
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from frameledger import async_tool_messages
+from frameledger.async_tool_messages import CANCELLED
 from frameledger_services.gateway.ag_ui import answers, messages, parts
 from frameledger_services.gateway.ag_ui.run_input import Message
 from frameledger_services.store.shown_messages import ShownMessage
@@ -40,9 +41,9 @@ class Plan:
     """The id that the client has for each; None for one that it does not see."""
 
 
-def plan(stored: Sequence[ShownMessage], sent: Sequence[Message]) -> Plan:
-    """Returns what is to be done. See the module."""
-    return _Comparison(stored, sent).plan()
+def plan(stored: Sequence[ShownMessage], sent: Sequence[Message], facts: Collection[str] = ()) -> Plan:
+    """Returns what is to be done. See the module. `facts` are the ids of calls that a client answered."""
+    return _Comparison(stored, sent, facts).plan()
 
 
 def as_stored(message: Message) -> dict[str, Any]:
@@ -67,9 +68,12 @@ def as_stored(message: Message) -> dict[str, Any]:
 
 
 class _Comparison:
-    def __init__(self, stored: Sequence[ShownMessage], sent: Sequence[Message]) -> None:
+    def __init__(
+        self, stored: Sequence[ShownMessage], sent: Sequence[Message], facts: Collection[str]
+    ) -> None:
         self._stored = stored
         self._sent = sent
+        self._facts = frozenset(facts)
         shown, _ = messages.shown_with_places(stored)
         self._places = [place for place, _ in shown]
         """Where in `stored` each message is that is shown."""
@@ -93,8 +97,8 @@ class _Comparison:
         known = {message_id: number for number, message_id in enumerate(self._ids)}
         for one in self._sent:
             match = known.get(one.id)
-            if match is None and place < len(self._shown) and self._is_same(place, one):
-                match = place
+            if match is None:
+                match = self._next(place, one)
             if match is not None and not self._is_same(match, one):
                 match = None
             if match in self._matches:
@@ -102,6 +106,15 @@ class _Comparison:
             if match is not None:
                 place = max(place, match + 1)
             self._matches.append(match)
+
+    def _next(self, place: int, sent: Message) -> int | None:
+        """The message that comes next, if it is the one that was sent; or one behind what may be missing."""
+        for number in range(place, len(self._shown)):
+            if self._is_same(number, sent):
+                return number
+            if not self._may_be_missing(number):
+                return None
+        return None
 
     def _head(self) -> int:
         """How many instructions of an operator the history begins with that were not sent."""
@@ -115,11 +128,17 @@ class _Comparison:
     def _missing(self) -> bool:
         """Whether something that is stored was not sent, and was there when the client was told of the history."""
         kept = set(self._matches)
-        missing = [n for n in range(self._head(), len(self._shown)) if n not in kept]
+        shown = range(self._head(), len(self._shown))
+        missing = [n for n in shown if n not in kept and not self._may_be_missing(n)]
         if not missing:
             return False
-        is_tail = missing == list(range(missing[0], len(self._shown)))
+        is_tail = not any(n in kept for n in range(missing[0], len(self._shown)))
         return not (is_tail and self._is_report(missing[0]))
+
+    def _may_be_missing(self, number: int) -> bool:
+        """Whether it is how a call ended that the client had left alone: nobody told it."""
+        message = self._shown[number]
+        return message["role"] == "tool" and message.get("content") == CANCELLED
 
     def _is_report(self, number: int) -> bool:
         said = async_tool_messages.parse_message(self._stored[self._places[number]].message)
@@ -127,7 +146,7 @@ class _Comparison:
 
     def _is_same(self, number: int, sent: Message) -> bool:
         shown, other = self._shown[number], _view(sent)
-        if _key(shown) == _key(other):
+        if _key(shown) == _key(other) or self._is_fact(shown, other):
             return True
         is_last = number == max(
             (n for n, one in enumerate(self._shown) if one["role"] == "assistant"), default=-1
@@ -141,13 +160,21 @@ class _Comparison:
             and text.startswith(beginning)
         )
 
+    def _is_fact(self, shown: Mapping[str, Any], sent: Mapping[str, Any]) -> bool:
+        """Whether both are the result of one call that a client answered: what is stored counts, whoever says what."""
+        call = shown.get("toolCallId")
+        return call is not None and call == sent.get("toolCallId") and call in self._facts
+
     def _replaced(self) -> Plan:
         """What is stored up to the first difference, then what was sent."""
-        head = self._head()
-        same = 0
-        while same < len(self._sent) and self._matches[same] == head + same:
-            same += 1
-        end = self._places[head + same - 1] + 1 if head + same else 0
+        same, shown = 0, self._head()
+        for match in self._matches:
+            if match is None or not all(map(self._may_be_missing, range(shown, match))) or match < shown:
+                break
+            same, shown = same + 1, match + 1
+        while shown < len(self._shown) and self._may_be_missing(shown):
+            shown += 1
+        end = self._places[shown - 1] + 1 if shown else 0
         named = dict(zip(self._places, self._ids, strict=True))
         found: list[dict[str, Any]] = [dict(one.message) for one in self._stored[:end]]
         ids: list[str | None] = [named.get(place) for place in range(end)]

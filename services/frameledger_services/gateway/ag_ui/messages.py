@@ -28,6 +28,12 @@ def nth(name: str, number: int) -> str:
     return name if number == 1 else f"{name}~{number}"
 
 
+def call_of_name(name: str) -> str:
+    """Returns the id of the call that a client knows by this name, unless it is the name itself."""
+    call, mark, number = name.rpartition("~")
+    return call if mark and number.isascii() and number.isdigit() else name
+
+
 def call_message_id(name: str) -> str:
     """Returns the id of the message that makes a call."""
     return f"call-{name}"

@@ -47,9 +47,11 @@ class Message(_Input):
 
 
 class Tool(_Input):
-    """A tool of the client's own."""
+    """A function that the client has; whether it can be offered to a model is checked later (`client_tools`)."""
 
     name: str
+    description: str | None = None
+    parameters: Any = None
 
 
 class Context(_Input):

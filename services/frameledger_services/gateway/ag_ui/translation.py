@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, assert_never
 
 from frameledger.evolve import call_messages
@@ -73,6 +73,17 @@ class WaitingCall(Protocol):
     def waiting_deadline(self) -> Any: ...
 
 
+class BegunCall(Protocol):
+    """A call that began with a frame that is not its own: its client answers it (RA5.client)."""
+
+    @property
+    def tool_call_id(self) -> str: ...
+    @property
+    def function_name(self) -> str: ...
+    @property
+    def arguments(self) -> Any: ...
+
+
 class Translation:
     """One run of a client: `started`, then `take` for each frame in order, then `finished` or `failed`."""
 
@@ -126,13 +137,24 @@ class Translation:
         return self._stale and (self._text is None or not self._text.streamed.is_begun)
 
     def take(
-        self, version: int, frame: AnyFrame, outcome: str = "applied", reason: str | None = None
+        self,
+        version: int,
+        frame: AnyFrame,
+        outcome: str = "applied",
+        reason: str | None = None,
+        begun: Sequence[BegunCall] = (),
     ) -> list[Event]:
-        """Returns the events of a stored frame."""
+        """Returns the events of a stored frame; `begun` are the calls of the client's functions that began with it."""
+        events = list(self._of_frame(version, frame, outcome, reason))
+        for call in begun:
+            events += self._call_began(call.tool_call_id, call.function_name, call.arguments)
+        return events
+
+    def _of_frame(self, version: int, frame: AnyFrame, outcome: str, reason: str | None) -> Iterable[Event]:
         if isinstance(frame, UnknownFrame):
             return []
         if outcome == "applied":
-            return list(self._applied(version, frame))
+            return self._applied(version, frame)
         if reason == "place_replaced" and isinstance(
             frame, FunctionCallResultFrame | FunctionCallCancelFrame
         ):
@@ -185,7 +207,7 @@ class Translation:
             case "InterruptionFrame":
                 yield from self._interrupted(frame)
             case "FunctionCallInProgressFrame":
-                yield from self._call_began(frame)
+                yield from self._call_of_worker_began(frame)
             case "FunctionCallResultFrame":
                 yield from self._call_has_result(frame)
             case "FunctionCallCancelFrame":
@@ -306,28 +328,36 @@ class Translation:
 
     # What becomes of calls
 
-    def _call_began(self, frame: FunctionCallInProgressFrame) -> Iterator[Event]:
+    def _call_of_worker_began(self, frame: FunctionCallInProgressFrame) -> Iterator[Event]:
         if self._calls.is_open(frame.tool_call_id):
             return
-        if self._is_told_anew or frame.waiting is not None or (frame.call_attempt or 1) > 1:
+        if frame.waiting is not None or (frame.call_attempt or 1) > 1:
             # It may be open since before the messages that the client has.
             self._stale = True
             return
         synchronous = frame.cancel_on_interruption
-        name = self._calls.made(frame.tool_call_id)
-        self._calls.open(frame.tool_call_id, synchronous)
-        message = call_messages.call(ToolCallId(name), frame.function_name, frame.arguments)
+        yield from self._call_began(frame.tool_call_id, frame.function_name, frame.arguments, synchronous)
+
+    def _call_began(
+        self, tool_call_id: str, function_name: str, arguments: Any, synchronous: bool = True
+    ) -> Iterator[Event]:
+        if self._is_told_anew:
+            self._stale = True
+            return
+        name = self._calls.made(tool_call_id)
+        self._calls.open(tool_call_id, synchronous)
+        message = call_messages.call(ToolCallId(name), function_name, arguments)
         [call] = message["tool_calls"]
         yield {
             "type": "TOOL_CALL_START",
             "toolCallId": name,
-            "toolCallName": frame.function_name,
+            "toolCallName": function_name,
             "parentMessageId": shown.call_message_id(name),
         }
         yield {"type": "TOOL_CALL_ARGS", "toolCallId": name, "delta": call["function"]["arguments"]}
         yield {"type": "TOOL_CALL_END", "toolCallId": name}
         if not synchronous:
-            started = call_messages.started(ToolCallId(frame.tool_call_id), synchronous=False)
+            started = call_messages.started(ToolCallId(tool_call_id), synchronous=False)
             yield self._result(name, started["content"])
 
     def _call_has_result(self, frame: FunctionCallResultFrame) -> Iterator[Event]:

@@ -1,0 +1,105 @@
+"""Functions that a client brings with its request, and whose calls it answers itself: checked, and put beside those
+that services offer.
+
+The conversation has those of the request that was made last. Whoever asks without them takes them away: nobody would
+answer a call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jsonschema
+from jsonschema.exceptions import SchemaError
+
+from frameledger.tools import is_of_client, of_client, tool_names
+from frameledger_services.gateway.problems import ProblemError
+
+MOST = 128
+"""The most functions of a request: as many as OpenAI takes."""
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What every provider takes as the name of a function."""
+
+_NO_PARAMETERS = {"type": "object", "properties": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A function, as a client describes it."""
+
+    name: Any
+    description: Any = None
+    parameters: Any = None
+    strict: Any = None
+
+
+def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
+    """Returns the definitions as the log has them, marked as the client's. Raises the problem
+    `bad-parameter`, which names the place."""
+    found: dict[str, dict[str, Any]] = {}
+    for number, one in enumerate(definitions):
+        place = f"tools[{number}]"
+        if number == MOST:
+            raise _refused("tools", f"at most {MOST} functions.")
+        if not isinstance(one.name, str) or not _NAME.fullmatch(one.name):
+            raise _refused(
+                f"{place}.name", "a function's name is 1 to 64 letters, digits, underscores and hyphens."
+            )
+        if one.name in found:
+            raise _refused(f"{place}.name", f"the function {one.name!r} is there twice.")
+        if not isinstance(one.description, str | None):
+            raise _refused(f"{place}.description", "a description is text.")
+        if not isinstance(one.strict, bool | None):
+            raise _refused(f"{place}.strict", "true or false is wanted.")
+        function: dict[str, Any] = {"name": one.name, "description": one.description or ""}
+        function["parameters"] = _parameters(f"{place}.parameters", one.parameters)
+        if one.strict is not None:
+            function["strict"] = one.strict
+        found[one.name] = of_client({"type": "function", "function": function})
+    return tuple(found.values())
+
+
+def beside(held: Sequence[dict[str, Any]], wanted: Sequence[dict[str, Any]]) -> list[dict[str, Any]] | None:
+    """Returns the tools of a conversation that has those and is asked with these; None if that is what it has.
+
+    A function of a service stays the service's: a client that names it takes no call from it.
+    """
+    served = [one for one in held if not is_of_client(one)]
+    names = set(tool_names(served))
+    made = [*served, *(one for one in wanted if not names.intersection(tool_names([one])))]
+    return None if _is_same(made, held) else made
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are one in JSON: 1 and 1.0 are, 1 and true are not."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_is_same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def _refused(place: str, why: str) -> ProblemError:
+    return ProblemError("bad-parameter", f"{place}: {why}", param=place, code="invalid_value")
+
+
+def _parameters(place: str, given: Any) -> Any:
+    if given is None or given == {}:
+        return _NO_PARAMETERS
+    if not isinstance(given, Mapping) or given.get("type", "object") != "object":
+        raise _refused(place, "the JSON Schema of an object is wanted.")
+    schema = dict(given)
+    try:
+        jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator).check_schema(
+            schema
+        )
+    except SchemaError as error:
+        raise _refused(place, f"no JSON Schema: {error.message[:300]}.") from None
+    except Exception:
+        # Too deep, or a dialect that cannot be read.
+        raise _refused(place, "the JSON Schema cannot be read.") from None
+    return schema if "type" in schema else {"type": "object", **schema}

@@ -1,0 +1,133 @@
+"""Calls of functions that a client brought and answers itself (RA5.client), and others that wait.
+
+Such a call starts with the frame by which it is dispatched: no other call does, so it is told by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+from frameledger_services.store.contexts import loads
+
+Connection = AsyncConnection[Any]
+
+BY_CLIENT = "started_version IS NOT NULL AND started_version = dispatched_version"
+"""SQL: whether a client answers the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCall:
+    """A call that waits."""
+
+    tool_call_id: str
+    function_name: str
+    requested_version: int
+    waiting_for: str | None
+    waiting_deadline: datetime | None
+    by_client: bool
+    """A client answers it, and not a person who is asked by a service's function."""
+
+    interrupted: bool
+    """It was interrupted: what its client has not done yet it need not do any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class BegunCall:
+    """A call that began to wait for its client with the frame at this version."""
+
+    version: int
+    tool_call_id: str
+    function_name: str
+    arguments: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCall:
+    """A call that a client answers, or answered."""
+
+    tool_call_id: str
+    function_name: str
+    arguments: Any
+    requested_version: int
+    is_waiting: bool
+    interrupted: bool
+    settled_version: int | None
+    result: Any
+    """None if it has none, or was cancelled."""
+
+
+async def waiting(connection: Connection, context_id: str) -> list[WaitingCall]:
+    """Returns the calls of a conversation that wait, in the order in which they were announced."""
+    async with connection.cursor(row_factory=class_row(WaitingCall)) as cursor:
+        await cursor.execute(
+            f"""
+            SELECT tool_call_id, function_name, requested_version, waiting_for, waiting_deadline,
+                {BY_CLIENT} AS by_client, interrupted_version IS NOT NULL AS interrupted
+            FROM tool_calls
+            WHERE context_id = %s AND status = 'waiting'
+            ORDER BY requested_version, ordinal
+            """,
+            (context_id,),
+        )
+        return await cursor.fetchall()
+
+
+async def begun(connection: Connection, context_id: str, first: int, last: int) -> list[BegunCall]:
+    """Returns the calls that began to wait for their client with a frame from one version to another, in the order in
+    which they did."""
+    cursor = await connection.execute(
+        f"""
+        SELECT started_version, tool_call_id, function_name, arguments::text
+        FROM tool_calls
+        WHERE context_id = %s AND started_version BETWEEN %s AND %s AND {BY_CLIENT}
+        ORDER BY started_version, requested_version, ordinal
+        """,
+        (context_id, first, last),
+    )
+    return [
+        BegunCall(started, call, name, loads(arguments))
+        for started, call, name, arguments in await cursor.fetchall()
+    ]
+
+
+async def of_clients(
+    connection: Connection, context_id: str, tool_call_ids: Sequence[str]
+) -> dict[str, ClientCall]:
+    """Returns, by their ids, those of these calls that a client answers; of several of one id the newest."""
+    if not tool_call_ids:
+        return {}
+    return {
+        one.tool_call_id: one
+        for one in await _calls(connection, context_id, "tool_call_id = ANY (%s)", list(tool_call_ids))
+    }
+
+
+async def left_since(connection: Connection, context_id: str, version: int) -> list[ClientCall]:
+    """Returns the calls that were announced from that version on, and wait for their client."""
+    return await _calls(connection, context_id, "requested_version >= %s AND status = 'waiting'", version)
+
+
+async def _calls(connection: Connection, context_id: str, which: str, given: Any) -> list[ClientCall]:
+    cursor = await connection.execute(
+        f"""
+        SELECT tool_call_id, function_name, arguments::text, requested_version, status = 'waiting',
+            interrupted_version IS NOT NULL, settled_version, result::text
+        FROM tool_calls
+        WHERE context_id = %s AND {BY_CLIENT} AND {which}
+        ORDER BY requested_version, ordinal
+        """.encode(),
+        (context_id, given),
+    )
+    return [
+        ClientCall(
+            *(call, name, loads(arguments), requested, is_waiting, interrupted, settled),
+            None if result is None else loads(result),
+        )
+        for call, name, arguments, requested, is_waiting, interrupted, settled, result in await cursor.fetchall()
+    ]

@@ -1,0 +1,84 @@
+"""Functions that clients bring: what is a definition, and what becomes of the tools that there are."""
+
+import pytest
+
+from frameledger.tools import of_client
+from frameledger_services.gateway.client_tools import Definition, beside, brought
+from frameledger_services.gateway.problems import ProblemError
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "default": 1}}}
+SERVED = {"type": "function", "function": {"name": "pay", "description": "", "parameters": SCHEMA}}
+
+
+def test_a_definition_is_written_as_the_log_has_it_and_marked():
+    [tool] = brought([Definition("paint", "Paints.", SCHEMA, True)])
+    function = {"name": "paint", "description": "Paints.", "parameters": SCHEMA, "strict": True}
+    assert tool == {"type": "function", "function": function, "served_by": "client"}
+
+
+@pytest.mark.parametrize("parameters", [None, {}, {"properties": {}}])
+def test_a_function_without_parameters_takes_an_object(parameters):
+    [tool] = brought([Definition("paint", None, parameters)])
+    assert tool["function"]["parameters"] == {"type": "object", "properties": {}}
+
+
+DEEP: dict = {}
+for _ in range(5_000):
+    DEEP = {"type": "object", "properties": {"a": DEEP}}
+
+
+@pytest.mark.parametrize(
+    ("definition", "place"),
+    [
+        (Definition(""), "tools[0].name"),
+        (Definition("two words"), "tools[0].name"),
+        (Definition("x" * 65), "tools[0].name"),
+        (Definition(7), "tools[0].name"),
+        (Definition("f", 7), "tools[0].description"),
+        (Definition("f", None, None, "yes"), "tools[0].strict"),
+        (Definition("f", None, []), "tools[0].parameters"),
+        (Definition("f", None, {"type": "array"}), "tools[0].parameters"),
+        (Definition("f", None, {"type": "object", "properties": 7}), "tools[0].parameters"),
+        (Definition("f", None, {"properties": {"a": {"type": "nonsense"}}}), "tools[0].parameters"),
+        (Definition("f", None, {"$schema": 7}), "tools[0].parameters"),
+        (Definition("f", None, DEEP), "tools[0].parameters"),
+    ],
+)
+def test_what_no_model_can_be_offered_is_refused_and_says_where(definition, place):
+    with pytest.raises(ProblemError) as refused:
+        brought([definition])
+    assert refused.value.members["param"] == place
+
+
+def test_names_are_there_once_and_there_are_not_too_many():
+    with pytest.raises(ProblemError, match="twice"):
+        brought([Definition("f"), Definition("f")])
+    assert len(brought([Definition(f"f{n}") for n in range(128)])) == 128
+    with pytest.raises(ProblemError, match="128"):
+        brought([Definition(f"f{n}") for n in range(129)])
+
+
+def test_what_a_client_brings_takes_the_place_of_what_clients_brought_before():
+    before, now = brought([Definition("old")]), brought([Definition("new")])
+    assert beside([SERVED, *before], now) == [SERVED, *now]
+    assert beside([SERVED, *before], ()) == [SERVED]
+    assert beside([SERVED, *now], now) is None
+    assert beside([SERVED], ()) is None
+
+
+def test_a_function_of_a_service_stays_the_services():
+    assert beside([SERVED], brought([Definition("pay"), Definition("paint")])) == [
+        SERVED,
+        *brought([Definition("paint")]),
+    ]
+    assert beside([SERVED], brought([Definition("pay")])) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "is_same"), [(1, True), (1.0, True), (True, False), (2, False), ("1", False), ([1], False)]
+)
+def test_numbers_are_the_same_however_they_are_written_and_true_is_none(other, is_same):
+    def tool(value):
+        return of_client({"type": "function", "function": {"name": "f", "parameters": {"default": value}}})
+
+    assert (beside([tool(1)], [tool(other)]) is None) == is_same
