@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from tests import bounds, in_memory
+from tests import bounds, bytecode, in_memory
 from tests.statements import (  # noqa: F401  # hooks
     pytest_addoption,
     pytest_configure,
@@ -20,7 +20,10 @@ from tests.statements import (  # noqa: F401  # hooks
     pytest_testnodedown,
 )
 from tests.support import java_archive
-from tests.support.servers import database_server, kafka, postgres  # noqa: F401  # fixtures, here once for all folders
+
+# Fixtures of which a process has one: here for all folders, since each folder that imports them has its own.
+from tests.support.databases import migrated_template, shared_database  # noqa: F401
+from tests.support.servers import database_server, kafka, postgres  # noqa: F401
 
 pytest_plugins = ["tests.costs"]
 
@@ -37,6 +40,7 @@ SELDOM = 1_000
 """So many times the collector looks at what is a little older before it looks at all there is."""
 
 in_memory.use()
+bytecode.keep()
 # What a shell starts in the background ignores Ctrl-C, and so does all that it starts; tests send it to programs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -89,12 +89,8 @@ def tried(
 
 def run(command: tuple[str, ...], environment: Mapping[str, str]) -> int:
     """The exit code of a program. Ctrl-C meanwhile is for it alone: the tests stop their servers then."""
-    # Each of its processes reads every test: without bytecode, as some containers want it, that takes twice the time.
-    left_out = {"PYTHONDONTWRITEBYTECODE"}
-    if not bounds.IS_GIVEN:
-        # It was measured before anything ran. Each finds out for itself, with what runs beside it.
-        left_out.add(bounds.VARIABLE)
-    kept = {name: value for name, value in environment.items() if name not in left_out}
+    # Unless it is given it was measured before anything ran. Each finds out for itself, with what runs beside it.
+    kept = {name: value for name, value in environment.items() if name != bounds.VARIABLE or bounds.IS_GIVEN}
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         return subprocess.run(command, cwd=ROOT, env=kept, check=False).returncode

@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext
 from pydantic import SecretStr
 from tests.support import browsers, gateway, page_conversations, webpage
-from tests.support.databases import made, migrated_template  # noqa: F401  # a fixture
-from tests.support.servers import database_server, nothing_is_left, postgres  # noqa: F401  # fixtures
+from tests.support.databases import made
+from tests.support.servers import nothing_is_left  # noqa: F401  # a fixture
 from tests.support.streaming import NO_KAFKA
 from tests.support.webpage import Webpage
 
@@ -16,7 +16,7 @@ from frameledger_services.settings import Settings
 
 
 @pytest.fixture(scope="module")
-def settings(database_server, migrated_template) -> Iterator[Settings]:  # noqa: F811
+def settings(database_server, migrated_template) -> Iterator[Settings]:
     """Those of a gateway that reads a database of this file's own, and publishes nothing."""
     with made(database_server, template=migrated_template) as (_, address):
         yield Settings(database_url=SecretStr(address), kafka_bootstrap_servers=NO_KAFKA)

@@ -6,8 +6,6 @@ from tests.support.databases import (  # noqa: F401  # fixtures
     database,
     empty_database,
     make_database,
-    migrated_template,
-    shared_database,
     transaction,
 )
 from tests.support.logs import log, log_settings  # noqa: F401  # fixtures

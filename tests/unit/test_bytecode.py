@@ -1,0 +1,24 @@
+"""However the tests are started, what Python compiles for them is kept."""
+
+import os
+import subprocess
+import sys
+
+from tests import bytecode
+
+
+def test_a_run_keeps_what_is_compiled_and_so_does_what_it_starts():
+    asked = "import sys; print(sys.dont_write_bytecode)"
+    started = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert (sys.dont_write_bytecode, started.stdout) == (False, "False\n")
+
+
+def test_where_python_is_told_not_to_keep_it_that_is_undone():
+    program = "from tests import bytecode; bytecode.keep(); import os, sys; print(sys.dont_write_bytecode, *os.environ)"
+    environment = {**os.environ, bytecode.VARIABLE: "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    kept, *variables = done.stdout.split()
+    assert kept == "False"
+    assert bytecode.VARIABLE not in variables
