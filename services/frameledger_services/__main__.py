@@ -3,8 +3,10 @@
 import atexit
 import gc
 import sys
+from collections.abc import Callable
 
 from frameledger_services import extras
+from frameledger_services.become import Become
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
@@ -16,9 +18,20 @@ def main() -> None:
         with extras.needed():
             from frameledger_services.cli import main as command_line
 
-            command_line()
+            _run(command_line)
     except extras.MissingExtraError as error:
         sys.exit(str(error))
+
+
+def _run(command_line: Callable[[], None]) -> None:
+    """Run it with the words that this process was called with; in one that `up` has forked, with those it was given."""
+    while True:
+        try:
+            command_line()
+        except Become as another:
+            sys.argv[1:] = another.words
+        else:
+            return
 
 
 def _collect_garbage_where_there_is_some() -> None:

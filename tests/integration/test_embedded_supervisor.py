@@ -99,6 +99,28 @@ def test_the_line_that_says_why_is_shown_though_others_follow_it_and_none_of_an_
 
 
 @pytest.mark.regression("journey 14")
+def test_one_that_is_started_again_is_not_ended_because_what_it_needs_is_away(program, monkeypatch, tmp_path):
+    monkeypatch.setattr(supervision, "FIRST_PAUSE", 0.01)
+    needed, listens = tmp_path / "needed", tmp_path / "listens"
+    needed.touch()
+    listens.touch()
+
+    async def scenario():
+        async with supervised() as (supervisor, seen):
+            service = program("service", is_ready=needed.exists, is_back=listens.exists)
+            await supervisor.keep(service)
+            first = supervisor.processes[0].pid
+            needed.unlink()
+            listens.unlink()
+            os.kill(first, signal.SIGKILL)
+            await seen(lambda service: service.state is State.STARTING and service.pid != first)
+            listens.touch()
+            await seen(lambda service: service.state is State.RUNNING and service.pid != first)
+            return supervisor.processes[0].restarts
+
+    assert asyncio.run(scenario()) == 1
+
+
 def test_a_program_that_the_machine_does_not_let_start_is_started_when_it_does(
     program, monkeypatch, tmp_path
 ):

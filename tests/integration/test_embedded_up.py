@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from contextlib import chdir, contextmanager
 from pathlib import Path
@@ -70,7 +69,7 @@ class Folder:
         return json.loads(self.asked("status", "--json"))
 
     def processes(self):
-        return {process["name"]: process for process in self.status()["processes"]}
+        return by_name(self.status())
 
     def until(self, wanted):
         """The status as soon as it is as wanted."""
@@ -96,6 +95,11 @@ class Folder:
         return below
 
 
+def by_name(status):
+    """The processes of one status: two of them may be of different moments."""
+    return {process["name"]: process for process in status["processes"]}
+
+
 @contextmanager
 def working(path, **environment):
     """A folder in which somebody works for as long as the block lasts, and in which nothing runs after that."""
@@ -108,18 +112,15 @@ def working(path, **environment):
 
 
 def answered(address):
-    """What is answered there, once somebody listens. `up` waits for the gateway; a process without an address of
-    its own may still be importing."""
-    deadline = time.monotonic() + PROGRAM
-    while True:
-        try:
-            with urllib.request.urlopen(address) as answer:
-                return answer.read()
-        except urllib.error.HTTPError:
-            raise
-        except urllib.error.URLError:
-            assert time.monotonic() < deadline, address
-            pause()
+    """What is answered there, now."""
+    with urllib.request.urlopen(address) as answer:
+        return answer.read()
+
+
+def assert_ready(process):
+    """It is ready now: nobody waits for it here."""
+    assert json.loads(answered(process["metrics"].replace("/metrics", "/readyz")))["ready"]
+    assert 'frameledger_ready{check="database"} 1.0' in answered(process["metrics"]).decode()
 
 
 def servers_of_this_run(kafka, database, prefix):
@@ -146,12 +147,10 @@ def test_it_starts_says_where_is_found_survives_sigkill_of_everything_and_stops_
     assert all(processes[name]["address"] in up.stdout for name in ("postgres", "kafka"))
     page = f"{processes['gateway']['address']}/"
     assert f"in a browser: {page}" in up.stdout
-    with urllib.request.urlopen(page) as answer:
-        assert b"<title>Frameledger</title>" in answer.read()
+    assert b"<title>Frameledger</title>" in answered(page)
     for name in ("projector", "timekeeper", "gateway"):
         assert processes[name]["metrics"] in up.stdout
-        assert 'frameledger_ready{check="database"} 1.0' in answered(processes[name]["metrics"]).decode()
-        assert json.loads(answered(processes[name]["metrics"].replace("/metrics", "/readyz")))["ready"]
+        assert_ready(processes[name])
     assert kafka.answers(*split(processes["kafka"]["address"]))
 
     config = json.loads(folder.run("config", "--json").stdout)
@@ -225,7 +224,7 @@ def test_in_the_foreground_it_says_what_it_restarts_and_ctrl_c_stops_it_beside_a
             psutil.Process(here[name]["pid"]).kill()
             folder.until(
                 lambda status, name=name: (
-                    status["running"] and folder.processes()[name]["pid"] != here[name]["pid"]
+                    status["running"] and by_name(status)[name]["pid"] != here[name]["pid"]
                 )
             )
         assert folder.processes()["postgres"]["restarts"] == 1

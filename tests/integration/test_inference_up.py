@@ -4,7 +4,7 @@ import json
 
 import pytest
 from tests.bounds import ON_SERVERS
-from tests.integration.test_embedded_up import Folder, servers_of_this_run, working
+from tests.integration.test_embedded_up import Folder, assert_ready, servers_of_this_run, working
 
 
 @pytest.fixture
@@ -18,7 +18,10 @@ def test_up_answers_with_the_provider_that_is_set(folder):
     up = folder.run("up", "--detach")
     assert up.returncode == 0, up.stdout + up.stderr
     assert "No model answers here" not in up.stdout
-    assert folder.processes()["inference"]["state"] == "running"
+    processes = folder.processes()
+    for name in ("projector", "timekeeper", "inference", "gateway"):
+        assert processes[name]["state"] == "running"
+        assert_ready(processes[name])
 
     said = folder.run("publish", "a", json.dumps(ASKING))
     assert said.returncode == 0, said.stderr

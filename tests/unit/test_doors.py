@@ -182,6 +182,7 @@ READ_THE_ENVIRONMENT = (
 PASS_THE_ENVIRONMENT_ON = (
     "bench.road.servers",
     "data_directory",  # XDG_STATE_HOME
+    "embedded.fork_server",
     "embedded.java",  # JAVA_HOME
     "embedded.launch",
     "embedded.running",

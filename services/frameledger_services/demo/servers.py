@@ -18,6 +18,7 @@ from psycopg import AsyncConnection
 
 from frameledger_services.embedded import stack
 from frameledger_services.embedded.directory import is_claimed
+from frameledger_services.embedded.forked import ForkServer
 from frameledger_services.embedded.program import EmbeddedError, Program, failed
 from frameledger_services.embedded.record import Phase, Process, Record, read_record
 from frameledger_services.embedded.supervisor import Supervisor
@@ -44,6 +45,7 @@ async def servers(
     setup: Sequence[stack.Command],
     services: Sequence[stack.Command],
     on_change: Callable[[Sequence[Process]], None],
+    fork_server: ForkServer | None,
 ) -> AsyncIterator[Servers]:
     """Servers and these services, ready, for as long as the block lasts; an `up` that runs already is used and left
     alone.
@@ -71,7 +73,8 @@ async def servers(
 
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(
-            stack.up(settings, setup=setup, services=services, on_change=changed), name="up"
+            stack.up(settings, setup=setup, services=services, on_change=changed, fork_server=fork_server),
+            name="up",
         )
         record = await ready
         try:
@@ -86,6 +89,7 @@ async def answering(
     commands: Mapping[str, Sequence[str]],
     connection: AsyncConnection[Any],
     on_change: Callable[[Sequence[Process]], None],
+    fork_server: ForkServer | None,
 ) -> AsyncIterator[Callable[[str], int]]:
     """Workers, each in a process of its own: the command of each service's name. They have registered when the block
     begins, and are gone when it has ended. The block gets a function that kills the worker of a service with SIGKILL
@@ -106,6 +110,7 @@ async def answering(
             directory=Path.cwd(),
             log=logs / f"demo-{words[1]}.log",
             environment=environment,
+            may_be_forked=True,
         )
         for service, words in commands.items()
     }
@@ -117,7 +122,7 @@ async def answering(
         return pid
 
     async with asyncio.TaskGroup() as tasks:
-        supervisor = Supervisor(tasks, on_change)
+        supervisor = Supervisor(tasks, on_change, fork_server)
         try:
             await supervisor.keep(*programs.values())
             await _until_they_registered(connection, programs)

@@ -1,4 +1,4 @@
-"""Runs between fork and exec of every program that we start: a program of its own, nothing imports it.
+"""Runs between fork and exec of every program that we start: a program of its own, which imports nothing of ours.
 
     python -I -S launch.py [--die-with=PID] [--signal=N] [--user-namespace | --as-user=NAME] -- COMMAND ...
 

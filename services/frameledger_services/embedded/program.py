@@ -71,6 +71,14 @@ class Program:
     is_ready: Callable[[], bool] = lambda: True
     """One attempt to use it. May block for at most two seconds; never raises because it is not ready yet."""
 
+    is_back: Callable[[], bool] | None = None
+    """Instead of `is_ready` when it is started again: what it needs may be away then, and that is no reason to end
+    it."""
+
+    may_be_forked: bool = False
+    """Whether `argv` is a command of ours, `PYTHON -m frameledger_services WORDS`: then it may run in a process that
+    was forked from one which has imported it."""
+
     stop_signal: signal.Signals = signal.SIGTERM
     ready_within: float = 60.0
     stop_within: float = 20.0

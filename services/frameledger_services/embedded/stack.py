@@ -1,11 +1,13 @@
 """What `frameledger up` runs: the servers that no setting names, then what prepares them, then the services."""
 
 import asyncio
+import http
+import http.client
 import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +17,7 @@ from secrets import token_hex
 from frameledger_services import data_directory, logs
 from frameledger_services.embedded import java, kafka, ports, postgres
 from frameledger_services.embedded.directory import claimed
+from frameledger_services.embedded.forked import ForkServer
 from frameledger_services.embedded.leftovers import end_leftovers
 from frameledger_services.embedded.program import EmbeddedError, Program
 from frameledger_services.embedded.record import (
@@ -29,6 +32,9 @@ from frameledger_services.embedded.supervisor import Supervisor
 from frameledger_services.settings import PREFIX, Settings, shown
 from frameledger_services.settings_sources import running_file
 
+READY_SECONDS = 2.0
+"""How long `/readyz` is waited for; the next attempt finds what this one has asked."""
+
 WRITE_AGAIN = 1.0
 """Seconds until what could not be written down is tried again."""
 
@@ -42,11 +48,14 @@ class Command:
     name: str
     arguments: tuple[str, ...]
     preferred_port: int | None = None
-    """It listens for HTTP: at that of its setting `NAME_port`, else at this one or a free one. It is ready when it
-    takes connections."""
+    """It listens for HTTP: at that of its setting `NAME_port`, else at this one or a free one. It is not ready before
+    it takes connections."""
 
     metrics_port: int | None = None
-    """Where its `/metrics` are: here, or at a free port."""
+    """Where its `/metrics` are: here, or at a free port. It is not ready before its `/readyz` there says so."""
+
+    before_kafka: bool = False
+    """Whether it needs the database only: then it is run while Kafka starts."""
 
 
 async def up(
@@ -55,12 +64,13 @@ async def up(
     setup: Sequence[Command] = (),
     services: Sequence[Command] = (),
     on_change: Callable[[Record], None] = lambda _: None,
+    fork_server: ForkServer | None = None,
 ) -> None:
     """Run everything until this task is cancelled, and stop everything then; nothing is left when it returns.
 
-    `setup` is run once, in order, when the servers are ready; `services` are kept running from then on. Every
-    change is written to the data directory's record and given to `on_change`. Raises `EmbeddedError` when the
-    start fails; the record then keeps why.
+    `setup` is run once, in order, when the servers are ready that it needs; `services` are kept running from then on.
+    Both are forked from `fork_server`, if there is one. Every change is written to the data directory's record and
+    given to `on_change`. Raises `EmbeddedError` when the start fails; the record then keeps why.
     """
     directory = settings.data_dir.resolve()
     with claimed(directory):
@@ -68,14 +78,13 @@ async def up(
         stack = _Stack(settings, directory, on_change)
         try:
             async with asyncio.TaskGroup() as tasks:
-                await stack.run(Supervisor(tasks, stack.changed), setup, services)
+                await stack.run(Supervisor(tasks, stack.changed, fork_server), setup, services)
         except ExceptionGroup as group:
             expected, bugs = group.split(EmbeddedError)
             if expected is None or bugs is not None:
                 raise
             # Others that failed with it failed because of it, or say the same.
-            error = expected.exceptions[0]
-            assert isinstance(error, EmbeddedError)
+            error = _first(expected)
             stack.failed(error)
             raise error from None
         except asyncio.CancelledError:
@@ -102,11 +111,17 @@ class _Stack:
     ) -> None:
         supervisor.announce("postgres", "kafka", *(command.name for command in (*setup, *services)))
         try:
-            servers = await asyncio.gather(self._postgres(supervisor), self._kafka(supervisor))
-            await supervisor.keep(*(program for program in servers if program is not None))
+            # Kafka takes the longest by far: what does not need it is done beside its start.
+            async with asyncio.TaskGroup() as starting:
+                starting.create_task(self._start(supervisor, self._kafka))
+                await self._start(supervisor, self._postgres)
+                for command in setup:
+                    if command.before_kafka:
+                        await supervisor.run_once(self._program(command))
             self._write_addresses()
             for command in setup:
-                await supervisor.run_once(self._program(command))
+                if not command.before_kafka:
+                    await supervisor.run_once(self._program(command))
             await supervisor.keep(*(self._program(command) for command in services))
             self._say(phase=Phase.READY)
             # Until the task is cancelled, or a program cannot be kept.
@@ -126,6 +141,14 @@ class _Stack:
 
     def failed(self, error: EmbeddedError) -> None:
         self._say(phase=Phase.FAILED, problem=error.problem, remedy=error.remedy)
+
+    async def _start(
+        self, supervisor: Supervisor, prepare: Callable[[Supervisor], Awaitable[Program | None]]
+    ) -> None:
+        """Start a server, unless it is not ours. It is ready when this returns."""
+        program = await prepare(supervisor)
+        if program is not None:
+            await supervisor.keep(program)
 
     async def _postgres(self, supervisor: Supervisor) -> Program | None:
         if self._settings.database_url is not None:
@@ -197,17 +220,22 @@ class _Stack:
             "data_dir": str(self._directory),
             "metrics_host": ports.HOST,
         }
-        address, is_ready = None, _always
+        address = None
+        waited_for: list[Callable[[], bool]] = []
+        listening: list[Callable[[], bool]] = []
         if command.preferred_port is not None:
             wanted = getattr(self._settings, f"{command.name}_port")
             port = self._port(command.name, wanted, command.preferred_port)
             ours[f"{command.name}_port"] = str(port)
-            address, is_ready = f"http://{ports.HOST}:{port}", partial(ports.answers, port)
+            address = f"http://{ports.HOST}:{port}"
+            listening.append(partial(ports.answers, port))
         metrics = None
         if command.metrics_port is not None:
             port = self._port(f"{command.name}_metrics", None, command.metrics_port)
             ours["metrics_port"] = str(port)
             metrics = f"http://{ports.HOST}:{port}/metrics"
+            listening.append(partial(ports.answers, port))
+            waited_for.append(partial(_says_that_it_is_ready, port))
         return Program(
             name=command.name,
             argv=(sys.executable, "-m", "frameledger_services", *command.arguments),
@@ -218,7 +246,10 @@ class _Stack:
             },
             address=address,
             metrics=metrics,
-            is_ready=is_ready,
+            # A service without an address is ready as soon as it runs.
+            is_ready=partial(_all, (*listening, *waited_for)),
+            is_back=partial(_all, listening),
+            may_be_forked=True,
         )
 
     def _name(self) -> str:
@@ -249,6 +280,26 @@ class _Stack:
             self._on_change(self._record)
 
 
-def _always() -> bool:
-    """A service without an address is ready as soon as it runs."""
-    return True
+def _all(questions: Sequence[Callable[[], bool]]) -> bool:
+    return all(question() for question in questions)
+
+
+def _says_that_it_is_ready(port: int) -> bool:
+    """Whether a service reaches what it needs, as its `/readyz` at this port has it."""
+    connection = http.client.HTTPConnection(ports.HOST, port, timeout=READY_SECONDS)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _first(group: BaseExceptionGroup[EmbeddedError]) -> EmbeddedError:
+    """The first error of a group, in which there may be groups."""
+    found: BaseException = group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    assert isinstance(found, EmbeddedError)
+    return found

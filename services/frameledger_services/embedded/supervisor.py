@@ -11,7 +11,9 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO, Protocol
 
+from frameledger_services.embedded import forked
 from frameledger_services.embedded.program import EmbeddedError, Program, cause, failed, open_log
 from frameledger_services.embedded.record import Process, State, start_time
 
@@ -21,18 +23,41 @@ CALM_AFTER = 60.0
 POLL = 0.05
 
 
+class Started(Protocol):
+    """A process that was started, with a program of its own or as a copy."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    async def wait(self) -> int: ...
+
+    def send_signal(self, number: int, /) -> None: ...
+
+    def kill(self) -> None: ...
+
+
 class Supervisor:
     """Programs and their state. At every change `on_change` is called with all of them; it must not block.
 
     Used inside one task group, which it never leaves: when the group is cancelled, `stop_all` still has to be
-    called, and nothing is left running when that returns.
+    called, and nothing is left running when that returns. What may be forked is forked from `fork_server`, as long as
+    there is one.
     """
 
-    def __init__(self, tasks: asyncio.TaskGroup, on_change: Callable[[Sequence[Process]], None]) -> None:
+    def __init__(
+        self,
+        tasks: asyncio.TaskGroup,
+        on_change: Callable[[Sequence[Process]], None],
+        fork_server: forked.ForkServer | None = None,
+    ) -> None:
         self._tasks = tasks
         self._on_change = on_change
+        self._fork_server = fork_server
         self._processes: dict[str, Process] = {}
-        self._running: dict[str, tuple[Program, asyncio.subprocess.Process]] = {}
+        self._running: dict[str, tuple[Program, Started]] = {}
         self._keepers: list[asyncio.Task[None]] = []
         self._log_began: dict[str, int] = {}
         """Where in its log each program's present life begins."""
@@ -119,7 +144,8 @@ class Supervisor:
         """Run a program from its start to its end. Returns what ended it, and the last line of its log. Nothing is left
         of it."""
         process = await self._start(program)
-        what = await self._until_ready(program, process)
+        is_ready = program.is_back if program.is_back and ready.is_set() else program.is_ready
+        what = await self._until_ready(program, process, is_ready)
         if what is None:
             self._set(program.name, state=State.RUNNING, word=program.note)
             ready.set()
@@ -132,20 +158,11 @@ class Supervisor:
         died = (process.returncode or 0) > 0
         return what, cause(program.log, self._log_began[program.name]) if died else ""
 
-    async def _start(self, program: Program) -> asyncio.subprocess.Process:
+    async def _start(self, program: Program) -> Started:
         await asyncio.to_thread(program.sweep)
         with open_log(program.log) as log:
             self._log_began[program.name] = log.tell()
-            process = await asyncio.create_subprocess_exec(
-                *program.command(),
-                cwd=program.directory,
-                env={**os.environ, **program.environment},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                # Ctrl-C in the terminal is for us, not for it.
-                start_new_session=True,
-            )
+            process = await self._forked(program) or await _executed(program, log)
         self._running[program.name] = program, process
         self._set(
             program.name,
@@ -160,10 +177,18 @@ class Supervisor:
         )
         return process
 
-    async def _until_ready(self, program: Program, process: asyncio.subprocess.Process) -> str | None:
+    async def _forked(self, program: Program) -> Started | None:
+        """The program in a process that was forked; None if it has to be started."""
+        if not program.may_be_forked or self._fork_server is None:
+            return None
+        return await forked.start(self._fork_server, program)
+
+    async def _until_ready(
+        self, program: Program, process: Started, is_ready: Callable[[], bool]
+    ) -> str | None:
         """None when the program can be used, otherwise what is wrong with it."""
         deadline = time.monotonic() + program.ready_within
-        while not await asyncio.to_thread(program.is_ready):
+        while not await asyncio.to_thread(is_ready):
             if process.returncode is not None:
                 return f"ended with {_meaning(process.returncode)} before it was ready"
             if time.monotonic() > deadline:
@@ -171,13 +196,13 @@ class Supervisor:
             await asyncio.sleep(POLL)
         return None
 
-    async def _stop(self, program: Program, process: asyncio.subprocess.Process) -> None:
+    async def _stop(self, program: Program, process: Started) -> None:
         if process.returncode is None:
             self._set(program.name, state=State.STOPPING, word="")
         await self._end(program, process)
         self._set(program.name, state=State.STOPPED, pid=None)
 
-    async def _end(self, program: Program, process: asyncio.subprocess.Process) -> None:
+    async def _end(self, program: Program, process: Started) -> None:
         """Returns when nothing is left of the process: what does not stop in time is killed."""
         if process.returncode is None:
             process.send_signal(program.stop_signal)
@@ -194,6 +219,19 @@ class Supervisor:
         before = self._processes.get(name) or Process(name=name)
         self._processes[name] = before.model_copy(update=changes)
         self._on_change(self.processes)
+
+
+async def _executed(program: Program, log: BinaryIO) -> Started:
+    return await asyncio.create_subprocess_exec(
+        *program.command(),
+        cwd=program.directory,
+        env={**os.environ, **program.environment},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        # Ctrl-C in the terminal is for us, not for it.
+        start_new_session=True,
+    )
 
 
 def _meaning(code: int) -> str:

@@ -25,7 +25,8 @@ from frameledger.ids import ContextId
 from frameledger_services import process
 from frameledger_services.cli.demo import closing, render
 from frameledger_services.cli.terminal import backend, output
-from frameledger_services.cli.up.command import GATEWAY_PORT, SETUP, DataDir
+from frameledger_services.cli.up import imports
+from frameledger_services.cli.up.command import GATEWAY_PORT, DataDir, setup
 from frameledger_services.cli.up.command import SERVICES as SERVICES_OF_UP
 from frameledger_services.cli.up.render import page_of
 from frameledger_services.client import Client
@@ -42,11 +43,15 @@ from frameledger_services.telemetry import provider as traces
 # The embedded servers are for Linux and macOS and imported inside the command: the command line is for all.
 if TYPE_CHECKING:
     from frameledger_services.demo.servers import Servers
+    from frameledger_services.embedded.forked import ForkServer
     from frameledger_services.embedded.record import Process
 
 _T = TypeVar("_T")
 
 TOOLS = "frameledger_services.demo.tools"
+
+STARTED = (*(words[-1] for words in SERVICES_OF_UP), "inference", "functions")
+"""The services that it starts."""
 
 commands = typer.Typer()
 
@@ -121,6 +126,8 @@ def demo(
 
     Example: `frameledger demo --provider anthropic`
     """
+    from frameledger_services.embedded.forked import forking
+
     times, console = Times(), output.console()
     expected = (FrameledgerError, psycopg.Error)
     with backend.exit_on_error():
@@ -131,8 +138,8 @@ def demo(
     this = _Demo(settings, provider, model, speed, secrets.token_hex(3))
     logs = settings.data_dir / "logs"
     try:
-        with traces.recording("cli"):
-            right = asyncio.run(_until_signal(_demo(this, console, times)))
+        with forking(imports.of(STARTED)) as fork_server, traces.recording("cli"):
+            right = asyncio.run(_until_signal(_demo(this, console, times, fork_server)))
     except asyncio.CancelledError:
         output.fail(
             "Stopped before its end; nothing that it started runs any more.", f"Where the time went: {times}."
@@ -160,7 +167,7 @@ def _default_model(settings: Settings, provider: str) -> str:
     return found or output.fail(f"The provider {provider} has no default model.", "Name one with --model.")
 
 
-async def _demo(this: _Demo, console: Console, times: Times) -> bool:
+async def _demo(this: _Demo, console: Console, times: Times, fork_server: ForkServer | None) -> bool:
     """Run the whole demo. Returns whether the proof succeeded."""
     from frameledger_services.demo.servers import answering, servers
     from frameledger_services.embedded.stack import Command
@@ -176,15 +183,18 @@ async def _demo(this: _Demo, console: Console, times: Times) -> bool:
             used = await running.enter_async_context(
                 servers(
                     this.settings,
-                    setup=[Command(words[0], words) for words in SETUP],
+                    setup=setup(),
                     services=[Command(words[-1], words) for words in SERVICES_OF_UP],
                     on_change=show,
+                    fork_server=fork_server,
                 )
             )
             harbour = Harbour(used.settings.data_dir.resolve() / FILE)
             harbour.prepare()
             connection = await running.enter_async_context(await connect(used.settings))
-            kill = await running.enter_async_context(answering(used, this.workers, connection, show))
+            kill = await running.enter_async_context(
+                answering(used, this.workers, connection, show, fork_server)
+            )
         played, right = await _shown(this, used, connection, harbour, kill, console, times)
         with console.status("Stopping the servers ..."), times.of("stopping"):
             await running.aclose()

@@ -6,9 +6,8 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,17 +16,15 @@ import typer
 
 from frameledger_services import extras, process
 from frameledger_services.cli.terminal import backend, options, output
-from frameledger_services.cli.up import lag, render
+from frameledger_services.cli.up import imports, lag, render
 from frameledger_services.settings import PREFIX, Settings, SettingsError
 from frameledger_services.settings_sources import SETTINGS_FILE, load
 
 if TYPE_CHECKING:
     from frameledger_services.embedded import stack
+    from frameledger_services.embedded.forked import ForkServer
 
 # The embedded servers are imported inside the commands: they are for Linux and macOS, the command line is for all.
-
-SETUP: tuple[tuple[str, ...], ...] = (("migrate",), ("topics", "--create"))
-"""Commands that `up` runs once, in this order, when the servers are ready."""
 
 SERVICES: tuple[tuple[str, ...], ...] = (("run", "projector"), ("run", "timekeeper"))
 """Commands that `up` keeps running, each in a process of its own."""
@@ -75,19 +72,17 @@ def up(
 
     Example: `frameledger up --detach`
     """
-    from frameledger_services import logs
     from frameledger_services.embedded.directory import free
     from frameledger_services.embedded.program import EmbeddedError
 
     settings = settings_of(data_dir, look_for_running=False)
-    logs.configure(settings.log_level, settings.log_format)
     if settings.inference_provider is not None:
         _require_key(settings.inference_provider, settings)
     try:
         free(settings.data_dir.resolve())
         if settings.inference_provider is None:
             typer.echo(NOBODY_ANSWERS.format(file=settings.data_dir / SETTINGS_FILE))
-        ready = _start_detached(settings) if detach else asyncio.run(_run(settings))
+        ready = _start_detached(settings) if detach else _run(settings)
     except EmbeddedError as error:
         output.fail(error.problem, error.remedy)
     if not ready:
@@ -173,8 +168,30 @@ def _services(settings: Settings) -> list[stack.Command]:
     return [replace(one, metrics_port=first + place) for place, one in enumerate(services)]
 
 
-async def _run(settings: Settings) -> bool:
+def setup() -> list[stack.Command]:
+    """What `up` runs once, in this order, when the servers are ready that it needs."""
+    from frameledger_services.embedded import stack
+
+    return [
+        stack.Command("migrate", ("migrate",), before_kafka=True),
+        stack.Command("topics", ("topics", "--create")),
+    ]
+
+
+def _run(settings: Settings) -> bool:
     """Run everything in this process until a signal comes; returns whether everything ran."""
+    from frameledger_services import logs
+    from frameledger_services.embedded.forked import forking
+
+    services = _services(settings)
+    with forking(imports.of(one.name for one in services)) as fork_server:
+        logs.configure(settings.log_level, settings.log_format)
+        return asyncio.run(_supervise(settings, services, fork_server))
+
+
+async def _supervise(
+    settings: Settings, services: Sequence[stack.Command], fork_server: ForkServer | None
+) -> bool:
     from frameledger_services.embedded import stack
 
     asked = process.cancel_on_signals()
@@ -182,9 +199,10 @@ async def _run(settings: Settings) -> bool:
         try:
             await stack.up(
                 settings,
-                setup=[stack.Command(words[0], words) for words in SETUP],
-                services=_services(settings),
+                setup=setup(),
+                services=services,
                 on_change=progress.show,
+                fork_server=fork_server,
             )
         except asyncio.CancelledError:
             if not asked:
@@ -217,37 +235,29 @@ def _stop_supervisor(directory: Path) -> None:
 
 def _start_detached(settings: Settings) -> bool:
     """Run everything in a process of its own, and show its progress until everything runs."""
+    from frameledger_services.embedded.detached import detached
     from frameledger_services.embedded.program import EmbeddedError, failed
     from frameledger_services.embedded.record import Phase, read_record
 
     directory = settings.data_dir.resolve()
     log = directory / "logs" / "up.log"
-    with log.open("wb") as file:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "frameledger_services", "up", "--data-dir", str(directory)],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-        )
+    child = detached(["up", "--data-dir", str(directory)], log)
     shown = None
     with render.Progress(output.console(), settings.data_dir, detached=True) as progress:
         try:
             while not progress.was_ready:
-                ended = child.poll() is not None
+                code = child.ended()
                 record = read_record(directory)
                 if record is not None and record.pid == child.pid and record != shown:
                     shown = record
                     progress.show(record)
                     if record.phase is Phase.FAILED:
                         raise EmbeddedError(record.problem, record.remedy)
-                if ended and not progress.was_ready:
-                    raise failed("up", f"ended with exit code {child.returncode}", log)
+                if code is not None and not progress.was_ready:
+                    raise failed("up", f"ended with exit code {code}", log)
                 time.sleep(POLL)
         except BaseException:
-            if child.poll() is None:
-                os.kill(child.pid, signal.SIGTERM)
-                child.wait(DOWN_WITHIN)
+            child.stop(DOWN_WITHIN)
             raise
     return True
 
