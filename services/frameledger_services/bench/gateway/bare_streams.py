@@ -51,6 +51,13 @@ class BareStreams:
         self._missing = streams
         self.all_there = asyncio.Event()
         self.conversations: defaultdict[str, Conversation] = defaultdict(Conversation)
+        self._is_over = False
+
+    def end(self) -> None:
+        """End all streams: a server that cuts them off tells of each in its log."""
+        self._is_over = True
+        for conversation in self.conversations.values():
+            conversation.changed.set()
 
     async def __call__(self, scope: Any, _: Any, send: Any) -> None:
         """ASGI."""
@@ -66,12 +73,13 @@ class BareStreams:
         if not self._missing:
             self.all_there.set()
         sent = 0
-        while True:
+        while not self._is_over:
             changed = conversation.changed
             for event in conversation.events[sent:]:
                 sent += 1
                 await send({"type": "http.response.body", "body": event, "more_body": True})
             await changed.wait()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def serve(
@@ -94,6 +102,7 @@ async def serve(
         await app.all_there.wait()
         await at_pace(say, frames, rate)
         await stopping.wait()
+        app.end()
     print(json.dumps([app.conversations[name].times for name in names]))
 
 
