@@ -29,6 +29,19 @@ SCRIPT = {
         {"when": {"result_of": "train_position"}, "say": [{"text": "By twenty-five minutes."}]},
         {"when": {"user": "hold"}, "say": [{"call": "hold_ferry", "arguments": {"leaves": "06:40"}}]},
         {"when": {"result_of": "hold_ferry"}, "say": [{"text": "He is being asked."}]},
+        {
+            "when": {"user": "paint and look"},
+            "say": [{"call": "paint", "arguments": {"colour": "blue"}}, {"call": "train_position"}],
+        },
+        {
+            "when": {"user": "paint twice"},
+            "say": [{"call": "paint", "arguments": {"colour": colour}} for colour in ("blue", "red")],
+        },
+        {
+            "when": {"user": "paint"},
+            "say": [{"text": "I paint. "}, {"call": "paint", "arguments": {"colour": "blue"}}],
+        },
+        {"when": {"result_of": "paint"}, "say": [{"text": "It is painted."}]},
         {"when": {"user": "break"}, "say": [{"fail": "refused_context", "message": "That is too much."}]},
         {"when": {"user": "story"}, "say": [{"text": " ".join(f"word-{n}" for n in range(1, 40))}]},
         {
@@ -355,6 +368,209 @@ def test_the_models_are_those_that_are_served(stage):
         stage.client.models.retrieve("meta/dodo")
 
 
+PAINT = {
+    "type": "function",
+    "function": {
+        "name": "paint",
+        "description": "Paints the page.",
+        "parameters": {"type": "object", "properties": {"colour": {"type": "string"}}},
+    },
+}
+
+
+def said(content):
+    return {"role": "user", "content": content}
+
+
+def asked(stage, context_id, messages, **more):
+    return stage.create(
+        messages,
+        tools=[PAINT],
+        extra_headers={"Frameledger-Context": context_id, **more.pop("headers", {})},
+        **more,
+    ).choices[0]
+
+
+def message_of(choice):
+    return choice.message.model_dump(exclude_none=True)
+
+
+def results(choice, content="done"):
+    return [
+        {"role": "tool", "tool_call_id": call.id, "content": content}
+        for call in choice.message.tool_calls or ()
+    ]
+
+
+def calls_of(stage, context_id):
+    return stage.rows(
+        "SELECT function_name, status, result FROM tool_calls WHERE context_id = %s "
+        "ORDER BY requested_version, ordinal",
+        context_id,
+    )
+
+
+def eras(stage, context_id):
+    return stage.rows("SELECT count(*) FROM eras WHERE context_id = %s", context_id)[0][0]
+
+
+def runs(stage, context_id):
+    return stage.rows("SELECT count(*) FROM runs WHERE context_id = %s", context_id)[0][0]
+
+
+def test_a_function_that_only_the_client_has_is_called_there_and_its_result_goes_on(stage):
+    question = said("Please paint.")
+    first = asked(stage, "paint", [question])
+    assert (first.finish_reason, first.message.content) == ("tool_calls", "I paint.")
+    [call] = first.message.tool_calls
+    assert (call.type, call.function.name, json.loads(call.function.arguments)) == (
+        *("function", "paint"),
+        {"colour": "blue"},
+    )
+    assert calls_of(stage, "paint") == [("paint", "waiting", None)]
+    history = [question, message_of(first), *results(first, '{"painted": true}')]
+    second = asked(stage, "paint", history)
+    assert (second.finish_reason, second.message.content) == ("stop", "It is painted.")
+    assert second.message.tool_calls is None
+    assert calls_of(stage, "paint") == [("paint", "done", {"painted": True})]
+    third = asked(stage, "paint", [*history, message_of(second), THANKS])
+    assert third.message.content == "You said: Thanks."
+    assert [one["role"] for one in stage.messages("paint")] == [
+        *("user", "assistant", "assistant", "tool", "assistant"),
+        *("user", "assistant"),
+    ]
+    assert (eras(stage, "paint"), runs(stage, "paint")) == (1, 3)
+    assert "LLMSetToolsFrame" not in stage.frames("paint")
+    stage.create([THANKS], extra_body={"conversation": {"id": "paint", "append": True}})
+    assert stage.frames("paint").count("LLMSetToolsFrame") == 1
+    assert all("served_by" not in tool for tool in stage.context("paint")["tools"])
+
+
+def test_a_call_streams_in_deltas_as_the_official_client_puts_them_together(stage):
+    with stage.client.chat.completions.stream(
+        model="owl",
+        messages=[said("Please paint twice.")],
+        tools=[PAINT],
+        extra_headers={"Frameledger-Context": "paint-stream"},
+    ) as stream:
+        for _ in stream:
+            pass
+        choice = stream.get_final_completion().choices[0]
+    assert choice.finish_reason == "tool_calls"
+    assert [json.loads(call.function.arguments)["colour"] for call in choice.message.tool_calls] == [
+        "blue",
+        "red",
+    ]
+    stored = [one["tool_calls"][0]["id"] for one in stage.messages("paint-stream") if "tool_calls" in one]
+    assert [call.id for call in choice.message.tool_calls] == stored
+
+
+def test_calls_of_the_client_and_of_a_service_in_one_answer_go_on_together(stage):
+    question = said("Please paint and look.")
+    first = asked(stage, "paint-look", [question])
+    assert first.finish_reason == "tool_calls"
+    assert [call.function.name for call in first.message.tool_calls] == ["paint"]
+    assert [(name, status) for name, status, _ in calls_of(stage, "paint-look")] == [
+        ("paint", "waiting"),
+        ("train_position", "done"),
+    ]
+    second = asked(stage, "paint-look", [question, message_of(first), *results(first)])
+    assert second.message.content in ("It is painted.", "By twenty-five minutes.")
+    assert (eras(stage, "paint-look"), runs(stage, "paint-look")) == (1, 2)
+
+
+def test_who_answers_one_of_two_calls_is_given_the_other_one_again(stage):
+    question = said("Please paint twice.")
+    first = asked(stage, "paint-half", [question])
+    mine = results(first)
+    for _ in range(2):
+        half = asked(stage, "paint-half", [question, message_of(first), mine[0]])
+        assert half.finish_reason == "tool_calls"
+        assert [call.id for call in half.message.tool_calls] == [mine[1]["tool_call_id"]]
+    assert runs(stage, "paint-half") == 1
+    second = asked(stage, "paint-half", [question, message_of(first), *mine])
+    assert second.message.content == "It is painted."
+    assert (eras(stage, "paint-half"), runs(stage, "paint-half")) == (1, 2)
+
+
+def test_a_result_with_words_behind_it_is_answered_by_one_run(stage):
+    question = said("Please paint.")
+    first = asked(stage, "paint-words", [question])
+    second = asked(stage, "paint-words", [question, message_of(first), *results(first), TRAIN])
+    assert second.message.content == YES["content"]
+    assert calls_of(stage, "paint-words") == [("paint", "done", "done")]
+    assert (eras(stage, "paint-words"), runs(stage, "paint-words")) == (1, 2)
+
+
+def test_a_client_that_does_not_do_its_call_goes_on_and_may_do_it_later(stage):
+    question = said("Please paint.")
+    first = asked(stage, "paint-later", [question])
+    second = asked(stage, "paint-later", [question, message_of(first), TRAIN])
+    assert (second.message.content, second.finish_reason) == (YES["content"], "stop")
+    assert calls_of(stage, "paint-later") == [("paint", "waiting", None)]
+    late = [question, message_of(first), *results(first), TRAIN, YES, THANKS]
+    asked(stage, "paint-later", late)
+    assert calls_of(stage, "paint-later") == [("paint", "done", "done")]
+    assert eras(stage, "paint-later") == 1
+
+
+def test_an_edit_cancels_a_call_whose_place_it_takes_away_and_keeps_one_that_was_done(stage):
+    question = said("Please paint.")
+    asked(stage, "paint-edited", [question])
+    asked(stage, "paint-edited", [TRAIN])
+    assert calls_of(stage, "paint-edited") == [("paint", "cancelled", None)]
+    assert eras(stage, "paint-edited") == 2
+
+    first = asked(stage, "paint-kept", [question])
+    history = [question, message_of(first), *results(first)]
+    second = asked(stage, "paint-kept", history)
+    third = asked(stage, "paint-kept", [*history, message_of(second), THANKS])
+    asked(stage, "paint-kept", [*history, message_of(second), TRAIN])
+    assert third.message.content == "You said: Thanks."
+    assert eras(stage, "paint-kept") == 2
+    assert [one["role"] for one in stage.messages("paint-kept")] == [
+        *("user", "assistant", "assistant", "tool", "assistant"),
+        *("user", "assistant"),
+    ]
+
+
+def test_two_clients_that_do_the_same_call_are_told_one_result(stage):
+    question = said("Please paint.")
+    first = asked(stage, "paint-raced", [question])
+    for content in ("first", "second"):
+        told = asked(stage, "paint-raced", [question, message_of(first), *results(first, content)])
+        assert told.message.content == "It is painted."
+    assert calls_of(stage, "paint-raced") == [("paint", "done", "first")]
+    assert (eras(stage, "paint-raced"), runs(stage, "paint-raced")) == (1, 2)
+
+
+@pytest.mark.parametrize("headers", [{"Idempotency-Key": "paint-1"}, {"X-Stainless-Retry-Count": "1"}])
+def test_the_same_result_sent_again_is_answered_once(stage, headers):
+    context_id = f"paint-again-{next(iter(headers)).lower()}"
+    question = said("Please paint.")
+    first = asked(stage, context_id, [question])
+    body = [question, message_of(first), *results(first)]
+    for _ in range(3):
+        assert asked(stage, context_id, body, headers=headers).message.content == "It is painted."
+    assert (eras(stage, context_id), runs(stage, context_id)) == (1, 2)
+
+
+def test_a_call_that_an_interruption_stopped_is_cancelled_by_the_next_request_unless_it_answers(stage):
+    question = said("Please paint.")
+    first = asked(stage, "paint-cut", [question])
+    frames = f"{stage.base_url}/v1/contexts/paint-cut/frames"
+    httpx.post(frames, json={"type": "InterruptionFrame"}, timeout=ON_SERVERS).raise_for_status()
+    asked(stage, "paint-cut", [question, message_of(first), TRAIN])
+    assert calls_of(stage, "paint-cut") == [("paint", "cancelled", None)]
+    assert eras(stage, "paint-cut") == 1
+
+
+def test_a_function_that_no_model_can_be_offered_is_refused_by_its_place(stage):
+    with pytest.raises(openai.BadRequestError) as refused:
+        stage.create([TRAIN], tools=[{"type": "function", "function": {"name": "two words"}}])
+    assert refused.value.param == "tools[0].name"
+
+
 NODE = """
 import OpenAI from "openai";
 const client = new OpenAI({ baseURL: process.argv[2], apiKey: "none" });
@@ -373,6 +589,13 @@ const again = await client.chat.completions.create({
   ],
   conversation: "node",
 });
+const tools = [{ type: "function", function: { name: "paint", parameters: { type: "object", properties: {} } } }];
+const painted = await client.chat.completions.runTools({
+  model: "owl",
+  messages: [{ role: "user", content: "Please paint." }],
+  tools: [{ type: "function", function: { ...tools[0].function, parse: JSON.parse, function: () => "done" } }],
+}, { headers: { "Frameledger-Context": "node-paint" } }).finalContent();
+if (painted !== "It is painted.") throw new Error(painted);
 console.log(JSON.stringify([text, again.choices[0].message.content, again.conversation.id]));
 """
 
@@ -395,3 +618,5 @@ def test_the_client_for_node_talks_with_it_too(stage, tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [YES["content"], "You said: Thanks.", "node"]
     assert [one["role"] for one in stage.messages("node")] == ["user", "assistant", "user", "assistant"]
+    assert calls_of(stage, "node-paint") == [("paint", "done", "done")]
+    assert eras(stage, "node-paint") == 1

@@ -11,6 +11,7 @@ from frameledger.frames import LLMFullResponseEndFrame, LLMFullResponseStartFram
 from frameledger_services.gateway.openai import chunks, request
 from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.asking import Asked
+from frameledger_services.store.client_calls import ClientCall
 
 
 @dataclass
@@ -20,6 +21,7 @@ class Followed:
     asked: Asked = field(default_factory=lambda: Asked("talk", 3))
     answer: Answer = field(default_factory=lambda: Answer(3))
     version: int = 9
+    calls: list[ClientCall] = field(default_factory=list)
     began_at: datetime | None = datetime(2026, 1, 2, tzinfo=UTC)
 
 

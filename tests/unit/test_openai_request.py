@@ -74,7 +74,10 @@ def test_what_changes_no_answer_changes_nothing(harmless):
     [
         ({"n": 2}, "n"),
         ({"n": True}, "n"),
-        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"tools": {}}, "tools"),
+        ({"tools": [{"type": "function"}]}, "tools[0]"),
+        ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0]"),
+        ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools[0].name"),
         ({"functions": [{}]}, "functions"),
         ({"tool_choice": "none"}, "tool_choice"),
         ({"logprobs": True}, "logprobs"),

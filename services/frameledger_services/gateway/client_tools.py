@@ -15,6 +15,8 @@ from typing import Any
 import jsonschema
 from jsonschema.exceptions import SchemaError
 
+from frameledger import strict_json
+from frameledger.decode_error import DecodeError
 from frameledger.tools import is_of_client, of_client, tool_names
 from frameledger_services.gateway.problems import ProblemError
 
@@ -72,6 +74,19 @@ def beside(held: Sequence[dict[str, Any]], wanted: Sequence[dict[str, Any]]) -> 
     names = set(tool_names(served))
     made = [*served, *(one for one in wanted if not names.intersection(tool_names([one])))]
     return None if _is_same(made, held) else made
+
+
+def value(text: str) -> Any:
+    """Returns the JSON object, array or string that a text is, if a frame can carry it; else the text, to the letter:
+    a number that is parsed is not always written as it was."""
+    if not text.lstrip().startswith(("{", "[", '"')):
+        return text
+    try:
+        # As deep as it lies in a frame.
+        [found] = strict_json.loads(f"[{text}]".encode())
+    except (DecodeError, ValueError):
+        return text
+    return found
 
 
 def _is_same(one: Any, other: Any) -> bool:

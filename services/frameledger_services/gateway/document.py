@@ -146,6 +146,11 @@ SCHEMAS |= {
             "messages": {"type": "array", "items": {"type": "object"}, "minItems": 1},
             "model": _MAYBE_TEXT,
             "stream": {"type": ["boolean", "null"]},
+            "tools": {
+                "description": "Functions of the client's own, which answers their calls by tool messages.",
+                "type": ["array", "null"],
+                "items": {"type": "object", "required": ["type", "function"]},
+            },
             "conversation": {"description": "The conversation: its id, or an object with it."},
         },
     },

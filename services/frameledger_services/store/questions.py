@@ -17,6 +17,9 @@ Connection = AsyncConnection[Any]
 ASKING = ("LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMRunFrame", "LLMContextFrame")
 """Frames by which clients ask for an answer."""
 
+REQUEST = "chat_completion"
+"""In the metadata of a frame that was published for a request: which one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
@@ -43,6 +46,9 @@ class Question:
 
     version: int
     metadata: Mapping[str, Any]
+    answered_version: int | None
+    """The version that announced the call which it answers, if it is a result."""
+
     newest_run: str | None
     """The status of the newest run of its conversation."""
 
@@ -82,7 +88,7 @@ async def asked_by(
 async def last_asked(connection: Connection, context_id: str) -> Question | None:
     """Returns what clients asked last; None if they asked nothing. It reads the conversation's frames backwards."""
     cursor = await connection.execute(
-        f"{_QUESTION} AND asked.type = ANY (%(asking)s) ORDER BY asked.version DESC LIMIT 1",
+        f"{_QUESTION} AND {_asks('asked')} ORDER BY asked.version DESC LIMIT 1",
         {"id": context_id, "asking": list(ASKING)},
     )
     return _read(await cursor.fetchone())
@@ -92,8 +98,15 @@ def _read(row: tuple[Any, ...] | None) -> Question | None:
     if row is None:
         return None
     version, payload, newest_run, is_newest = row
-    metadata = contexts.loads(payload).get("metadata")
-    return Question(version, metadata if isinstance(metadata, dict) else {}, newest_run, is_newest)
+    frame = contexts.loads(payload)
+    metadata, answered = frame.get("metadata"), frame.get("opened_version")
+    return Question(
+        version,
+        metadata if isinstance(metadata, dict) else {},
+        answered if isinstance(answered, int) else None,
+        newest_run,
+        is_newest,
+    )
 
 
 async def has_running_calls(connection: Connection, context_id: str) -> bool:
@@ -123,7 +136,16 @@ _READINESS = """
     WHERE context_id = %(id)s
 """
 
-_QUESTION = """
+
+def _asks(frame: str) -> str:
+    """SQL: whether a client asked for an answer by this frame; by a result, too, that it says in a request."""
+    return f"""(
+        {frame}.type = ANY (%(asking)s)
+        OR {frame}.type = 'FunctionCallResultFrame' AND {frame}.payload::text LIKE '%%"{REQUEST}"%%'
+    )"""
+
+
+_QUESTION = f"""
     SELECT
         asked.version,
         asked.payload::text,
@@ -136,7 +158,7 @@ _QUESTION = """
         NOT EXISTS (
             SELECT FROM frames AS later
             WHERE later.context_id = asked.context_id AND later.version > asked.version
-                AND later.type = ANY (%(asking)s) AND later.outcome = 'applied'
+                AND {_asks("later")} AND later.outcome = 'applied'
         )
     FROM frames AS asked
     WHERE asked.context_id = %(id)s AND asked.outcome = 'applied'

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from frameledger import async_tool_messages, strict_json
-from frameledger.decode_error import DecodeError
+from frameledger import async_tool_messages
+from frameledger_services.gateway import client_tools
 from frameledger_services.gateway.ag_ui import messages, parts
 from frameledger_services.gateway.ag_ui.run_input import Message
 from frameledger_services.store.client_calls import ClientCall
@@ -58,21 +58,8 @@ def without(sent: Sequence[Message], answered: Collection[str | None]) -> list[M
 
 
 def result(message: Message) -> Any:
-    """Returns what a tool message says: the `value` of its text."""
-    return value(_text(message))
-
-
-def value(text: str) -> Any:
-    """Returns the JSON object, array or string that a text is, if a frame can carry it; else the text, to the letter:
-    a number that is parsed is not always written as it was."""
-    if not text.lstrip().startswith(("{", "[", '"')):
-        return text
-    try:
-        # As deep as it lies in a frame.
-        [found] = strict_json.loads(f"[{text}]".encode())
-    except (DecodeError, ValueError):
-        return text
-    return found
+    """Returns what a tool message says: the value of its text (`client_tools.value`)."""
+    return client_tools.value(_text(message))
 
 
 def _text(message: Message) -> str:

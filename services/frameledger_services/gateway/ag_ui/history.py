@@ -22,7 +22,8 @@ from typing import Any, Literal
 
 from frameledger import async_tool_messages
 from frameledger.async_tool_messages import CANCELLED
-from frameledger_services.gateway.ag_ui import answers, messages, parts
+from frameledger_services.gateway import client_tools
+from frameledger_services.gateway.ag_ui import messages, parts
 from frameledger_services.gateway.ag_ui.run_input import Message
 from frameledger_services.store.shown_messages import ShownMessage
 
@@ -206,7 +207,7 @@ def _key(message: Mapping[str, Any]) -> str:
         "role": message["role"],
         "calls": message.get("toolCalls") or [],
         "call": message.get("toolCallId"),
-        "text": answers.value(_text(message)) if message["role"] == "tool" else _text(message),
+        "text": client_tools.value(_text(message)) if message["role"] == "tool" else _text(message),
         "other": [one for one in content if one.get("type") != "text"] if isinstance(content, list) else [],
     }
     return json.dumps(compared, sort_keys=True)

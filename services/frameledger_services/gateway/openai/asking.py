@@ -14,7 +14,7 @@ no model runs twice. If it was cut off or failed, the history decides as for any
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
@@ -23,34 +23,37 @@ from starlette.requests import Request
 
 from frameledger.frames import (
     AnyFrame,
+    FunctionCallCancelFrame,
+    FunctionCallResultFrame,
     LLMContextFrame,
     LLMMessagesAppendFrame,
     LLMMessagesUpdateFrame,
     LLMRunFrame,
+    LLMSetToolsFrame,
     LLMUpdateSettingsFrame,
 )
 from frameledger_services.client import ContextChangedError, NotVisibleError, PublishedFrame
-from frameledger_services.gateway import preferences
+from frameledger_services.gateway import client_tools, preferences
 from frameledger_services.gateway.append import KEYS, publishing, source_of
 from frameledger_services.gateway.live.hub import TooManyFollowersError
-from frameledger_services.gateway.openai import conversation, history
+from frameledger_services.gateway.openai import client_answers, conversation, history
+from frameledger_services.gateway.openai.client_answers import Calls
 from frameledger_services.gateway.openai.conversation import Named
 from frameledger_services.gateway.openai.history import Held, Plan
 from frameledger_services.gateway.openai.request import CompletionRequest
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.store import offers, questions
+from frameledger_services.store import client_calls, offers, questions
+from frameledger_services.store.client_calls import ClientCall
 from frameledger_services.store.contexts import StoredContext
 from frameledger_services.store.questions import Question, Readiness
-
-METADATA = "chat_completion"
-"""In the metadata of a question: which request asked it."""
 
 BUSY_SECONDS = 2.0
 """How long a question waits for the answer before it to end: a client that stops one asks at once again."""
 
-TRIES = 3
-"""How often a question is compared anew because somebody said something in between."""
+TRIES = 5
+"""How often a question is compared anew, because somebody said something in between, or because it said a part itself:
+the results of calls, or that some are left."""
 
 RETRY = "x-stainless-retry-count"
 
@@ -68,6 +71,9 @@ class Asked:
     context_id: str
     version: int
     """Its frame's: the answer is behind it."""
+
+    since: int | None = None
+    """The version that announced the calls which it answers: of these some may still be open."""
 
 
 class Asking:
@@ -142,7 +148,7 @@ class Asking:
             raise self._busy("This request was answered, and the conversation has gone on since.")
         if found.newest_run is None or found.newest_run in CUT_OFF:
             return None
-        return Asked(context_id, found.version)
+        return Asked(context_id, found.version, found.answered_version)
 
     def _check(self, found: Readiness) -> None:
         if found.stored is not None and found.stored.parked_version is not None:
@@ -175,28 +181,142 @@ class Asking:
             follower.close()
 
     async def _say(self, found: Readiness) -> Asked | None:
-        """Publish. Returns None if somebody said something in between."""
-        version = found.version
+        """Publish. Returns None if it has to be compared anew: somebody said something in between, or this said a
+        part of it."""
         if found.stored is None:
-            question: AnyFrame = await self._opening()
-        else:
-            changes = self._wanted.changes(found.stored.context.to_wire()["settings"])
-            if changes:
-                frame = LLMUpdateSettingsFrame(settings=changes)
-                set_ = await self._publish(frame, version)
-                if set_ is None:
-                    return None
-                version = set_.version or version
-            question = self._question(found.stored, _held(found))
+            return await self._ask(await self._opening(), 0)
+        version = await self._set_terms(found.stored)
+        if version is None:
+            return None
+        sent, context_id = self._wanted.messages, self._named.context_id
+        calls = await self._parts.database.read(
+            client_calls.of_clients, context_id, client_answers.call_ids(sent)
+        )
+        plan = self._plan(_held(found), calls)
+        given = client_answers.given(sent, calls)
+        if await self._leave(plan, {call.tool_call_id for call, _ in given}):
+            return None
+        if given:
+            return await self._answer(
+                given, found.version, has_more=plan.kind == "replace" or bool(plan.messages)
+            )
+        if (told := await self._told(found, plan, calls)) is not None:
+            return told
+        return await self._ask(self._question(plan), version)
+
+    async def _ask(self, question: AnyFrame, version: int) -> Asked | None:
         stored = await self._publish(question, version)
         if stored is None or stored.version is None:
             return None
         return Asked(self._named.context_id, stored.version)
 
+    async def _set_terms(self, stored: StoredContext) -> int | None:
+        """Let the conversation have the settings and the functions of this request. Returns its version then; None if
+        somebody said something in between. Whoever asks next says its own, so nothing is wrong if this goes no
+        further."""
+        version, terms = int(stored.version), stored.context.to_wire()
+        frames: list[AnyFrame] = []
+        if changes := self._wanted.changes(terms["settings"]):
+            frames.append(LLMUpdateSettingsFrame(settings=changes))
+        if (tools := client_tools.beside(terms["tools"], self._wanted.tools)) is not None:
+            frames.append(LLMSetToolsFrame(tools=tuple(tools)))
+        for frame in frames:
+            set_ = await self._publish(frame, version)
+            if set_ is None:
+                return None
+            version = set_.version or version
+        return version
+
+    def _plan(self, held: Sequence[Held], calls: Calls) -> Plan:
+        sent = client_answers.rest(self._wanted.messages, calls)
+        if self._wanted.is_only_new:
+            return Plan("append", tuple(sent))
+        plan = history.plan(held, sent)
+        if plan.kind == "append" or not calls:
+            return plan
+        stored = [one.message for one in held]
+        return history.plan(held, client_answers.in_pairs(self._wanted.messages, stored, calls))
+
+    async def _leave(self, plan: Plan, answered: Collection[str]) -> bool:
+        """Cancel the calls of clients that this request leaves behind: those that an interruption has stopped, and, if
+        it replaces the history, all of them, since their place goes. Returns whether there were any."""
+        waiting = await self._parts.database.read(client_calls.waiting, self._named.context_id)
+        left = [
+            call
+            for call in waiting
+            if call.by_client
+            and call.tool_call_id not in answered
+            and (call.interrupted or plan.kind == "replace")
+        ]
+        for call in left:
+            about = self._about(call.function_name, call.tool_call_id, call.requested_version, "left")
+            await self._say_of_call(FunctionCallCancelFrame(**about))
+        return bool(left)
+
+    async def _answer(
+        self, given: Sequence[tuple[ClientCall, Any]], version: int, *, has_more: bool
+    ) -> Asked | None:
+        """Publish the results of calls. What else is said comes behind them, and asks for the answer. Returns None if
+        that is to be said now."""
+        counting: list[int] = []
+        for number, (call, result) in enumerate(given, 1):
+            about = self._about(
+                call.function_name, call.tool_call_id, call.requested_version, self._wanted.sha256
+            )
+            marks = (
+                self._marks()
+                if number == len(given) and not has_more
+                else {**self._marks(), "id": about["id"]}
+            )
+            frame = FunctionCallResultFrame(
+                **{**about, **marks}, result=result, run_llm=False if has_more else None
+            )
+            stored = await self._say_of_call(frame)
+            if stored.outcome == "applied" and stored.version is not None:
+                counting.append(stored.version)
+        if has_more:
+            return None
+        since = min(call.requested_version for call, _ in given)
+        # Without any that counts, somebody else answered: what came of that is behind the version that was read.
+        return Asked(self._named.context_id, min(counting, default=version), since)
+
+    async def _told(self, found: Readiness, plan: Plan, calls: Calls) -> Asked | None:
+        """Returns where the answer is of a request that ends with a result which says nothing new, unless it wants
+        another answer."""
+        said = client_answers.last(self._wanted.messages, calls)
+        if said is None:
+            return None
+        context_id, (call, value) = self._named.context_id, said
+        if plan.kind == "append" and not plan.messages:
+            left = await self._parts.database.read(
+                client_calls.left_since, context_id, call.requested_version
+            )
+            if any(one.requested_version == call.requested_version for one in left):
+                # Of one answer's calls some are still open: the model goes on when all have their results.
+                return Asked(context_id, found.version, call.requested_version)
+        if plan.kind == "replace" and call.settled_version is not None and value != call.result:
+            held = [one.message for one in _held(found)]
+            behind = _behind_result(held, call.tool_call_id)
+            if behind is not None and not any(one.get("role") == "user" for one in behind):
+                # Somebody else did the same and was first: what came of that is what there is to tell.
+                return Asked(context_id, call.settled_version, call.requested_version)
+        return None
+
+    def _about(self, function_name: str, tool_call_id: str, version: int, what: str) -> dict[str, Any]:
+        """What a frame says of a call. The same request gives it the same id: it counts once."""
+        name = f"{self._named.context_id}\ncall\n{tool_call_id}\n{version}\n{what}"
+        return {
+            "id": str(uuid5(KEYS, name)),
+            "function_name": function_name,
+            "tool_call_id": tool_call_id,
+            "opened_version": version,
+        }
+
     async def _opening(self) -> AnyFrame:
         tools: list[dict[str, Any]] = []
         if self._parts.settings.gateway_openai_tools and not conversation.is_task(self._wanted.messages):
             tools = list((await self._parts.database.read(offers.tools_on_offer)).values())
+        tools = client_tools.beside(tools, self._wanted.tools) or tools
         context = {
             "messages": self._wanted.messages,
             "tools": tools,
@@ -204,11 +324,7 @@ class Asking:
         }
         return LLMContextFrame.model_validate({"context": context, "run_llm": True, **self._marks()})
 
-    def _question(self, stored: StoredContext, held: Sequence[Held]) -> AnyFrame:
-        if self._wanted.is_only_new:
-            plan = Plan("append", self._wanted.messages)
-        else:
-            plan = history.plan(held, self._wanted.messages)
+    def _question(self, plan: Plan) -> AnyFrame:
         if plan.kind == "replace":
             return LLMMessagesUpdateFrame.model_validate(
                 {"messages": plan.messages, "run_llm": True, **self._marks()}
@@ -220,7 +336,7 @@ class Asking:
         )
 
     def _marks(self) -> dict[str, Any]:
-        marks: dict[str, Any] = {"metadata": {METADATA: {"request_sha256": self._wanted.sha256}}}
+        marks: dict[str, Any] = {"metadata": {questions.REQUEST: {"request_sha256": self._wanted.sha256}}}
         if self._key is not None:
             marks["id"] = self._frame_id(min(self._used, MOST_QUESTIONS - 1))
         return marks
@@ -230,7 +346,24 @@ class Asking:
 
     async def _publish(self, frame: AnyFrame, expected: int) -> PublishedFrame | None:
         """Publish a frame that counts only if nothing has changed. Returns None if it does not."""
-        seconds = self._parts.settings.gateway_request_secs
+        try:
+            stored = await self._put(frame, expected)
+        except ContextChangedError:
+            return None
+        if stored.outcome == "rejected":
+            if stored.reason == "id_reused":
+                # The same request came twice at once.
+                return None
+            raise ProblemError("erased", f"The conversation takes no frames: {stored.reason}.")
+        if stored.outcome != "applied":
+            raise self._busy(f"The question is stored as {stored.outcome} ({stored.reason}).")
+        return stored
+
+    async def _say_of_call(self, frame: AnyFrame) -> PublishedFrame:
+        """Publish a frame that settles a call, and counts if nobody else has settled that."""
+        return await self._put(frame, None)
+
+    async def _put(self, frame: AnyFrame, expected: int | None) -> PublishedFrame:
         try:
             with publishing([frame.id]):
                 [stored] = await self._parts.client.publish(
@@ -240,20 +373,21 @@ class Asking:
                     traceparent=self._request.headers.get("traceparent"),
                     expected_version=expected,
                     wait=True,
-                    within=seconds,
+                    within=self._parts.settings.gateway_request_secs,
                 )
-        except ContextChangedError:
-            return None
         except NotVisibleError as error:
             raise ProblemError("not-visible-yet", str(error)) from error
-        if stored.outcome == "rejected":
-            if stored.reason == "id_reused":
-                # The same request came twice at once.
-                return None
-            raise ProblemError("erased", f"The conversation takes no frames: {stored.reason}.")
-        if stored.outcome != "applied":
-            raise self._busy(f"The question is stored as {stored.outcome} ({stored.reason}).")
         return stored
+
+
+def _behind_result(
+    held: Sequence[Mapping[str, Any]], tool_call_id: str
+) -> Sequence[Mapping[str, Any]] | None:
+    """The messages behind the newest result of a call; None if it is not there."""
+    for place in range(len(held) - 1, -1, -1):
+        if held[place].get("role") == "tool" and held[place].get("tool_call_id") == tool_call_id:
+            return held[place + 1 :]
+    return None
 
 
 def _held(found: Readiness) -> list[Held]:
@@ -266,6 +400,6 @@ def _held(found: Readiness) -> list[Held]:
 
 
 def _request_of(question: Question) -> str | None:
-    about = question.metadata.get(METADATA)
+    about = question.metadata.get(questions.REQUEST)
     found = about.get("request_sha256") if isinstance(about, Mapping) else None
     return found if isinstance(found, str) else None

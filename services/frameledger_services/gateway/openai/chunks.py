@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from frameledger import derived
-from frameledger.ids import ContextId, Version
+from frameledger.evolve import call_messages
+from frameledger.ids import ContextId, ToolCallId, Version
 from frameledger_services.gateway.openai.following import Following
 from frameledger_services.gateway.openai.request import ANY_MODEL, CompletionRequest
 
@@ -40,7 +41,9 @@ class Writer:
 
     def completion(self) -> bytes:
         """Returns the whole answer."""
-        message = {"role": "assistant", "content": self._following.answer.text, "refusal": None}
+        text, calls = self._following.answer.text, self._calls()
+        message: dict[str, Any] = {"role": "assistant", "content": text or None if calls else text}
+        message |= {"refusal": None, **({"tool_calls": calls} if calls else {})}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish_reason()}
         return _json(
             {
@@ -63,7 +66,8 @@ class Writer:
 
     def end(self) -> bytes:
         """Returns the last chunks."""
-        last = self._chunk({}, self._finish_reason())
+        last = b"".join(map(self._call, range(len(self._calls())), self._calls()))
+        last += self._chunk({}, self._finish_reason())
         if self._wanted.include_usage:
             last += self._event({"choices": [], "usage": self._usage()})
         return last + DONE
@@ -71,6 +75,25 @@ class Writer:
     def error(self, error: Mapping[str, Any]) -> bytes:
         """Returns the event of an answer that breaks off."""
         return b"id: %d\ndata: %s\n\n" % (self._following.version, _json(error))
+
+    def _calls(self) -> list[dict[str, Any]]:
+        """The calls that are the client's to do."""
+        if self._following.answer.was_interrupted:
+            return []
+        return [
+            {"id": made["id"], "type": "function", "function": made["function"]}
+            for call in self._following.calls
+            for made in call_messages.call(ToolCallId(call.tool_call_id), call.function_name, call.arguments)[
+                "tool_calls"
+            ]
+        ]
+
+    def _call(self, index: int, call: Mapping[str, Any]) -> bytes:
+        """The chunks with a call: first which function, then its arguments."""
+        function = call["function"]
+        begun = {**call, "index": index, "function": {"name": function["name"], "arguments": ""}}
+        arguments = {"index": index, "function": {"arguments": function["arguments"]}}
+        return self._chunk({"tool_calls": [begun]}) + self._chunk({"tool_calls": [arguments]})
 
     def _chunk(
         self,
@@ -87,6 +110,8 @@ class Writer:
         return b"id: %d\ndata: %s\n\n" % (self._following.version, _json(chunk))
 
     def _finish_reason(self) -> str:
+        if self._calls():
+            return "tool_calls"
         reason = self._following.answer.finish_reason
         return reason if reason in FINISHED and not self._following.answer.was_interrupted else "stop"
 

@@ -14,7 +14,8 @@ from frameledger_services.gateway.openai.answer import Answer
 from frameledger_services.gateway.openai.asking import Asked
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.store import conversations, questions
+from frameledger_services.store import client_calls, conversations, questions
+from frameledger_services.store.client_calls import ClientCall
 
 FIRST_SECONDS = 5.0
 """Once a model has begun it has so long to say something before its answer begins without words: until then an error
@@ -38,7 +39,11 @@ class Following:
         self.is_over = False
         """It is finished: nothing more of it comes."""
 
+        self.calls: list[ClientCall] = []
+        """What its client has to do before it goes on: calls of functions of its own. Known when it is over."""
+
         self._parts = parts
+        self._since = asked.version if asked.since is None else asked.since
         self._is_all = False
         self._status: str | None = None
         self._follower = parts.hub.follow(asked.context_id, asked.version, answer.TYPES)
@@ -65,7 +70,7 @@ class Following:
                 return
             if self.answer.has_begun and not had_begun:
                 end = loop.time() + FIRST_SECONDS
-        if not self.answer.has_begun and self.answer.failure is None:
+        if not (self.answer.has_begun or self.calls) and self.answer.failure is None:
             seconds = self._parts.settings.gateway_openai_begin_secs
             raise ProblemError(
                 "no-answer",
@@ -87,6 +92,7 @@ class Following:
         if self.answer.failure is not None or self.answer.was_interrupted or self._is_gone(chunk):
             self.is_over = True
         elif chunk.is_all and not self.answer.is_open:
+            # With a call that is open it is no other status.
             self.is_over = self._status in OVER or (self._status == "calling" and await self._is_free())
         return True
 
@@ -135,4 +141,7 @@ class Following:
         goes_on, version = await database.read(conversations.goes_on, context_id)
         if goes_on or version != self.version:
             return False
+        self.calls = await database.read(client_calls.left_since, context_id, self._since)
+        if self.calls:
+            return True
         return bool(self.answer.text) or not await database.read(questions.has_running_calls, context_id)

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
+from frameledger_services.gateway import client_tools
 from frameledger_services.gateway.problems import ProblemError
 from frameledger_services.providers.settings import LLMSettings
 
@@ -53,7 +54,6 @@ IGNORED = frozenset(
 
 ALLOWED: Mapping[str, tuple[Any, ...]] = {
     "n": (1,),
-    "tools": ([],),
     "functions": ([],),
     "tool_choice": ("auto",),
     "function_call": ("auto",),
@@ -68,8 +68,7 @@ ALLOWED: Mapping[str, tuple[Any, ...]] = {
 
 WHY = {
     "n": "A conversation goes on in one way: n is 1.",
-    "tools": "Tools are functions that are registered here (`frameledger run functions`), and not the request's.",
-    "functions": "Tools are functions that are registered here (`frameledger run functions`), and not the request's.",
+    "functions": "Functions are said in `tools`.",
 }
 
 
@@ -89,6 +88,9 @@ class CompletionRequest:
     passed_on: Mapping[str, Any]
     conversation: str | None
     """The conversation that the body names."""
+
+    tools: tuple[dict[str, Any], ...]
+    """The client's own functions, as the log has them."""
 
     is_only_new: bool
     """The messages are what is new, and not the whole history."""
@@ -127,6 +129,7 @@ def read(body: bytes) -> CompletionRequest:
             name: parameters[name] for name in PASSED_ON if parameters.get(name) not in (None, {}, [])
         },
         conversation=_conversation(parameters.get("conversation")),
+        tools=_tools(parameters.get("tools", [])),
         is_only_new=_is_only_new(parameters.get("conversation")),
         stream=_flag(parameters, "stream"),
         include_usage=_flag(parameters.get("stream_options", {}), "include_usage"),
@@ -134,7 +137,9 @@ def read(body: bytes) -> CompletionRequest:
     )
 
 
-_READ = frozenset(("messages", "model", "stream", "stream_options", "conversation", *SETTINGS, *PASSED_ON))
+_READ = frozenset(
+    ("messages", "model", "tools", "stream", "stream_options", "conversation", *SETTINGS, *PASSED_ON)
+)
 
 
 def _check(name: str, value: Any) -> None:
@@ -159,6 +164,23 @@ def _messages(given: Any) -> tuple[Mapping[str, Any], ...]:
         if message.get("content") is None and message["role"] != "assistant":
             _refuse(f"{place}.content", f"{place}: there is no content.")
     return tuple(given)
+
+
+def _tools(given: Any) -> tuple[dict[str, Any], ...]:
+    if not isinstance(given, list):
+        _refuse("tools", "tools: a list is wanted.")
+    for number, one in enumerate(given):
+        if (
+            not isinstance(one, dict)
+            or one.get("type") != "function"
+            or not isinstance(one.get("function"), dict)
+        ):
+            place = f"tools[{number}]"
+            _refuse(place, f'{place}: {{"type": "function", "function": {{...}}}} is wanted.')
+    names = ("name", "description", "parameters", "strict")
+    return client_tools.brought(
+        client_tools.Definition(*(one["function"].get(name) for name in names)) for one in given
+    )
 
 
 def _model(given: Any) -> str | None:

@@ -1,0 +1,110 @@
+"""Calls of a client's own functions in the history that it resends, and its tool messages as their results.
+
+What the conversation has of such a call is a fact: it is in no comparison of histories (`rest`), and where a history is
+replaced it stands for what was sent of it (`in_pairs`). A client sends the calls of one answer in one message, and
+their results behind it; stored is each call with its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from frameledger_services.gateway import client_tools
+from frameledger_services.gateway.openai import history
+from frameledger_services.gateway.openai.history import JsonObject
+from frameledger_services.store.client_calls import ClientCall
+
+Calls = Mapping[str, ClientCall]
+"""The calls that a client answers, by their ids."""
+
+
+def call_ids(sent: Sequence[JsonObject]) -> list[str]:
+    """Returns the ids of all calls that are made or answered in these messages."""
+    made = [str(call.get("id")) for message in sent for call in _calls(message)]
+    answered = [found for message in sent if (found := _answered(message)) is not None]
+    return list(dict.fromkeys([*made, *answered]))
+
+
+def given(sent: Sequence[JsonObject], calls: Calls) -> list[tuple[ClientCall, Any]]:
+    """Returns the calls that wait and are answered here, with their results; of two messages of one call the last."""
+    found: dict[str, Any] = {}
+    for message in sent:
+        call = calls.get(_answered(message) or "")
+        if call is not None and call.is_waiting:
+            found[call.tool_call_id] = _value(message)
+    return [(calls[name], value) for name, value in found.items()]
+
+
+def last(sent: Sequence[JsonObject], calls: Calls) -> tuple[ClientCall, Any] | None:
+    """Returns the call that the last message answers, with what it says."""
+    call = calls.get(_answered(sent[-1]) or "")
+    return None if call is None else (call, _value(sent[-1]))
+
+
+def rest(sent: Sequence[JsonObject], calls: Calls) -> list[JsonObject]:
+    """Returns the messages without what the conversation has of these calls."""
+    found: list[JsonObject] = []
+    for message in sent:
+        if _answered(message) in calls:
+            continue
+        made = _calls(message)
+        unknown = [call for call in made if call.get("id") not in calls]
+        if len(unknown) == len(made):
+            found.append(message)
+            continue
+        found += _words(message)
+        if unknown:
+            found.append({"role": "assistant", "tool_calls": unknown})
+    return found
+
+
+def in_pairs(sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: Calls) -> list[JsonObject]:
+    """Returns the messages with each of these calls as it is stored, and its result behind it."""
+    stored = dict(_pairs(held))
+    results = {_answered(message): message for message in sent}
+    found: list[JsonObject] = []
+    for message in sent:
+        made = _calls(message)
+        if not any(call.get("id") in calls for call in made):
+            if _answered(message) not in calls:
+                found.append(message)
+            continue
+        found += _words(message)
+        for call in made:
+            name = str(call.get("id"))
+            pair = stored.get(name) if name in calls else None
+            found += pair or [{"role": "assistant", "tool_calls": [call]}]
+            if pair is None and name in calls and name in results:
+                found.append(results[name])
+    return found
+
+
+def _pairs(held: Sequence[JsonObject]) -> Iterator[tuple[str, list[JsonObject]]]:
+    """The calls as they are stored, each with its tool message."""
+    for message, answer in pairwise(held):
+        made = _calls(message)
+        if len(made) == 1 and _answered(answer) == made[0].get("id"):
+            yield str(made[0].get("id")), [message, answer]
+
+
+def _words(message: JsonObject) -> list[JsonObject]:
+    """What an assistant's message says beside its calls."""
+    if not history.text_of(message).strip():
+        return []
+    return [{name: value for name, value in message.items() if name != "tool_calls"}]
+
+
+def _calls(message: JsonObject) -> list[Mapping[str, Any]]:
+    calls = message.get("tool_calls") if message.get("role") == "assistant" else None
+    return [one for one in calls if isinstance(one, Mapping)] if isinstance(calls, list | tuple) else []
+
+
+def _answered(message: JsonObject) -> str | None:
+    name = message.get("tool_call_id") if message.get("role") == "tool" else None
+    return name if isinstance(name, str) else None
+
+
+def _value(message: JsonObject) -> Any:
+    return client_tools.value(history.text_of(message))
