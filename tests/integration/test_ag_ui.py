@@ -13,6 +13,7 @@ from tests.bounds import ON_SERVERS, PROGRAM
 from tests.support import answered_road
 from tests.support.ag_ui import Consumer
 from tests.support.gateway import running
+from tests.support.killed_asking import killed
 
 from frameledger_services.embedded import ports
 from frameledger_services.gateway.access import caller
@@ -730,6 +731,36 @@ def test_a_run_that_was_cut_short_behind_any_of_its_frames_says_the_rest_when_it
         '{"deck":"upper"}',
         words["content"],
     ]
+    assert stage.eras(thread) == 1
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_gateway_that_is_killed_behind_any_frame_of_a_request_leaves_nothing_half_said(stage, number):
+    thread = f"paint-killed-{number}"
+    question = {"id": "u", "role": "user", "content": "Please paint."}
+    consumer = Consumer()
+    consumer.take_all(events_of(stage.post(threadId=thread, runId="r1", messages=[question], tools=[PAINT])))
+    known = [one for one in consumer.messages.values() if one["role"] != "reasoning"]
+    [call] = [one["id"] for message in known for one in message.get("toolCalls") or ()]
+    words = {"id": "u2", "role": "user", "content": "Is there a night train?"}
+    # It says three frames: other functions, the result, and words.
+    body = {
+        "threadId": thread,
+        "runId": "r2",
+        "messages": [*known, tool_message(call, "upper"), words],
+        "tools": [PAINT, {**PAINT, "name": "erase"}],
+    }
+    assert killed(stage.settings, "ag_ui", thread, json.dumps(body).encode(), number)
+    assert [one[1] for one in calls_of(stage, thread)] == ["waiting" if number == 1 else "done"]
+    stored = stage.stored(thread)
+    [place] = [number for number, one in enumerate(stored) if one.get("tool_calls")]
+    assert stored[place + 1]["role"] == "tool"
+    for _ in range(2):
+        assert events_of(stage.post(**body))[-1]["outcome"] == {"type": "success"}
+        assert calls_of(stage, thread) == [("paint", "done", {"deck": "upper"}, None)]
+    assert types_of(stage, thread).count("FunctionCallResultFrame") == 1
+    assert types_of(stage, thread).count("LLMSetToolsFrame") == 1
+    assert stage.stored(thread)[-1]["content"] in ("Yes, at 22:40.", "It is painted.")
     assert stage.eras(thread) == 1
 
 

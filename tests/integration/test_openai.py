@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import threading
+from itertools import zip_longest
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from tests.bounds import ON_SERVERS, PROGRAM
 from tests.support import answered_road
 from tests.support.answerers import QUICK, Plan, answerer
 from tests.support.gateway import running
+from tests.support.killed_asking import killed
 
 from frameledger_services.embedded import ports
 
@@ -563,6 +565,56 @@ def test_a_call_that_an_interruption_stopped_is_cancelled_by_the_next_request_un
     asked(stage, "paint-cut", [question, message_of(first), TRAIN])
     assert calls_of(stage, "paint-cut") == [("paint", "cancelled", None)]
     assert eras(stage, "paint-cut") == 1
+
+
+def is_valid(messages):
+    """Whether each call has its tool message behind it."""
+    return all(
+        following and following.get("tool_call_id") == message["tool_calls"][0]["id"]
+        for message, following in zip_longest(messages, messages[1:])
+        if "tool_calls" in message
+    )
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_gateway_that_is_killed_behind_any_frame_of_a_request_leaves_nothing_half_said(stage, number):
+    context_id = f"paint-killed-{number}"
+    question = said("Please paint.")
+    first = asked(stage, context_id, [question])
+    # It says three frames: other functions, the result, and words.
+    body = {
+        "model": "frameledger",
+        "conversation": context_id,
+        "messages": [question, message_of(first), *results(first), TRAIN],
+        "tools": [PAINT, {"type": "function", "function": {"name": "erase"}}],
+    }
+    assert killed(stage.settings, "openai", context_id, json.dumps(body).encode(), number)
+    assert is_valid(stage.messages(context_id))
+    assert [status for _, status, _ in calls_of(stage, context_id)] == ["waiting" if number == 1 else "done"]
+    sent = {"content": json.dumps(body), "headers": {"Content-Type": "application/json"}}
+    for _ in range(2):
+        sent["headers"]["X-Stainless-Retry-Count"] = "1"
+        answer = httpx.post(f"{stage.base_url}/v1/chat/completions", **sent, timeout=ON_SERVERS)
+        assert answer.json()["choices"][0]["message"]["content"] == YES["content"]
+        assert calls_of(stage, context_id) == [("paint", "done", "done")]
+        assert (eras(stage, context_id), runs(stage, context_id)) == (1, 2)
+    assert stage.frames(context_id).count("FunctionCallResultFrame") == 1
+    assert is_valid(stage.messages(context_id))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_gateway_that_is_killed_in_an_edit_leaves_a_call_cancelled_or_not_touched(stage, number):
+    context_id = f"paint-edit-killed-{number}"
+    asked(stage, context_id, [said("Please paint.")])
+    body = {"model": "frameledger", "conversation": context_id, "messages": [TRAIN], "tools": [PAINT]}
+    assert killed(stage.settings, "openai", context_id, json.dumps(body).encode(), number)
+    assert is_valid(stage.messages(context_id))
+    sent = {"Content-Type": "application/json", "X-Stainless-Retry-Count": "1"}
+    url = f"{stage.base_url}/v1/chat/completions"
+    answer = httpx.post(url, content=json.dumps(body), headers=sent, timeout=ON_SERVERS)
+    assert answer.json()["choices"][0]["message"]["content"] == YES["content"]
+    assert calls_of(stage, context_id) == [("paint", "cancelled", None)]
+    assert (eras(stage, context_id), runs(stage, context_id)) == (2, 2)
 
 
 def test_a_function_that_no_model_can_be_offered_is_refused_by_its_place(stage):
