@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -79,7 +80,7 @@ def test_doctor_is_content_with_a_road_that_works(settings, command):
     found = states(asyncio.run(run()))
     assert set(found) == {
         *("settings", "broker", "topics", "database", "schema", "projector", "gap", "parked", "dead letters"),
-        *("outbox", "types", "runs", "calls", "timekeeper", "requests", "forwarding", "disk"),
+        *("outbox", "types", "times", "runs", "calls", "timekeeper", "requests", "forwarding", "disk"),
     }
     assert set(found.values()) == {"ok"}
 
@@ -283,6 +284,28 @@ def test_doctor_warns_of_frames_whose_type_nobody_knows(settings, command):
     assert found["found"] == (
         "3 frames of unknown types in the last 7 days, newest LLMTxtFrame from my-app. Was LLMTextFrame meant?"
     )
+
+
+def test_doctor_says_that_messages_have_no_time_and_its_remedy_gives_it_to_them(settings, command):
+    async def run():
+        await make_topics(settings)
+        async with projecting(settings):
+            await until_projected(settings, await publish(settings, HI, HI))
+        with database_of(settings) as connection:
+            connection.execute("UPDATE messages SET said_at = NULL")
+        warned = await asyncio.to_thread(command, "doctor", "--json")
+        remedy = {one["check"]: one for one in lines(warned, exit_code=1)}["times"]["remedy"]
+        _, *asked = shlex.split(remedy.split("`")[1])
+        # psql takes the place of the process.
+        remedied = await asyncio.create_subprocess_exec(sys.executable, "-m", "frameledger_services", *asked)
+        assert await asyncio.wait_for(remedied.wait(), PROGRAM) == 0
+        return warned, await asyncio.to_thread(command, "doctor", "--json")
+
+    before, after = (
+        {one["check"]: one for one in lines(result, exit_code=1)}["times"] for result in asyncio.run(run())
+    )
+    assert (before["state"], before["found"].split(",")[0]) == ("warn", "2 messages have no time (said_at)")
+    assert after["state"] == "ok"
 
 
 @pytest.mark.regression("journey 28")

@@ -10,12 +10,15 @@ from pathlib import Path
 import psycopg
 import pytest
 import yaml  # type: ignore[import-untyped]  # MkDocs brings it
+from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 from tests.integration.test_query_page import EXAMPLES
-from tests.integration.test_query_plans import counted, reads
+from tests.integration.test_query_plans import COUNTED, counted, reads
 from tests.support import many_runs, rows
 from tests.support.batches import Projecting, histories_interleaved
 from tests.support.databases import made
+
+from frameledger_services.store import queries
 
 FACTS = ("facts_messages", "facts_turns", "facts_runs", "facts_calls", "facts_conversations")
 RUNS = 4_000
@@ -234,6 +237,24 @@ def test_when_a_user_was_heard_is_looked_up_once_for_each_run_and_only_if_it_is_
     assert runs > 100
     _, frames = after.get("frames", (0, 0))
     assert frames - before.get("frames", (0, 0))[1] == lookups * runs
+
+
+def test_who_looks_for_messages_without_a_time_reads_the_newest_that_have_one_at_most(many):
+    """The small index by time says of all other ranges of blocks that there is none."""
+    address = f"{many.info.dsn} password={many.info.password}"
+
+    async def asked():
+        async with await AsyncConnection.connect(address) as connection:
+            await connection.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+            found = await queries.messages_without_time(connection)
+            return found, await (await connection.execute(COUNTED)).fetchall()
+
+    found, after = asyncio.run(asked())
+    assert found == 0
+    (total,) = many.execute("SELECT count(*) FROM messages").fetchone()
+    [(scans, fetched)] = [(scans, rows) for table, scans, rows in after if table == "messages"]
+    assert scans == 0
+    assert fetched < total / 4
 
 
 def test_there_are_fifteen_questions_of_the_first_day_and_one_is_of_now():

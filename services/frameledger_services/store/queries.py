@@ -275,6 +275,16 @@ async def unknown_frames(connection: Connection) -> UnknownFrames | None:
         return await cursor.fetchone()
 
 
+async def messages_without_time(connection: Connection) -> int:
+    """Counts messages that an older release wrote, without the time at which they were said; up to `COUNTED`."""
+    cursor = await connection.execute(
+        "SELECT count(*) FROM (SELECT FROM messages WHERE said_at IS NULL LIMIT %s) AS without", (COUNTED,)
+    )
+    row = await cursor.fetchone()
+    assert row is not None, "an aggregate has one row"
+    return int(row[0])
+
+
 async def commits_asynchronously(connection: Connection) -> bool:
     """Whether a commit of a session like this one may be gone after a crash, though its answer came."""
     row = await (await connection.execute("SHOW synchronous_commit")).fetchone()

@@ -160,6 +160,7 @@ async def _of_database(
     async for finding in waiting.findings(connection):
         yield finding
     yield await conversations.unknown_types(connection)
+    yield await conversations.without_time(connection)
     async for finding in work.findings(connection):
         yield finding
     yield await conversations.refused(connection)

@@ -36,6 +36,23 @@ async def unknown_types(connection: Connection) -> Finding:
     )
 
 
+async def without_time(connection: Connection) -> Finding:
+    """Whether messages that an older release wrote have their time."""
+    found = await queries.messages_without_time(connection)
+    if not found:
+        return Finding("times", "ok", "Every message has the time at which it was said.")
+    count = f"{found:,}" if found < queries.COUNTED else f"At least {found:,}"
+    what = "1 message has" if found == 1 else f"{count} messages have"
+    return Finding(
+        "times",
+        "warn",
+        f"{what} no time (said_at), since an older release wrote them: facts_messages and facts_turns, asked for a "
+        "day, leave them out.",
+        'Once no process of that release writes any more: `frameledger sql -c "CALL fill_said_at()"`, while everything '
+        "goes on. Rows that are locked meanwhile are left: call it again.",
+    )
+
+
 async def refused(connection: Connection) -> Finding:
     """Returns how many conversations had their latest run refused for their content, and the newest errors."""
     rows = await conversations.refused(connection)
