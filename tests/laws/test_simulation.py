@@ -160,16 +160,30 @@ def test_a_life_that_does_not_go_on_from_its_receipt_is_caught(monkeypatch):
 @pytest.mark.parametrize(
     ("mutated", "mutant", "hint", "promise"),
     [
-        ("limits.announcement", lambda *_: None, 3, "no run has more calls than it may"),
+        ("limits.announcement", lambda *_: None, 13, "no run has more calls than it may"),
+        ("limits._round_of", lambda *_: None, 83, "no model calls itself more often than it may"),
         ("limits.count", lambda *_: None, 3, "no second has more frames than it may"),
-        ("room.fits", lambda *_, **__: True, 3, "no context has more messages than it may"),
-        ("runs.hold", lambda *_: None, 3, "an input that coalesces is held while a run is open"),
+        ("room.fits", lambda *_, **__: True, 23, "no context has more messages than it may"),
+        ("runs.hold", lambda *_: None, 13, "an input that coalesces is held while a run is open"),
         ("inputs.interrupt", lambda *_: None, 23, "an input that interrupts is written"),
     ],
 )
 def test_a_fold_without_one_of_its_limits_is_caught(monkeypatch, mutated, mutant, hint, promise):
     monkeypatch.setattr(f"frameledger.evolve.{mutated}", mutant)
     assert broken_promise(200, hint=hint).startswith(promise)
+
+
+def test_a_fold_that_counts_rounds_anew_with_whatever_a_client_says_is_caught(monkeypatch):
+    from frameledger.evolve import history, inputs
+
+    appended = history.appended
+
+    def and_counts_anew(draft, frame):
+        inputs.noted(draft)
+        appended(draft, frame)
+
+    monkeypatch.setattr(history, "appended", and_counts_anew)
+    assert broken_promise(200, hint=83).startswith("no model calls itself more often than it may")
 
 
 def broken_promise(seeds: int, *, hint: int) -> str:

@@ -31,6 +31,7 @@ class DemandingPerson(Person):
             (1.5, self._limits),
             (1, self._says_what_a_second_input_does),
             (4, self._asks_again),
+            (2, self._takes_notes),
         )
 
     def _talk(self, ways: Ways) -> Steps:
@@ -69,6 +70,13 @@ class DemandingPerson(Person):
             message = {"role": "user", "content": word}
             self._say(LLMMessagesAppendFrame(id=f"asks-{word}", messages=[message], run_llm=True))
             yield
+
+    def _takes_notes(self) -> Steps:
+        """Beside a model that goes on by itself: what it is told asks for nothing."""
+        for _ in range(self._world.rng.randint(1, 2)):
+            self._say(LLMMessagesAppendFrame(messages=[{"role": "developer", "content": "note"}]))
+            for _ in range(40):
+                yield
 
 
 def check_nothing_said_is_lost(world: World) -> None:

@@ -14,7 +14,10 @@ from frameledger.frames import (
     AnyFrame,
     BotStartedSpeakingFrame,
     HeardFrame,
+    LLMContextFrame,
     LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+    LLMRunFrame,
     LLMSetLimitsFrame,
     OfContext,
     TextFrame,
@@ -38,9 +41,6 @@ LIMITS_OF = {
 
 OF_ONE_MESSAGE = 3_000
 """More bytes than a message of the simulation has."""
-
-INPUTS = (OfContext, UserStoppedSpeakingFrame, TranscriptionFrame)
-"""What may be an input, or close one."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _check_the_word(world: World, step: Step, before: State) -> None:
 
 
 def _counted(known: Allowed, frame: AnyFrame, at: datetime, before: State, step: Step) -> Allowed:
-    if step.state.pace.rounds < before.pace.rounds and isinstance(frame, INPUTS):
+    if step.outcome == "applied" and _is_input(frame, before, step.state):
         known = replace(known, calling=frozenset())
     if any(isinstance(change, CallAnnounced) for change in step.changes):
         known = replace(known, calling=known.calling | {str(getattr(frame, "run_id", None))})
@@ -113,6 +113,24 @@ def _counted(known: Allowed, frame: AnyFrame, at: datetime, before: State, step:
         frames = known.frames + 1 if second == known.second else 1
         known = replace(known, second=second, frames=frames)
     return known
+
+
+def _is_input(frame: AnyFrame, before: State, after: State) -> bool:
+    """Whether somebody asks for an answer with this frame, or a user has said something whole."""
+    turn = before.turn
+    match frame:
+        case LLMRunFrame():
+            return True
+        case LLMMessagesAppendFrame() | LLMMessagesUpdateFrame() | LLMContextFrame():
+            return bool(frame.run_llm)
+        case TranscriptionFrame():
+            return turn is None or not turn.speaking
+        case UserStartedSpeakingFrame() | UserStoppedSpeakingFrame():
+            if turn is None or turn.words is None:
+                return False
+            return after.turn is None or after.turn.opened_version != turn.opened_version
+        case _:
+            return False
 
 
 def _check_second_input(world: World, frame: AnyFrame, before: State, step: Step) -> None:
