@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.servers import Servers
-from frameledger_services.bench.telemetry import projector, workers
+from frameledger_services.bench.telemetry import batches, projector, workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,18 +16,40 @@ class Scale:
 
     contexts: int = 400
     each: int = 100
-    rounds: int = 15
+    rounds: int = 11
+    folded_contexts: int = 200
+    folded_each: int = 60
+    repeats: int = 9
+    folded_rounds: int = 7
     streams: int = 20
     tokens: int = 300
     answer_rounds: int = 5
 
 
-QUICK = Scale(contexts=40, each=30, rounds=1, streams=2, tokens=20, answer_rounds=1)
+QUICK = Scale(
+    contexts=40,
+    each=30,
+    rounds=1,
+    folded_contexts=20,
+    folded_each=30,
+    repeats=1,
+    folded_rounds=1,
+    streams=2,
+    tokens=20,
+    answer_rounds=1,
+)
 """Enough to see that everything works, and too little to say how well."""
 
 Measure = Callable[[Servers, Scale], Awaitable[Sequence[Figure]]]
 
 MEASURES: dict[str, Measure] = {
+    "batches": lambda servers, scale: batches.measure(
+        servers,
+        contexts=scale.folded_contexts,
+        each=scale.folded_each,
+        repeats=scale.repeats,
+        rounds=scale.folded_rounds,
+    ),
     "projector": lambda servers, scale: projector.measure(
         servers, contexts=scale.contexts, each=scale.each, rounds=scale.rounds
     ),

@@ -62,7 +62,10 @@ async def measure(servers: Servers, *, contexts: int, each: int, rounds: int) ->
                     f"projector, {name} / without", "frames/s", lambda one: one.rate, goal, "at least"
                 ),
                 measured.figure(
-                    f"projector, {name} / without: CPU", "us/frame", lambda one: one.cpu_us, 1 / goal
+                    f"projector, {name} / without: CPU",
+                    "us/frame",
+                    lambda one: one.cpu_us,
+                    round(1 / goal, 3),
                 ),
             ]
     finally:

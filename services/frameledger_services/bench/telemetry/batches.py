@@ -1,0 +1,132 @@
+"""What being watched costs a batch in processor time: decoded, folded and counted in a process without servers.
+
+Of each batch the shortest of many times counts, so what the machine does besides, which moves frames a second by a
+tenth and more, hardly moves this. The way of the rows into the database, the same either way, is left out: of what a
+projector does for a frame this is about half, so a ratio here is a stricter one than that of a projector.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Sequence
+from functools import partial
+from time import process_time_ns
+
+from frameledger.ids import ContextId
+from frameledger.partition import partition_for
+from frameledger.record import Record
+from frameledger_services.bench.report import Figure
+from frameledger_services.bench.road.direct import PARTITIONS
+from frameledger_services.bench.road.processes import BenchError
+from frameledger_services.bench.road.rounds import in_turns, no_collections
+from frameledger_services.bench.road.servers import Servers, command
+from frameledger_services.bench.telemetry import watching
+from frameledger_services.bench.telemetry.projector import traced
+from frameledger_services.bench.telemetry.watching import Watching
+from frameledger_services.projector.batch_fold import BatchFold
+from frameledger_services.projector.batch_span import batch_span, note_outcomes
+from frameledger_services.projector.decoded import decode_record
+from frameledger_services.projector.head import Head
+from frameledger_services.projector.metrics import ProjectorMetrics
+from frameledger_services.telemetry.metrics_recorder import NO_METRICS
+from frameledger_services.telemetry.metrics_registry import ProcessMetrics
+from frameledger_services.telemetry.provider import recording
+
+COUNTED = "counted"
+"""The word with which such a process counts what it does, as for `/metrics`."""
+
+TOPIC = "llm.frames"
+LOGGED_AT_MS = 1_772_600_000_000
+BATCH = 500
+WITHIN = 300.0
+
+WAYS: tuple[tuple[str, Watching, tuple[str, ...], float], ...] = (
+    ("metrics", watching.nobody, (COUNTED,), 0.98),
+    ("traces", watching.by_traces, (), 0.97),
+)
+
+
+async def measure(_: Servers, *, contexts: int, each: int, repeats: int, rounds: int) -> list[Figure]:
+    """Microseconds a frame, with so many conversations of `each` frames, and each batch done `repeats` times."""
+    size = [str(contexts), str(each), str(repeats)]
+    figures: list[Figure] = []
+    for name, watch, words, goal in WAYS:
+        measured = await in_turns(
+            partial(_alone, watch, [*size, *words]), partial(_alone, watching.nobody, size), rounds
+        )
+        figures.append(
+            measured.figure(f"a batch, {name} / without: CPU", "us/frame", float, round(1 / goal, 3))
+        )
+    return figures
+
+
+async def _alone(watch: Watching, words: Sequence[str]) -> float:
+    """What a process of its own says, which begins and ends here."""
+    with watch() as watched:
+        one = await asyncio.create_subprocess_exec(
+            *command("-m", "frameledger_services.bench.telemetry.batches", *words),
+            env={**os.environ, **watched.environment},
+            stdout=PIPE,
+        )
+        try:
+            told, _ = await asyncio.wait_for(one.communicate(), WITHIN)
+        finally:
+            if one.returncode is None:
+                one.kill()
+                await one.wait()
+    if one.returncode != 0:
+        raise BenchError(f"A process that folds batches ended with exit code {one.returncode}.")
+    return float(told)
+
+
+def _us_per_frame(records: Sequence[Record], repeats: int, metrics: ProjectorMetrics) -> float:
+    """Microseconds of processor time, of each batch the shortest."""
+    batches = [records[first : first + BATCH] for first in range(0, len(records), BATCH)]
+    shortest = [sys.maxsize] * len(batches)
+    with no_collections():
+        for _ in range(repeats):
+            heads = {
+                name: Head.new(ContextId(name)) for name in {(one.key or b"").decode() for one in records}
+            }
+            for number, batch in enumerate(batches):
+                began = process_time_ns()
+                _fold(batch, heads, metrics)
+                shortest[number] = min(shortest[number], process_time_ns() - began)
+    return sum(shortest) / len(records) / 1_000
+
+
+def _fold(batch: Sequence[Record], heads: dict[str, Head], metrics: ProjectorMetrics) -> None:
+    """What a projector does with a batch, but for the database."""
+    decoded = [decode_record(one) for one in batch]
+    with batch_span(TOPIC, "projector", decoded) as span:
+        parts = BatchFold(heads, PARTITIONS, str, "dead-letters", None).fold(decoded)
+        metrics.stored(parts)
+        note_outcomes(span, parts)
+
+
+def _records(contexts: int, each: int) -> list[Record]:
+    """A backlog as it lies on the log."""
+    ends = [0] * PARTITIONS
+    records = []
+    for one in traced(contexts, each):
+        partition = partition_for(one.key, PARTITIONS)
+        place = (TOPIC, partition, ends[partition])
+        records.append(Record(*place, one.key, one.value, one.headers, LOGGED_AT_MS))
+        ends[partition] += 1
+    return records
+
+
+def main() -> None:
+    """Print the microseconds of a frame. With an endpoint for traces in the environment they are recorded."""
+    contexts, each, repeats = map(int, sys.argv[1:4])
+    counted = ProcessMetrics() if COUNTED in sys.argv[4:] else NO_METRICS
+    records = _records(contexts, each)
+    with recording("bench", counted):
+        print(_us_per_frame(records, repeats, ProjectorMetrics(counted)))
+
+
+if __name__ == "__main__":
+    main()
