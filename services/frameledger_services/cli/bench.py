@@ -156,10 +156,11 @@ def gateway(only: Only = None, quick: Quick = False, as_json: Json = False) -> N
 
 @commands.command()
 def telemetry(only: Only = None, quick: Quick = False, as_json: Json = False) -> None:
-    """What metrics and traces cost: batches, a projector and workers that are watched, beside the same that are not.
+    """What metrics and traces cost: batches, a projector and workers that are watched, beside the same without.
 
     Metrics are asked for as Prometheus asks, and a hundredth of the traces is recorded, also for a dead collector.
-    On servers as `frameledger bench road` has them; takes about fifteen minutes. Ends with exit code 1 if a goal is missed.
+    On servers as `frameledger bench road` has them; takes a quarter of an hour. Ends with exit code 1 if a goal is
+    missed.
 
     Example: `frameledger bench telemetry --only projector`
     """
