@@ -136,6 +136,7 @@ ROOMS = {
         "projector",
         "providers",
         "store",
+        "telemetry",
         "work",
     },
     "cli": {

@@ -8,9 +8,7 @@ projector does for a frame this is about half, so a ratio here is a stricter one
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-from asyncio.subprocess import PIPE
 from collections.abc import Sequence
 from functools import partial
 from time import process_time_ns
@@ -20,9 +18,9 @@ from frameledger.partition import partition_for
 from frameledger.record import Record
 from frameledger_services.bench.report import Figure
 from frameledger_services.bench.road.direct import PARTITIONS
-from frameledger_services.bench.road.processes import BenchError
+from frameledger_services.bench.road.processes import BenchError, running
 from frameledger_services.bench.road.rounds import in_turns, no_collections
-from frameledger_services.bench.road.servers import Servers, command
+from frameledger_services.bench.road.servers import Servers
 from frameledger_services.bench.telemetry import watching
 from frameledger_services.bench.telemetry.projector import traced
 from frameledger_services.bench.telemetry.watching import Watching
@@ -31,10 +29,12 @@ from frameledger_services.projector.batch_span import batch_span, note_outcomes
 from frameledger_services.projector.decoded import decode_record
 from frameledger_services.projector.head import Head
 from frameledger_services.projector.metrics import ProjectorMetrics
+from frameledger_services.settings import Settings
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS
 from frameledger_services.telemetry.metrics_registry import ProcessMetrics
 from frameledger_services.telemetry.provider import recording
 
+ALONE = ("frameledger_services.bench.telemetry.batches",)
 COUNTED = "counted"
 """The word with which such a process counts what it does, as for `/metrics`."""
 
@@ -66,17 +66,8 @@ async def measure(_: Servers, *, contexts: int, each: int, repeats: int, rounds:
 async def _alone(watch: Watching, words: Sequence[str]) -> float:
     """What a process of its own says, which begins and ends here."""
     with watch() as watched:
-        one = await asyncio.create_subprocess_exec(
-            *command("-m", "frameledger_services.bench.telemetry.batches", *words),
-            env={**os.environ, **watched.environment},
-            stdout=PIPE,
-        )
-        try:
+        async with running(Settings(), *ALONE, *words, also=watched.environment) as one:
             told, _ = await asyncio.wait_for(one.communicate(), WITHIN)
-        finally:
-            if one.returncode is None:
-                one.kill()
-                await one.wait()
     if one.returncode != 0:
         raise BenchError(f"A process that folds batches ended with exit code {one.returncode}.")
     return float(told)
