@@ -10,14 +10,15 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from frameledger_services.store import migration
-
 _numbers = count(1)
 
 
 @pytest.fixture(scope="session")
 def migrated_template(database_server: str) -> Iterator[str]:
     """The name of a database in the shape that this release needs, to be copied and never written to."""
+    # It brings Alembic and SQLAlchemy, half a second of a processor, and a run of unit tests needs neither.
+    from frameledger_services.store import migration
+
     with made(database_server) as (name, address):
         migration.migrate(address)
         yield name
