@@ -39,7 +39,7 @@ def test_all_conversations_come_along_and_are_here_already(run, tmp_path, databa
     }
     again = run("import", str(path), "--json")
     assert json.loads(again.stdout)["there_already"] == count
-    assert "were here already" in run("import", str(path)).stdout
+    assert "here already" in run("import", str(path)).stdout
     assert run("export", "--all", "--since", "2100-01-01").stdout == ""
     path.write_bytes(path.read_bytes().replace(b"LLMRunFrame", b"LLMRumFrame", 1))
     refused = run("import", str(path))

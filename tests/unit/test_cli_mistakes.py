@@ -107,6 +107,38 @@ def test_a_file_that_is_none_to_verify_is_named_with_those_that_are(command, tmp
     )
 
 
+def test_a_file_that_was_changed_since_its_export_is_named_with_the_line(command, tmp_path):
+    (tmp_path / "talk.jsonl").write_text('{"frameledger":"conversation"}\n', encoding="utf-8")
+    said = command("verify", "talk.jsonl")
+    assert said.exit_code == 1
+    assert said.stderr.startswith("talk.jsonl, line 1: it is not as it was written")
+    assert "Export the conversation again" in said.stderr
+
+
+def test_a_file_to_import_is_looked_at_before_a_database_is_looked_for(command, tmp_path):
+    (tmp_path / "note.json").write_text("{}", encoding="utf-8")
+    missing, other = command("import", "nowhere.jsonl"), command("import", "note.json")
+    assert (missing.exit_code, other.exit_code) == (1, 1)
+    assert (
+        missing.stderr
+        == "nowhere.jsonl cannot be read: No such file or directory.\nGive the path of a file.\n"
+    )
+    assert other.stderr == (
+        "note.json is no export: its first line is not that of a conversation.\n"
+        "`frameledger export CONTEXT -o FILE` writes what can be imported.\n"
+    )
+
+
+def test_who_asks_a_model_without_naming_one_is_told_both_ways_to_name_it(command):
+    said = command("infer", "Hello?").stderr
+    assert "FRAMELEDGER_INFERENCE_PROVIDER" in said
+    assert "--provider" in said
+
+
+def test_who_revokes_a_token_that_is_not_there_is_led_to_those_that_are(command):
+    assert "`frameledger token list`" in command("token", "revoke", "nope").stderr
+
+
 def test_a_price_list_that_is_none_leads_to_the_form_of_one(command, tmp_path):
     (tmp_path / "prices.json").write_text("[]", encoding="utf-8")
     for file in ("prices.json", "nowhere.toml"):

@@ -166,10 +166,12 @@ GROUPS = {
             extras=("services",),
         ),
         "export": Lazily(
-            "transfer", "Write conversations to a file, to take them along.", extras=("services",)
+            "transfer.export_files",
+            "Write conversations to a file, to take them along.",
+            extras=("services",),
         ),
         "import": Lazily(
-            "transfer",
+            "transfer.import_files",
             "Make the conversations of an exported file conversations of this database: same frames, same chain.",
             extras=("services",),
         ),

@@ -116,7 +116,8 @@ def days(milliseconds: str) -> str:
     """A topic's `retention.ms`, in words."""
     if not milliseconds.isdigit():
         return "for ever" if milliseconds == "-1" else milliseconds
-    return f"{int(milliseconds) / 86_400_000:g} days"
+    count = int(milliseconds) / 86_400_000
+    return "1 day" if count == 1 else f"{count:g} days"
 
 
 def _mebibytes(count: str) -> str:

@@ -125,7 +125,7 @@ async def check_free(connection: Connection, context_id: str, origin: ForkedFrom
         return False
     if found.origin != {"context_id": origin.context_id, "version": origin.version, "chain": origin.chain}:
         raise ForkRefusedError(
-            f"There is a conversation {context_id!r} already, of {found.version} frames, and it is no fork of "
+            f"There is a conversation {context_id!r} already, at version {found.version}, and it is no fork of "
             f"version {origin.version} of {origin.context_id!r}. Choose another id."
         )
     return True

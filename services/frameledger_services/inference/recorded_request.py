@@ -94,9 +94,8 @@ async def _start(
     ]
     if not starts:
         raise NoRequestError(
-            f"The context {context_id!r} has no run {run_id!r} that was begun; "
-            "`frameledger sql` shows those that it has: "
-            f"SELECT run_id, status, trigger FROM runs WHERE context_id = '{context_id}' ORDER BY requested_version;"
+            f"The context {context_id!r} has no run {run_id!r} that was begun. "
+            f"`frameledger runs {context_id}` lists those that it has."
         )
     if attempt is None:
         return starts[-1]

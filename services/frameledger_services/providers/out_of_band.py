@@ -39,7 +39,7 @@ class OutOfBand:
             if self._provider is None:
                 raise plugins.NoSuchProviderError(
                     "No provider is named. Set FRAMELEDGER_INFERENCE_PROVIDER to one of: "
-                    f"{', '.join(plugins.known())}."
+                    f"{', '.join(plugins.known())}; on a command line, --provider names it too."
                 )
             self._service = plugins.create(self._provider, self._settings, over=self._over)
         return self._service

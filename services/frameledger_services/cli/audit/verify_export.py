@@ -7,9 +7,9 @@ from pathlib import Path
 
 import typer
 
-from frameledger_services.cli.terminal import backend
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.cli.terminal.readable import readable
+from frameledger_services.cli.transfer.damaged import named_if_damaged
 from frameledger_services.transfer import lines
 
 
@@ -17,7 +17,7 @@ def verify_export(path: Path, *, as_json: bool) -> None:
     """Verify every line and every chain of a file, and say the heads; end with exit code 1 at the first wrong line."""
     heads: list[lines.Header] = []
     frames = 0
-    with backend.exit_on_error(), readable(path), path.open("rb") as file:
+    with named_if_damaged(path), readable(path), path.open("rb") as file:
         for line in lines.read(file):
             if isinstance(line, lines.Header):
                 heads.append(line)

@@ -80,7 +80,8 @@ def verify_rows(
             typer.echo(line)
     if missing:
         output.fail(
-            f"There is no context {missing[0]!r} in the database.", "`frameledger list` lists those that are."
+            f"There is no context {missing[0]!r} in the database, and no file of that name here.",
+            "`frameledger list` lists those that are.",
         )
     if summary.found:
         raise typer.Exit(1)

@@ -165,7 +165,9 @@ def revoke(path: Path, which: str) -> Token:
     with _change(path) as tokens:
         token = next((one for one in tokens if which in (one.name, one.id)), None)
         if token is None:
-            raise TokenRefusedError(f"There is no token {which} in {path}.")
+            raise TokenRefusedError(
+                f"There is no token {which} in {path}. `frameledger token list` lists those that are."
+            )
         tokens.remove(token)
     return token
 

@@ -1,0 +1,1 @@
+"""`frameledger export` and `import`: conversations as files."""
