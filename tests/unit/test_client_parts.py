@@ -61,7 +61,6 @@ def test_json_from_the_database_reads_as_the_standard_library_reads_it(text, val
     assert type(loads(text)) is type(value)
 
 
-@pytest.mark.regression("trial C10", "journey 1")
 @pytest.mark.filterwarnings("always::DeprecationWarning")
 def test_the_old_name_of_with_defaults_still_works_and_says_until_when():
     old, other = "completed", "other"
@@ -71,6 +70,7 @@ def test_the_old_name_of_with_defaults_still_works_and_says_until_when():
         getattr(client, other)
 
 
+@pytest.mark.regression("trial C10", "journey 1")
 def test_a_frame_object_is_completed_once():
     frame = LLMTextFrame(text="hello")
     assert with_defaults(frame) is with_defaults(frame)
@@ -293,6 +293,32 @@ def test_whoever_waits_for_a_client_that_another_thread_closes_is_told():
         client.close()
         with pytest.raises(RuntimeError, match="is closed"):
             waiting.result(IN_PROCESS)
+
+
+@pytest.mark.regression("journey 4")
+def test_whoever_comes_just_before_the_loop_of_a_client_is_closed_is_told():
+    """What it asks for is not begun any more, so nothing cancels it."""
+    client = SyncClient(Settings())
+    with ThreadPoolExecutor(1) as pool:
+        late = []
+        close = client._loop.close
+
+        def asked_before_it_is_closed():
+            if not late:
+                late.append(pool.submit(client._do, asyncio.sleep(0)))
+                while not client._waiting:
+                    pass
+            close()
+
+        client._loop.close = asked_before_it_is_closed
+        client.close()
+        try:
+            with pytest.raises(RuntimeError, match="is closed"):
+                late[0].result(IN_PROCESS)
+        finally:
+            # If it was not told, its thread would never end, and so the test.
+            for waiting in list(client._waiting):
+                waiting.cancel()
 
 
 @pytest.mark.regression("journey 23")

@@ -160,7 +160,9 @@ def test_metrics_and_health_are_served_in_threads_beside_the_loop():
         # No loop runs here at all.
         assert json.loads(get(port, "/readyz")[1]) == {"ready": False, "checks": {"loop": "It does not run."}}
         assert get(port, "/")[0] == 404
-        with pytest.raises(ops_server.OpsAddressError, match=f"127.0.0.1:{port}"):
+        with pytest.raises(
+            ops_server.OpsAddressError, match=f"127.0.0.1:{port}: .*FRAMELEDGER_METRICS_PORT to another"
+        ):
             ops_server.serving("127.0.0.1", port, counted, health).__enter__()
     assert not [one for one in threading.enumerate() if one.name == "frameledger ops"]
 

@@ -7,6 +7,7 @@ import sys
 
 import psutil
 import pytest
+from tests.bounds import IN_PROCESS
 
 from frameledger_services.embedded import ports, stack
 from frameledger_services.embedded.program import EmbeddedError
@@ -53,6 +54,23 @@ def test_a_port_that_is_in_use_is_refused_with_who_has_it(held, monkeypatch, tmp
     assert f"Port {held} on 127.0.0.1 is in use by process {os.getpid()} (" in refusal.problem
     assert "outgoing" not in refusal.problem
     assert f"Set {SETTING} to another port" in refusal.remedy
+
+
+def test_of_a_server_with_many_connections_only_who_listens_is_named(monkeypatch, tmp_path):
+    with socket.create_server((ports.HOST, 0)) as listening:
+        port = listening.getsockname()[1]
+        with socket.create_connection((ports.HOST, port)) as _, listening.accept()[0] as accepted:
+            # As PostgreSQL does it, where each connection has a process.
+            serving = subprocess.Popen(
+                [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[accepted.fileno()]
+            )
+        try:
+            assert serving.pid in {one.pid for one in psutil.net_connections("tcp") if one.laddr.port == port}
+            refusal = refused(port, monkeypatch, tmp_path, 1, 2)
+        finally:
+            serving.communicate(b"\n", timeout=IN_PROCESS)
+    assert f"is in use by process {os.getpid()} (" in refusal.problem
+    assert str(serving.pid) not in refusal.problem
 
 
 @pytest.mark.regression("journey 21")

@@ -129,6 +129,9 @@ class Threaded(Generic[_C]):
         finally:
             with self._lock:
                 self._waiting.discard(future)
+            if self._loop.is_closed():
+                # What came too late to be begun has nobody else who would close it.
+                work.close()
 
     def _end_reason(self) -> RuntimeError:
         """Returns why the thread has ended, as a new error for each caller."""

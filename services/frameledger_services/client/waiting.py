@@ -53,7 +53,9 @@ async def until_stored(
         raise NotVisibleError(_not_visible(last, "in time", progress), published, frames) from error
     except (DatabaseError, SchemaError) as error:
         raise NotVisibleError(
-            _not_visible(last, "as far as we see", str(error)), published, frames
+            _not_visible(last, "as far as we see", f"the database was asked in vain: {error}"),
+            published,
+            frames,
         ) from error
 
 

@@ -134,11 +134,12 @@ def _outgoing() -> tuple[int, int]:
 
 
 def _holder(port: int) -> str:
-    """The process that has the port, as far as we may know."""
+    """The process that has the port, as far as we may know: who listens there, not whom it serves with processes of
+    its own; else whose connections come from it."""
     try:
-        pids = {
-            found.pid for found in psutil.net_connections("tcp") if found.laddr and found.laddr.port == port
-        }
+        at_it = [found for found in psutil.net_connections("tcp") if found.laddr and found.laddr.port == port]
+        listening = [found for found in at_it if found.status == psutil.CONN_LISTEN]
+        pids = {found.pid for found in listening or at_it}
         names = [
             f"process {pid} ({psutil.Process(pid).name()})" for pid in sorted(pid for pid in pids if pid)
         ]

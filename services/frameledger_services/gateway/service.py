@@ -152,7 +152,8 @@ def _listen(settings: Settings) -> Iterator[socket.socket]:
         listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise AddressError(
-            f"The gateway cannot listen at {address(host, port)}: {error.strerror}."
+            f"The gateway cannot listen at {address(host, port)}: {error.strerror}. Set FRAMELEDGER_GATEWAY_HOST or "
+            "FRAMELEDGER_GATEWAY_PORT to another address, or stop the program that has it."
         ) from error
     with listening:
         yield listening

@@ -76,6 +76,7 @@ def compare(found: str | None, compatible_from: str | None) -> str:
     if int(found) > int(REVISION) and int(compatible_from or found) > int(REVISION):
         raise TooNewError(
             found,
-            f"The database has revision {found}, made by a newer release; this one knows {REVISION}. Upgrade it.",
+            f"The database has revision {found}, made by a newer release; this one knows {REVISION}. "
+            "Upgrade this installation.",
         )
     return found

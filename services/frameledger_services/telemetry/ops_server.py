@@ -45,7 +45,8 @@ def serving(host: str, port: int, metrics: ProcessMetrics, health: Health) -> It
         server = make_server(host, port, app(metrics, health), server_class, _Handler)
     except OSError as error:
         raise OpsAddressError(
-            f"FRAMELEDGER_METRICS_PORT: {host}:{port} cannot be served: {error.strerror}."
+            f"`/metrics` cannot be served at {host}:{port}: {error.strerror}. Set FRAMELEDGER_METRICS_HOST or "
+            "FRAMELEDGER_METRICS_PORT to another address: each process needs a port of its own."
         ) from error
     thread = threading.Thread(
         target=server.serve_forever, args=(POLL_SECONDS,), name="frameledger ops", daemon=True
