@@ -29,9 +29,7 @@ from frameledger.evolve.changes import (
 )
 from frameledger.partition import partition_for
 from frameledger_services.projector import batches, writer
-from frameledger_services.projector.batches import (
-    ProjectorFencedError,
-)
+from frameledger_services.projector.ownership import ProjectorFencedError
 from frameledger_services.store import projections
 
 

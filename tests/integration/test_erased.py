@@ -7,7 +7,7 @@ import pytest
 from tests.support.batches import Log, Projecting, value_of
 
 from frameledger_services.projector import batches
-from frameledger_services.projector.batches import ProjectorFencedError
+from frameledger_services.projector.ownership import ProjectorFencedError
 
 RUN = b'{"type":"LLMRunFrame"}'
 END = b'{"type":"EndFrame"}'

@@ -22,7 +22,7 @@ from frameledger.ids import ContextId, Version
 from frameledger_services import claims
 from frameledger_services.claims import unclaimed
 from frameledger_services.projector import held_effects
-from frameledger_services.projector.batches import ProjectorFencedError
+from frameledger_services.projector.ownership import ProjectorFencedError
 from frameledger_services.store import held_effects as statements
 from frameledger_services.store import projections
 from frameledger_services.work.effect_decoding import decode_effect

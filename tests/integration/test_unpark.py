@@ -38,7 +38,7 @@ from frameledger.values import replace
 from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.projector import batch_fold, stored_heads
-from frameledger_services.projector.batches import ProjectorFencedError
+from frameledger_services.projector.ownership import ProjectorFencedError
 from frameledger_services.recovery import unpark as unparking
 from frameledger_services.recovery.unpark import NotParkedError, unpark
 

@@ -10,12 +10,9 @@ import psycopg
 from frameledger.fold import Conversation, Folding
 from frameledger.partition import partition_for
 from frameledger.record import DecodeError, Record, decode
-from frameledger_services.projector.batches import (
-    Batches,
-    OwnedPartition,
-    ProjectorTopics,
-)
+from frameledger_services.projector.batches import Batches
 from frameledger_services.projector.head_cache import HeadCache
+from frameledger_services.projector.ownership import OwnedPartition, ProjectorTopics
 from frameledger_services.store import binary_copy, held_effects, projections
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))

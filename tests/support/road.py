@@ -36,8 +36,9 @@ from frameledger.record import DecodeError, LoggedFrame, Record, read
 from frameledger_services.event_log import broker
 from frameledger_services.event_log.consumer import consumer, to_record
 from frameledger_services.event_log.topics import MAX_DEAD_LETTER_BYTES, TopicNames, topic_specs
-from frameledger_services.projector.batches import Batches, OwnedPartition, ProjectorTopics
+from frameledger_services.projector.batches import Batches
 from frameledger_services.projector.head_cache import HeadCache
+from frameledger_services.projector.ownership import OwnedPartition, ProjectorTopics
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, held_effects, projections
 from frameledger_services.store.frame_ids import frame_uuid

@@ -8,8 +8,8 @@ from tests.support.log_in_memory import Feed, Group
 from frameledger.record import Record
 from frameledger_services import failpoints
 from frameledger_services.projector import group_member
-from frameledger_services.projector.batches import OwnedPartition, ProjectorFencedError, ProjectorTopics
 from frameledger_services.projector.instance_id import Instance
+from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError, ProjectorTopics
 
 TOPIC = "llm.frames"
 TOPICS = ProjectorTopics(frames=TOPIC, dead_letters="llm.frames.dlq", effects={}, partitions=2)

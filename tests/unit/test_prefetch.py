@@ -11,7 +11,7 @@ from tests.support.turns import turns
 
 from frameledger.record import LoggedFrame, Record
 from frameledger_services.projector import prefetch as reading_ahead
-from frameledger_services.projector.batches import OwnedPartition
+from frameledger_services.projector.ownership import OwnedPartition
 from frameledger_services.projector.prefetch import CHUNK_RECORDS, Prefetch
 
 TOPIC = "llm.frames"

@@ -16,16 +16,14 @@ power cut takes the same moments from Kafka too, the conversation ends before th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from psycopg import AsyncConnection, errors
 
-from frameledger.errors import FencedError
 from frameledger.frames import LLMContextEraseFrame
 from frameledger.ids import ContextId
-from frameledger.record import FIRST_GENERATION, LoggedFrame, Record
+from frameledger.record import LoggedFrame, Record
 from frameledger.stored import FOLD_VERSION, StoredStateError
 from frameledger_services import failpoints, logs, transient
 from frameledger_services.failpoints import Failpoint
@@ -42,6 +40,7 @@ from frameledger_services.projector.head import Head
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.log_check import record_hash
 from frameledger_services.projector.metrics import ProjectorMetrics, clock
+from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError, ProjectorTopics
 from frameledger_services.projector.rebuild import DamagedFramesError, rebuild
 from frameledger_services.projector.refold import UnfoldableFrameError
 from frameledger_services.projector.rows import Rows, at
@@ -66,42 +65,6 @@ REBUILT_FOR = f"folded by fold version {FOLD_VERSION}, when its next frame arriv
 """Why outcomes changed, in `outcome_changes`."""
 
 _log = logs.get_logger("projector")
-
-
-@dataclass(slots=True)
-class OwnedPartition:
-    """A partition that this projector owns, and how far it is stored."""
-
-    partition: int
-    epoch: int
-    next_offset: int
-    end_offset: int | None = None
-    generation: int = FIRST_GENERATION
-    held_until: int | None = None
-    """Its effects are held back up to this offset (`held_effects`); None if they are not."""
-
-
-class ProjectorFencedError(FencedError):
-    """Another projector owns these partitions by now, or wrote in them. Nothing of the batch happened.
-
-    Remedy: Drop what is in memory of them. The projector does so by itself, and takes part in the group again.
-    """
-
-    def __init__(self, partitions: set[int]) -> None:
-        super().__init__(f"partitions {sorted(partitions)} belong to another projector")
-        self.partitions = partitions
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectorTopics:
-    """The topics of a projector, and the number of partitions of the frames' topic."""
-
-    frames: str
-    dead_letters: str
-    effects: Mapping[str, str]
-    partitions: int
-    group: str = "projector"
-    """The consumer group that reads the frames."""
 
 
 class Batches:

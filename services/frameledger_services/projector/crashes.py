@@ -47,8 +47,9 @@ from psycopg import AsyncConnection
 
 from frameledger.errors import RefusedError
 from frameledger_services import logs
-from frameledger_services.projector.batches import Batches, OwnedPartition
+from frameledger_services.projector.batches import Batches
 from frameledger_services.projector.decoded import FetchedRecord
+from frameledger_services.projector.ownership import OwnedPartition
 from frameledger_services.store import projections
 from frameledger_services.store.outbox import OutboxRow
 

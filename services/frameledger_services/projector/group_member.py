@@ -24,18 +24,14 @@ from frameledger_services.event_log.feed import Feed
 from frameledger_services.event_log.topics import home_partition
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import held_effects, instance_id, takeover, topic_identity
-from frameledger_services.projector.batches import (
-    Batches,
-    OwnedPartition,
-    ProjectorFencedError,
-    ProjectorTopics,
-)
+from frameledger_services.projector.batches import Batches
 from frameledger_services.projector.crashes import Isolation
 from frameledger_services.projector.decoded import FetchedRecord
 from frameledger_services.projector.head_cache import HeadCache
 from frameledger_services.projector.log_check import LogProbe
 from frameledger_services.projector.metrics import ProjectorMetrics
 from frameledger_services.projector.notifier import Notifier
+from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError, ProjectorTopics
 from frameledger_services.projector.prefetch import Chunk, Prefetch
 from frameledger_services.projector.relay import Relay
 from frameledger_services.projector.stored_heads import NewerHeadError

@@ -22,7 +22,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from frameledger_services.projector.batches import OwnedPartition, ProjectorFencedError, ProjectorTopics
+from frameledger_services.projector.ownership import OwnedPartition, ProjectorFencedError, ProjectorTopics
 from frameledger_services.projector.rows import Rows
 from frameledger_services.projector.stale_work import MAX_AGE, Closing, closing_id, open_work_rows
 from frameledger_services.projector.writer import write

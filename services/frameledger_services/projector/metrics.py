@@ -6,16 +6,14 @@ import time
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from frameledger.frames import FRAME_TYPES
+from frameledger_services.projector.ownership import OwnedPartition
 from frameledger_services.projector.rows import Rows
 from frameledger_services.store.outbox import OutboxRow
 from frameledger_services.telemetry import metrics as listed
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Counting, Metrics
-
-if TYPE_CHECKING:
-    from frameledger_services.projector.batches import OwnedPartition
 
 MOST_RUNS = 10_000
 """Runs whose request is remembered until their first words. Of others that time is not counted."""

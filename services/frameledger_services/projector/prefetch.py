@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from frameledger.record import FIRST_GENERATION, Record
-from frameledger_services.projector.batches import OwnedPartition
 from frameledger_services.projector.decoded import FetchedRecord, decode_record
 from frameledger_services.projector.metrics import ProjectorMetrics, clock
+from frameledger_services.projector.ownership import OwnedPartition
 from frameledger_services.projector.watchdog import deadline
 
 CHUNK_RECORDS = 200

@@ -25,15 +25,13 @@ from frameledger_services.event_log.producer import Producer
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.projector import instance_id, topic_identity
-from frameledger_services.projector.batches import (
-    ProjectorTopics,
-)
 from frameledger_services.projector.crashes import end_in_order
 from frameledger_services.projector.group_member import GroupMember
 from frameledger_services.projector.log_check import LogChangedError
 from frameledger_services.projector.metrics import ProjectorMetrics
 from frameledger_services.projector.notifier import Notifier
 from frameledger_services.projector.outbox_rows import effect_topics
+from frameledger_services.projector.ownership import ProjectorTopics
 from frameledger_services.projector.relay import Relay, sender
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, schema

@@ -7,7 +7,6 @@ from typing import Any
 
 from psycopg import AsyncConnection, errors
 
-from frameledger_services.projector.batches import OwnedPartition
 from frameledger_services.projector.crashes import Crashes
 from frameledger_services.projector.log_check import (
     REMEDY,
@@ -16,6 +15,7 @@ from frameledger_services.projector.log_check import (
     describe_difference,
     log_state,
 )
+from frameledger_services.projector.ownership import OwnedPartition
 from frameledger_services.store import held_effects, projections
 from frameledger_services.store.projections import HELD_UNTIL_KNOWN, Assignment, StoredPosition
 

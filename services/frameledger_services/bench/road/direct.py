@@ -14,8 +14,9 @@ from frameledger.record import Record
 from frameledger_services import access
 from frameledger_services.bench.road.stream import record_of
 from frameledger_services.event_log.topics import TopicNames
-from frameledger_services.projector.batches import Batches, OwnedPartition, ProjectorTopics
+from frameledger_services.projector.batches import Batches
 from frameledger_services.projector.head_cache import HeadCache
+from frameledger_services.projector.ownership import OwnedPartition, ProjectorTopics
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, projections
 

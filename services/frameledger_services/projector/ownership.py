@@ -1,0 +1,45 @@
+"""What a projector owns: its partitions, each with the epoch that fences others, and the topics that they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from frameledger.errors import FencedError
+from frameledger.record import FIRST_GENERATION
+
+
+@dataclass(slots=True)
+class OwnedPartition:
+    """A partition that this projector owns, and how far it is stored."""
+
+    partition: int
+    epoch: int
+    next_offset: int
+    end_offset: int | None = None
+    generation: int = FIRST_GENERATION
+    held_until: int | None = None
+    """Its effects are held back up to this offset (`held_effects`); None if they are not."""
+
+
+class ProjectorFencedError(FencedError):
+    """Another projector owns these partitions by now, or wrote in them. Nothing of the batch happened.
+
+    Remedy: Drop what is in memory of them. The projector does so by itself, and takes part in the group again.
+    """
+
+    def __init__(self, partitions: set[int]) -> None:
+        super().__init__(f"partitions {sorted(partitions)} belong to another projector")
+        self.partitions = partitions
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectorTopics:
+    """The topics of a projector, and the number of partitions of the frames' topic."""
+
+    frames: str
+    dead_letters: str
+    effects: Mapping[str, str]
+    partitions: int
+    group: str = "projector"
+    """The consumer group that reads the frames."""
