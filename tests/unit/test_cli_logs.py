@@ -47,8 +47,9 @@ def test_a_process_that_has_no_log_is_an_error_that_names_those_that_have(folder
     assert "kafka, projector" in result.stderr
 
 
-def test_where_nothing_ever_ran_it_says_how_to_start_it(run):
-    result = run()
+@pytest.mark.parametrize("words", [[], ["projector"]])
+def test_where_nothing_ever_ran_it_says_how_to_start_it(run, words):
+    result = run(*words)
     assert result.exit_code == 1
     assert "frameledger up" in result.stderr
 

@@ -1,6 +1,8 @@
 """What a user does wrong, and what the command line says: what happened, to what, and what to do next."""
 
+import os
 import sys
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -84,17 +86,25 @@ def test_a_module_of_functions_that_raises_shows_where_and_none_of_our_code(comm
     (tmp_path / "broken_tools.py").write_text("def f():\n    return {}['a']\n\nf()\n", encoding="utf-8")
     (tmp_path / "lacking_tools.py").write_text("import no_such_package\n", encoding="utf-8")
     (tmp_path / "misspelt_tools.py").write_text("def f(:\n", encoding="utf-8")
+    refused = (
+        "from frameledger_services.functions import schema_of\n\n\ndef f(*words): ...\n\n\nschema_of(f)\n"
+    )
+    (tmp_path / "refused_tools.py").write_text(refused, encoding="utf-8")
     for module, lines in {
         "broken_tools": ["line 4, in <module>", "line 2, in f", "KeyError: 'a'"],
         "lacking_tools": ["line 1, in <module>", "ModuleNotFoundError: No module named 'no_such_package'"],
         "misspelt_tools": ["line 1", "SyntaxError: invalid syntax"],
+        "refused_tools": [
+            "line 7, in <module>",
+            "FunctionSchemaError: f: the parameter 'words' cannot be given",
+        ],
     }.items():
         said = command("run", "functions", "--module", module)
         assert said.exit_code == 1
         assert said.stderr.startswith(f"The module {module!r} cannot be imported:\n")
         assert [line for line in lines if line not in said.stderr] == []
         assert "importlib" not in said.stderr
-        assert "frameledger_services" not in said.stderr
+        assert f"{Path('frameledger_services')}{os.sep}" not in said.stderr
 
 
 def test_a_file_that_is_none_to_verify_is_named_with_those_that_are(command, tmp_path):

@@ -6,7 +6,7 @@ import gc
 import itertools
 import json
 import math
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from types import MappingProxyType
 from uuid import UUID
@@ -187,6 +187,17 @@ def test_a_context_id_that_is_no_text_is_a_type_error(context_id):
         asyncio.run(published())
 
 
+@pytest.mark.parametrize("context_id", ["", "a\x00b", "x" * 256, "é" * 128])
+def test_a_text_that_is_no_context_id_is_a_value_error_that_says_what_is(context_id):
+    async def published():
+        await Client(Settings()).publish(context_id, LLMRunFrame())
+
+    with pytest.raises(
+        ValueError, match=r"^A context id has 1 to 255 bytes and no NUL, and publish\(\) was given"
+    ):
+        asyncio.run(published())
+
+
 @pytest.mark.regression("journey 1")
 @pytest.mark.parametrize("given", [dict(RUN), json.dumps(RUN)])
 def test_a_mapping_or_text_is_another_frame_each_time_unless_its_publishing_failed(given):
@@ -296,11 +307,11 @@ def test_whoever_waits_for_a_client_that_another_thread_closes_is_told():
 
 
 @pytest.mark.regression("journey 4")
-def test_whoever_comes_just_before_the_loop_of_a_client_is_closed_is_told():
+def test_whoever_comes_just_before_the_loop_of_a_client_is_closed_is_told(monkeypatch):
     """What it asks for is not begun any more, so nothing cancels it."""
     client = SyncClient(Settings())
     with ThreadPoolExecutor(1) as pool:
-        late = []
+        late: list[Future[None]] = []
         close = client._loop.close
 
         def asked_before_it_is_closed():
@@ -310,7 +321,7 @@ def test_whoever_comes_just_before_the_loop_of_a_client_is_closed_is_told():
                     pass
             close()
 
-        client._loop.close = asked_before_it_is_closed
+        monkeypatch.setattr(client._loop, "close", asked_before_it_is_closed)
         client.close()
         try:
             with pytest.raises(RuntimeError, match="is closed"):

@@ -11,7 +11,7 @@ from uuid import UUID
 from frameledger.frames import AnyFrame
 from frameledger.headers import TRACEPARENT
 from frameledger.ids import ContextId
-from frameledger.record import Outgoing, outgoing
+from frameledger.record import MAX_KEY_BYTES, Outgoing, outgoing
 from frameledger.values import replace, value
 from frameledger_services.client.errors import ContextChangedError
 from frameledger_services.client.frame_inputs import FrameInput, FramePreparation, PreparedFrame, expecting
@@ -119,5 +119,9 @@ def _context_id(context_id: object) -> str:
     if not isinstance(context_id, str):
         raise TypeError(
             f"A context id is text, and publish() was given {context_id!r}; the frames come after it."
+        )
+    if "\x00" in context_id or not 1 <= len(context_id.encode(errors="replace")) <= MAX_KEY_BYTES:
+        raise ValueError(
+            f"A context id has 1 to {MAX_KEY_BYTES} bytes and no NUL, and publish() was given {context_id!r}."
         )
     return context_id

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from frameledger.errors import ConfigurationError
+from frameledger.errors import ConfigurationError, FrameledgerError
 from frameledger_services.functions.registry import FunctionRegistry
 
 REGISTRY = "registry"
 RESOURCES = "app_resources"
+
+_OURS = str(Path(__file__).parent)
 
 
 class ModuleError(ConfigurationError):
@@ -65,7 +67,10 @@ def _why(module: str, error: Exception, here: str) -> str:
     if isinstance(error, TypeError) and module.startswith("."):
         return f"{module!r} is relative, and there is nothing to be relative to."
     told = traceback.TracebackException.from_exception(error)
-    # What comes before the module are this file and the machinery of imports.
+    # What comes before the module are this file and the machinery of imports. And what we refuse is about the line that
+    # calls us, not about our own.
     own = (__file__, importlib.__file__, "<frozen importlib")
     told.stack[:] = itertools.dropwhile(lambda frame: frame.filename.startswith(own), told.stack)
+    if isinstance(error, FrameledgerError):
+        told.stack[:] = [frame for frame in told.stack if not frame.filename.startswith(_OURS)]
     return f"The module {module!r} cannot be imported:\n{''.join(told.format())}".rstrip()

@@ -46,14 +46,15 @@ def logs(
     Example: `frameledger logs projector --follow`
     """
     folder = settings_of(data_dir, look_for_running=False).data_dir.resolve() / "logs"
+    known = _files(folder, None)
+    if not known and not follow:
+        output.fail(f"There are no logs in {folder}.", "Start everything with: frameledger up")
     files = _files(folder, processes)
     if processes and (unknown := set(processes) - files.keys()):
         output.fail(
             f"There is no log of {', '.join(sorted(unknown))} in {folder}.",
-            f"There are: {', '.join(_files(folder, None)) or 'none'}.",
+            f"There are: {', '.join(known) or 'none'}.",
         )
-    if not files and not follow:
-        output.fail(f"There are no logs in {folder}.", "Start everything with: frameledger up")
     page = _Page(as_json)
     with suppress(KeyboardInterrupt):
         for name, file in files.items():
