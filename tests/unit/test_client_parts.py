@@ -311,12 +311,12 @@ def test_whoever_comes_just_before_the_loop_of_a_client_is_closed_is_told(monkey
     """What it asks for is not begun any more, so nothing cancels it."""
     client = SyncClient(Settings())
     with ThreadPoolExecutor(1) as pool:
-        late: list[Future[None]] = []
+        late: list[Future[bool]] = []
         close = client._loop.close
 
         def asked_before_it_is_closed():
             if not late:
-                late.append(pool.submit(client._do, asyncio.sleep(0)))
+                late.append(pool.submit(client._do, asyncio.Event().wait()))
                 while not client._waiting:
                     pass
             close()
