@@ -122,7 +122,8 @@ class LLMSetToolsFrame(DataFrame, OfContext):
     type: Literal["LLMSetToolsFrame"] = "LLMSetToolsFrame"
 
     tools: ToolDefinitions | None
-    """Tool definitions in the OpenAI shape. Null and an empty list both mean no tools."""
+    """Tool definitions in the OpenAI shape. Null and an empty list both mean no tools. One with
+    `"served_by": "client"` beside its `function` is of a client, which answers its calls."""
 
 
 class LLMSetToolChoiceFrame(DataFrame, OfContext):
