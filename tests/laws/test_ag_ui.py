@@ -104,6 +104,13 @@ def test_so_it_is_in_conversations_of_workers_that_are_killed_and_frozen():
         follow([stored.frame for stored in play(seed).lives_kept.frames], 0, 10_000)
 
 
+def test_so_it_is_where_clients_have_functions_of_their_own():
+    for seed in (64, 94):
+        frames = [stored.frame for stored in play(seed).lives_kept.frames]
+        assert any(begun(moment) for moment in moments(frames))
+        follow(frames, 0, 10_000)
+
+
 @given(
     st.lists(
         st.tuples(
