@@ -10,7 +10,7 @@ from pathlib import Path
 
 import platformdirs
 
-from frameledger_services.embedded import jars
+from frameledger_services.embedded import class_archive, jars
 from frameledger_services.embedded.program import EmbeddedError
 
 # Newer Javas warn about what Kafka's own code does to memory, four lines at each start.
@@ -27,6 +27,9 @@ class Software:
     options: tuple[str, ...] = ()
     """For this Java only: others may not know them."""
 
+    archive: Path | None = None
+    """Where the classes of this Java and these jars may lie as an archive. None: they cannot."""
+
 
 def packaged(
     *,
@@ -40,7 +43,9 @@ def packaged(
     found = find_java(java)
     place = (cache or default_cache()) / f"kafka-{lock.kafka}"
     files = jars.fetch(lock, place, repository=repository, say=say)
-    return Software(found, tuple(files), lock.kafka, QUIET if found == _packaged_java() else ())
+    if found != _packaged_java():
+        return Software(found, tuple(files), lock.kafka)
+    return Software(found, tuple(files), lock.kafka, QUIET, class_archive.place(place, found, files))
 
 
 def installed(home: Path, *, java: Path | None = None) -> Software:

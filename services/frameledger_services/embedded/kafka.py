@@ -11,12 +11,12 @@ import socket
 import struct
 import subprocess
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from frameledger_services.embedded import java, ports
+from frameledger_services.embedded import class_archive, java, ports
 from frameledger_services.embedded.broker_settings import LOG4J, broker_settings
 from frameledger_services.embedded.directory import make
 from frameledger_services.embedded.program import EmbeddedError, Program, failed
@@ -39,6 +39,8 @@ class KafkaServer:
     program: Program
     bootstrap_servers: str
     version: str
+    archive: tuple[Program, Path, Path] | None = None
+    """What `class_archive.make` is called with, if it is time for that."""
 
 
 def prepare(
@@ -47,12 +49,13 @@ def prepare(
     *,
     software: java.Software,
     settings: Mapping[str, str] | None = None,
+    learns: bool = False,
 ) -> KafkaServer:
     """Format `directory`/kafka if that has not been done, and say how to start the broker on `port`.
 
     Takes a second the first time. A format that was not finished leaves nothing behind. `settings` are broker
-    settings in addition to ours. Raises `EmbeddedError` for data of another major version, a full disk, or a
-    Java that does not run.
+    settings in addition to ours. `learns`: it may be started here again, so a class archive is made in time. Raises
+    `EmbeddedError` for data of another major version, a full disk, or a Java that does not run.
     """
     directory = directory.resolve()
     home, log = directory / "kafka", directory / "logs" / "kafka.log"
@@ -71,9 +74,17 @@ def prepare(
     }
     _write_properties(home / "server.properties", properties)
     address = f"{ports.HOST}:{port}"
+    options: tuple[str, ...] = ()
+    archive = None
+    if learns and software.archive is not None and class_archive.is_wanted(software.archive):
+        if class_archive.is_learned(home):
+            maker = class_archive.maker(_java(home, software), home, software.archive, log)
+            archive = (maker, home, software.archive)
+        else:
+            options = class_archive.options_to_learn(home)
     program = Program(
         name="kafka",
-        argv=_java(home, software, "kafka.Kafka", str(home / "server.properties")),
+        argv=_java(home, software, "kafka.Kafka", str(home / "server.properties"), options=options),
         directory=home,
         log=log,
         address=address,
@@ -83,7 +94,7 @@ def prepare(
         sweep=lambda: _sweep(home / "tmp"),
         owns_directory=True,
     )
-    return KafkaServer(program, address, software.kafka)
+    return KafkaServer(program, address, software.kafka, archive)
 
 
 @contextmanager
@@ -155,7 +166,8 @@ def _check_version(home: Path, version: str) -> None:
         )
 
 
-def _java(home: Path, software: java.Software, main: str, *arguments: str) -> tuple[str, ...]:
+def _java(home: Path, software: java.Software, *main: str, options: Sequence[str] = ()) -> tuple[str, ...]:
+    """Java with our options and the broker's classes, to run `main`: a class, and what it is given."""
     properties = (
         f"-Djava.io.tmpdir={home / 'tmp'}",
         f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
@@ -165,11 +177,12 @@ def _java(home: Path, software: java.Software, main: str, *arguments: str) -> tu
         str(software.java),
         *JVM_OPTIONS,
         *software.options,
+        *(class_archive.options_of_start(software.archive) if software.archive and main else ()),
         *properties,
+        *options,
         "-cp",
         classpath,
-        main,
-        *arguments,
+        *main,
     )
 
 

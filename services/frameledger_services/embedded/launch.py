@@ -1,14 +1,14 @@
 """Runs between fork and exec of every program that we start: a program of its own, which imports nothing of ours.
 
-    python -I -S launch.py [--die-with=PID] [--signal=N] [--user-namespace | --as-user=NAME] -- COMMAND ...
+    python -I -S launch.py [--die-with=PID] [--signal=N] [--nice=N] [--user-namespace | --as-user=NAME] -- COMMAND ...
 
 It replaces itself by the command, so the pid that was started is the command's.
 
 `--die-with`: when that process, our parent, ends, the command gets the signal. Linux only; elsewhere the next
 `up` or `down` finds what was left. `--user-namespace`: for PostgreSQL, which refuses uid 0. The command sees
 itself as uid 1000 in a user namespace of its own, in which that is us: files stay ours, and no folder needs
-other permissions. `--as-user`: where namespaces are forbidden. Exit code 125 with a sentence on standard error
-when the command could not be started.
+other permissions. `--as-user`: where namespaces are forbidden. `--nice`: how far behind others it is in line for
+the processor. Exit code 125 with a sentence on standard error when the command could not be started.
 
 Only the standard library, and as little of it as possible: this runs before everything that is started.
 """
@@ -33,6 +33,8 @@ def main(arguments: list[str]) -> None:
             enter_user_namespace()
         if user := options.get("--as-user"):
             become(user)
+        if nice := options.get("--nice"):
+            os.nice(int(nice))
         # Last, because a change of user clears it.
         if parent := options.get("--die-with"):
             die_with(int(parent), int(options.get("--signal", signal.SIGTERM)))

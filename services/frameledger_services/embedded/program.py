@@ -91,7 +91,7 @@ class Program:
     """Whether only this program and its children work in `directory`: every process there can be ended with it."""
 
     launch_options: tuple[str, ...] = ()
-    """For `launch.py`: `--user-namespace`, `--as-user NAME`."""
+    """For `launch.py`: `--user-namespace`, `--as-user NAME`, `--nice N`."""
 
     def command(self) -> list[str]:
         """The command line that really runs: `argv`, through the launcher."""

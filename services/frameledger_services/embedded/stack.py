@@ -15,7 +15,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from frameledger_services import data_directory, logs
-from frameledger_services.embedded import java, kafka, ports, postgres
+from frameledger_services.embedded import class_archive, java, kafka, ports, postgres
 from frameledger_services.embedded.directory import claimed
 from frameledger_services.embedded.forked import ForkServer
 from frameledger_services.embedded.leftovers import end_leftovers
@@ -103,6 +103,9 @@ class _Stack:
         self._record = Record(pid=os.getpid(), started=start_time(os.getpid()), phase=Phase.STARTING)
         self._ended = threading.Event()
         self._environment: dict[str, str] = {}
+        self._archive: tuple[Program, Path, Path] | None = None
+        """What makes the archive of the broker's classes, if it is time for that."""
+
         self._unwritten: OSError | None = None
         """Why the record is not written as it is now; None if it is."""
 
@@ -125,10 +128,13 @@ class _Stack:
             await supervisor.keep(*(self._program(command) for command in services))
             self._say(phase=Phase.READY)
             # Until the task is cancelled, or a program cannot be kept.
-            while True:
-                await asyncio.sleep(WRITE_AGAIN)
-                if self._unwritten is not None:
-                    self._say()
+            async with asyncio.TaskGroup() as beside:
+                if self._archive is not None:
+                    beside.create_task(_tried(self._archive))
+                while True:
+                    await asyncio.sleep(WRITE_AGAIN)
+                    if self._unwritten is not None:
+                        self._say()
         finally:
             self._ended.set()
             running_file(self._directory).unlink(missing_ok=True)
@@ -185,10 +191,11 @@ class _Stack:
                     say=say,
                 )
             loop.call_soon_threadsafe(supervisor.say, "kafka", "making its files")
-            return kafka.prepare(self._directory, port, software=software)
+            return kafka.prepare(self._directory, port, software=software, learns=True)
 
         supervisor.say("kafka", "looking at its jars")
         server = await asyncio.to_thread(prepare)
+        self._archive = server.archive
         self._environment["kafka_bootstrap_servers"] = server.bootstrap_servers
         if settings.topic_partitions is None:
             self._environment["topic_partitions"] = str(kafka.PARTITIONS)
@@ -278,6 +285,12 @@ class _Stack:
         # It may end up in a log on the same disk.
         with suppress(OSError):
             self._on_change(self._record)
+
+
+async def _tried(archive: tuple[Program, Path, Path]) -> None:
+    """Make the archive. Everything runs as well without it, so a machine that does not let us is no error."""
+    with suppress(OSError):
+        await class_archive.make(*archive)
 
 
 def _all(questions: Sequence[Callable[[], bool]]) -> bool:

@@ -1,0 +1,115 @@
+"""The broker's classes, read and linked once for a machine: an archive that Java maps when it starts.
+
+Half of the processor time that a broker takes until it answers goes into reading, verifying and linking 5,600
+classes. Java keeps what came of that in a file of 60 MB, in the user's cache beside the jars, if it is told which
+classes. To make it costs as much as five starts save, so who starts once does not pay for it: the first broker of a
+data directory writes down which classes it uses, and has written all when it stops in order; after the next start there
+the archive is made, beside everything that runs and behind it in line for the processor; and every start from then on,
+in any data directory, begins with it.
+
+Only for the Java and the jars of our packages, of which the archive has the name. One that does not fit is not used by
+Java, which then reads the classes as ever.
+"""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from frameledger_services.embedded.program import Program
+
+KEPT = 3
+"""Archives in the cache: those that were used last. A new Java, or a virtual environment of its own, needs its own."""
+
+LIST = "classes"
+COMPLETE = b"\n@cp "
+"""How lines begin that Java writes when it ends."""
+
+QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
+"""It has a warning for each class that cannot be kept."""
+
+
+def place(cache: Path, java: Path, jars: Sequence[Path]) -> Path:
+    """Where the archive of this Java and these jars lies, whether it is there or not. Java itself looks at the same:
+    the sizes and times of the files."""
+    runtime = java.parent.parent
+    told = [(runtime / "release").read_bytes()]
+    for file in (runtime / "lib" / "modules", *jars):
+        found = file.stat()
+        told.append(f"{file} {found.st_size} {found.st_mtime_ns}".encode())
+    return cache / f"{hashlib.sha256(b'|'.join(told)).hexdigest()[:16]}.jsa"
+
+
+def is_wanted(archive: Path) -> bool:
+    """Whether it is not there, and can be put there."""
+    return not archive.exists() and os.access(archive.parent, os.W_OK)
+
+
+def options_of_start(archive: Path) -> tuple[str, ...]:
+    """Options of a Java that uses the archive, if it is there."""
+    try:
+        os.utime(archive)
+    except OSError:
+        return ()
+    return (f"-XX:SharedArchiveFile={archive}",)
+
+
+def options_to_learn(home: Path) -> tuple[str, ...]:
+    """Options of a Java that writes down in the broker's folder which classes it uses."""
+    return (f"-XX:DumpLoadedClassList={home / LIST}",)
+
+
+def is_learned(home: Path) -> bool:
+    """Whether an earlier broker of this folder has written down all that it used."""
+    try:
+        return COMPLETE in (home / LIST).read_bytes()
+    except OSError:
+        return False
+
+
+def maker(java: Sequence[str], home: Path, archive: Path, log: Path) -> Program:
+    """The program that makes the archive: `java` is the broker's Java with its options and its class path."""
+    return Program(
+        name="class archive",
+        argv=(
+            *(java[0], "-Xshare:dump", "-XX:+AOTClassLinking", *QUIET),
+            *(f"-XX:SharedClassListFile={home / LIST}", f"-XX:SharedArchiveFile={unfinished(archive)}"),
+            *java[1:],
+        ),
+        directory=home,
+        log=log,
+        launch_options=("--nice=19",),
+    )
+
+
+async def make(program: Program, home: Path, archive: Path) -> None:
+    """Run it, and put the archive in its place when it is complete. If it fails, classes are learned anew."""
+    with program.log.open("ab") as log:
+        process = await asyncio.create_subprocess_exec(
+            *program.command(), cwd=home, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+        )
+    try:
+        code = await process.wait()
+        # Who dies between these two lines makes it once more after the next start.
+        if code == 0:
+            unfinished(archive).replace(archive)
+        (home / LIST).unlink(missing_ok=True)
+        _forget_the_oldest(archive.parent)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        unfinished(archive).unlink(missing_ok=True)
+
+
+def unfinished(archive: Path) -> Path:
+    """Where this process makes it."""
+    return archive.with_suffix(f".{os.getpid()}")
+
+
+def _forget_the_oldest(cache: Path) -> None:
+    with suppress(OSError):
+        for old in sorted(cache.glob("*.jsa"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
+            old.unlink()

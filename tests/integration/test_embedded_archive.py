@@ -1,0 +1,116 @@
+"""The archive of the broker's classes: learned by one start, made after the next, used by the third."""
+
+import asyncio
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+from tests.bounds import ON_SERVERS
+from tests.support.looking import pause
+
+from frameledger_services.embedded import class_archive, java, kafka, ports
+from frameledger_services.embedded.program import Program
+from frameledger_services.embedded.running import running, start, wait_until_ready
+
+MAKES = """
+import signal, sys
+open(sys.argv[1], "w").write("half")
+match sys.argv[2:]:
+    case ["waits"]: signal.pause()
+    case ["fails"]: sys.exit(1)
+"""
+
+
+def prepare(folder):
+    software = replace(java.packaged(), archive=folder / "cache.jsa")
+    return kafka.prepare(folder, ports.choose(0), software=software, learns=True)
+
+
+def test_a_broker_that_stops_in_order_leaves_what_makes_the_archive_and_the_next_one_begins_with_it(tmp_path):
+    killed = prepare(tmp_path)
+    process = start(killed.program)
+    wait_until_ready(killed.program, process)
+    process.kill()
+    process.wait(ON_SERVERS)
+    # It could not write down all.
+    learning = prepare(tmp_path)
+    assert learning.archive is None
+    with running(learning.program):
+        pass
+    assert not (tmp_path / "cache.jsa").exists()
+
+    making = prepare(tmp_path)
+    asyncio.run(class_archive.make(*making.archive))
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("cache")] == ["cache.jsa"]
+    begun = prepare(tmp_path)
+    assert begun.archive is None
+    with running(begun.program) as process:
+        mapped = {one.path for one in psutil.Process(process.pid).memory_maps()}
+    assert str(tmp_path / "cache.jsa") in mapped
+
+    # One that is no archive at all, as one of another Java, is not used, and nothing else is different.
+    (tmp_path / "cache.jsa").write_bytes(b"no archive")
+    with running(prepare(tmp_path).program) as process:
+        assert str(tmp_path / "cache.jsa") not in {
+            one.path for one in psutil.Process(process.pid).memory_maps()
+        }
+
+
+def test_another_java_or_another_jar_has_an_archive_of_its_own(tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "lib").mkdir()
+    for name, text in (("release", "25"), ("lib/modules", "m"), ("a.jar", "a")):
+        (tmp_path / name).write_text(text, encoding="ascii")
+    jar = tmp_path / "a.jar"
+
+    def place():
+        return class_archive.place(tmp_path, tmp_path / "bin" / "java", [jar])
+
+    first = place()
+    assert place() == first
+    (tmp_path / "release").write_text("26", encoding="ascii")
+    second = place()
+    jar.write_text("ab", encoding="ascii")
+    assert len({first, second, place()}) == 3
+
+
+def test_one_that_is_not_finished_is_never_in_its_place_and_its_maker_ends_with_who_waits_for_it(tmp_path):
+    archive = tmp_path / "cache.jsa"
+    (tmp_path / class_archive.LIST).write_bytes(class_archive.COMPLETE)
+
+    async def cancelled():
+        making = asyncio.create_task(class_archive.make(maker(tmp_path, archive, "waits"), tmp_path, archive))
+        unfinished = class_archive.unfinished(archive)
+        async with asyncio.timeout(ON_SERVERS):
+            while not unfinished.exists():
+                await asyncio.to_thread(pause)
+        [process] = psutil.Process().children()
+        making.cancel()
+        with suppress(asyncio.CancelledError):
+            await making
+        return process
+
+    process = asyncio.run(cancelled())
+    assert not process.is_running()
+    # It is made after the next start.
+    assert sorted(path.name for path in tmp_path.iterdir()) == [class_archive.LIST, "log"]
+
+
+def test_one_that_cannot_be_made_is_learned_anew_and_the_oldest_are_forgotten(tmp_path):
+    archive = tmp_path / "cache.jsa"
+    (tmp_path / class_archive.LIST).write_bytes(class_archive.COMPLETE)
+    asyncio.run(class_archive.make(maker(tmp_path, archive, "fails"), tmp_path, archive))
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+    for number in range(class_archive.KEPT + 1):
+        archive = tmp_path / f"{number}.jsa"
+        asyncio.run(class_archive.make(maker(tmp_path, archive), tmp_path, archive))
+    assert len(list(tmp_path.glob("*.jsa"))) == class_archive.KEPT
+    assert not (tmp_path / "0.jsa").exists()
+
+
+def maker(folder: Path, archive: Path, *words: str) -> Program:
+    argv = (sys.executable, "-c", MAKES, str(class_archive.unfinished(archive)), *words)
+    return Program("maker", argv, folder, folder / "log", launch_options=("--nice=19",))
