@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 
 from pydantic import BaseModel, ConfigDict
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
@@ -81,18 +81,17 @@ def status_page(report: Report) -> RenderableType:
         return Text(f"Nothing runs in {report.data_dir}. Start it with: frameledger up")
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "pid", "address", "state", "uptime", ""):
-        table.add_column(
-            heading, justify="right" if heading in ("pid", "uptime") else "left", no_wrap=heading != ""
-        )
+        justify: JustifyMethod = "right" if heading in ("pid", "uptime") else "left"
+        # An address is there to be copied, so nothing is cut.
+        table.add_column(heading, justify=justify, no_wrap=heading != "", overflow="fold")
     for process in report.processes:
         table.add_row(
             process.name,
             str(process.pid or ""),
-            process.address or process.metrics or "",
+            "\n".join(one for one in (process.address, process.metrics) if one),
             Text(process.state, COLOURS.get(process.state, "")),
             "" if process.uptime_seconds is None else _duration(process.uptime_seconds),
-            process.word
-            or (f"restarted {process.restarts} times" if process.restarts else _metrics(process)),
+            process.word or (f"restarted {process.restarts} times" if process.restarts else ""),
         )
     if report.supervisor is None:
         what = report.problem or "`up` does not run here any more; `frameledger down` ends what it left."
@@ -205,7 +204,7 @@ def _print_ready(console: Console, record: Record, data_dir: Path, detached: boo
     console.print(f"Logs are in {data_dir / 'logs'}. Look: frameledger status. Stop: {stop}.", markup=False)
 
 
-def _metrics(process: Process | ProcessReport) -> str:
+def _metrics(process: Process) -> str:
     """Where the metrics are of what has another address, too."""
     return process.metrics if process.address and process.metrics else ""
 
