@@ -7,12 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import psutil
+import pytest
 from tests.bounds import ON_SERVERS
+from tests.support import java_archive
 from tests.support.looking import pause
 
 from frameledger_services.embedded import class_archive, java, kafka, ports
 from frameledger_services.embedded.program import Program
 from frameledger_services.embedded.running import running, start, wait_until_ready
+
+
+@pytest.fixture(autouse=True)
+def _java_is_told_nothing(monkeypatch):
+    """The tests have a file of their own for brokers, and Java takes no two."""
+    monkeypatch.delenv(java_archive.OPTIONS, raising=False)
+
 
 MAKES = """
 import signal, sys
@@ -56,6 +65,18 @@ def test_a_broker_that_stops_in_order_leaves_what_makes_the_archive_and_the_next
         assert str(tmp_path / "cache.jsa") not in {
             one.path for one in psutil.Process(process.pid).memory_maps()
         }
+
+
+@pytest.mark.parametrize(
+    "said", ["-XX:AOTCache=theirs.aot", "-Xmx1g -XX:SharedArchiveFile=theirs.jsa", "-Xshare:off"]
+)
+def test_where_the_environment_says_where_classes_are_from_we_say_nothing(tmp_path, monkeypatch, said):
+    assert java.packaged().archive is not None
+    monkeypatch.setenv(java_archive.OPTIONS, said)
+    software = java.packaged()
+    assert software.archive is None
+    with running(kafka.prepare(tmp_path, ports.choose(0), software=software, learns=True).program):
+        pass
 
 
 def test_another_java_or_another_jar_has_an_archive_of_its_own(tmp_path):

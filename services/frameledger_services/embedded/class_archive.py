@@ -14,7 +14,8 @@ Java, which then reads the classes as ever.
 import asyncio
 import hashlib
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +27,11 @@ KEPT = 3
 LIST = "classes"
 COMPLETE = b"\n@cp "
 """How lines begin that Java writes when it ends."""
+
+READ_BY_JAVA = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
+_SHARES = re.compile(
+    r"-Xshare|-XX:[+-]?(AOT|Shared(Archive|ClassList)File|DumpLoadedClassList|ArchiveClassesAtExit|RecordDynamicDumpInfo)"
+)
 
 QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """It has a warning for each class that cannot be kept."""
@@ -40,6 +46,11 @@ def place(cache: Path, java: Path, jars: Sequence[Path]) -> Path:
         found = file.stat()
         told.append(f"{file} {found.st_size} {found.st_mtime_ns}".encode())
     return cache / f"{hashlib.sha256(b'|'.join(told)).hexdigest()[:16]}.jsa"
+
+
+def is_free(environment: Mapping[str, str]) -> bool:
+    """Whether the environment leaves it to us where Java has its classes from: it takes no two words about that."""
+    return not any(_SHARES.search(environment.get(name, "")) for name in READ_BY_JAVA)
 
 
 def is_wanted(archive: Path) -> bool:

@@ -45,7 +45,8 @@ def packaged(
     files = jars.fetch(lock, place, repository=repository, say=say)
     if found != _packaged_java():
         return Software(found, tuple(files), lock.kafka)
-    return Software(found, tuple(files), lock.kafka, QUIET, class_archive.place(place, found, files))
+    archive = class_archive.place(place, found, files) if class_archive.is_free(os.environ) else None
+    return Software(found, tuple(files), lock.kafka, QUIET, archive)
 
 
 def installed(home: Path, *, java: Path | None = None) -> Software:
