@@ -12,11 +12,16 @@ from hypothesis import strategies as st
 from frameledger.fold import Conversation, fold
 from frameledger.frames import (
     EndFrame,
+    FunctionCallCancelFrame,
     FunctionCallFromLLM,
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    FunctionCallResultProperties,
     FunctionCallsStartedFrame,
     InterruptionFrame,
     LLMFullResponseStartFrame,
     LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
     LLMUpdateSettingsFrame,
     TextFrame,
     TranscriptionFrame,
@@ -241,3 +246,41 @@ def test_a_call_that_had_begun_is_ambiguous_whatever_is_known_of_it():
     announced = FunctionCallFromLLM(function_name="order", tool_call_id="c1", arguments="{}")
     (added,) = repairs([QUESTION], [FunctionCallsStartedFrame(function_calls=[announced])])
     assert added == Appended((CALL, {"role": "tool", "content": words, "tool_call_id": "c1"}))
+
+
+def ended(result: Any, **fields: Any) -> FunctionCallResultFrame:
+    return FunctionCallResultFrame(function_name="order", tool_call_id="c1", result=result, **fields)
+
+
+BEGUN = FunctionCallInProgressFrame(function_name="order", tool_call_id="c1", arguments="{}")
+CANCELLED = FunctionCallCancelFrame(function_name="order", tool_call_id="c1")
+NOT_FINAL = ended({"step": 1}, properties=FunctionCallResultProperties(is_final=False))
+
+
+@pytest.mark.parametrize(
+    ("frames", "content"),
+    [
+        ([BEGUN, ended({"tea": "\u00fc"})], '{"tea": "\u00fc"}'),
+        ([BEGUN, ended(None)], "COMPLETED"),
+        ([BEGUN, CANCELLED], "CANCELLED"),
+        ([BEGUN, EndFrame(), ended(7)], "7"),
+        ([BEGUN, NOT_FINAL], call_words.ambiguous("order")),
+        # Another call of the same id.
+        ([BEGUN, ended(7), BEGUN], call_words.ambiguous("order")),
+    ],
+    ids=["a result", "none", "cancelled", "after the end", "not the last result", "of the call before"],
+)
+def test_a_call_whose_end_is_on_the_log_has_it_in_the_messages(frames, content):
+    running = {"role": "tool", "tool_call_id": "c1", "content": "IN_PROGRESS"}
+    told = Rewritten(2, {**running, "content": content})
+    assert repairs([QUESTION, CALL, running], frames) == [told]
+    assert repairs([QUESTION, CALL, {**running, "content": "1"}], frames) == []
+    unsaid = Appended((CALL, {"role": "tool", "content": content, "tool_call_id": "c1"}))
+    says_nothing = content == "CANCELLED" or any(isinstance(one, EndFrame) for one in frames)
+    assert repairs([QUESTION], frames) == ([] if says_nothing else [unsaid])
+
+
+def test_a_call_that_an_application_took_out_of_the_messages_stays_out():
+    running = {"role": "tool", "tool_call_id": "c1", "content": "IN_PROGRESS"}
+    frames = [BEGUN, LLMMessagesAppendFrame(messages=[CALL, running]), ended(7)]
+    assert repairs([QUESTION], [*frames, LLMMessagesUpdateFrame(messages=[QUESTION])]) == []

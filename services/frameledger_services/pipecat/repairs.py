@@ -1,7 +1,8 @@
 """What a crash left unsaid, from the frames that the log has. Pure.
 
 A process that dies takes along what Pipecat had not written into its context yet: the words of an answer that was being
-spoken, the words of a turn that was being heard, and whether a call that had begun has happened.
+spoken, the words of a turn that was being heard, and whether a call that had begun has happened. A result that the log
+has and Pipecat had not, as of a function that a service of ours ran, is told: the model would else call it again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from frameledger.frames import (
     EndFrame,
     ErrorFrame,
     FunctionCallCancelFrame,
+    FunctionCallFromLLM,
     FunctionCallInProgressFrame,
     FunctionCallResultFrame,
     FunctionCallsStartedFrame,
@@ -36,8 +38,9 @@ from frameledger.frames import (
 )
 from frameledger_services import call_words
 from frameledger_services.pipecat.mirror import Appended, Change, Rewritten
+from frameledger_services.pipecat.values import to_json
 
-IN_PROGRESS = "IN_PROGRESS"
+IN_PROGRESS, COMPLETED, CANCELLED = "IN_PROGRESS", "COMPLETED", "CANCELLED"
 SPOKEN = "spoken"
 """In the metadata of the frame that asks a worker of ours: whether a voice will speak what is answered."""
 
@@ -92,6 +95,9 @@ class Unsaid:
     calls: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Calls that were begun, by id: function and arguments."""
 
+    ends: dict[str, str] = field(default_factory=dict)
+    """What became of calls, by id, in Pipecat's words. A service may have ended one that the process never heard of."""
+
     def see(self, frame: AnyFrame) -> None:
         match frame:
             case TranscriptionFrame() if not isinstance(frame, InterimTranscriptionFrame | TranslationFrame):
@@ -127,11 +133,15 @@ class Unsaid:
                 self.spoken_by_user.over = True
             case FunctionCallsStartedFrame():
                 for call in frame.function_calls:
-                    self.calls[call.tool_call_id] = (call.function_name, _text(call.arguments))
+                    self._begun(call)
             case FunctionCallInProgressFrame():
-                self.calls[frame.tool_call_id] = (frame.function_name, _text(frame.arguments))
-            case FunctionCallResultFrame() | FunctionCallCancelFrame():
+                self._begun(frame)
+            case FunctionCallResultFrame() if frame.properties is None or frame.properties.is_final:
+                said = json.dumps(to_json(frame.result), ensure_ascii=False) if frame.result else COMPLETED
+                self.ends[frame.tool_call_id] = said
+            case FunctionCallCancelFrame():
                 self.calls.pop(frame.tool_call_id, None)
+                self.ends[frame.tool_call_id] = CANCELLED
             case EndFrame() | CancelFrame():
                 # The process said its last, after a last look at the context: nothing is unsaid.
                 self.heard, self.spoken_by_user, self.calls = _Words(), _Words(), {}
@@ -139,11 +149,18 @@ class Unsaid:
                 for message in frame.messages:
                     self._said(message)
 
+    def _begun(self, call: FunctionCallFromLLM | FunctionCallInProgressFrame) -> None:
+        self.calls[call.tool_call_id] = (call.function_name, _text(call.arguments))
+        self.ends.pop(call.tool_call_id, None)
+
     def _said(self, message: Mapping[str, Any]) -> None:
         if message.get("role") == "assistant" and self.heard.said_in(message):
             self.heard = _Words()
         if message.get("role") == "user" and self.spoken_by_user.said_in(message):
             self.spoken_by_user = _Words()
+        for id_ in _call_ids(message):
+            # It was told. If it is in no message now, the application took it out.
+            self.calls.pop(id_, None)
 
     def _note(self, who: str, is_first: bool) -> None:
         other = self.heard if who == "user" else self.spoken_by_user
@@ -160,14 +177,15 @@ def repairs(messages: Sequence[Any], frames: Iterable[AnyFrame], *, ambiguous: b
     unsaid = Unsaid()
     for frame in frames:
         unsaid.see(frame)
-    found: list[Change] = list(_open_calls(messages)) if ambiguous else []
+    found: list[Change] = list(_open_calls(messages, unsaid.ends)) if ambiguous else []
     known = {id_ for message in messages for id_ in _call_ids(message)}
     behind: list[Any] = []
     for id_, (name, arguments) in unsaid.calls.items():
         if ambiguous and id_ not in known:
             called = {"id": id_, "function": {"name": name, "arguments": arguments}, "type": "function"}
             behind.append({"role": "assistant", "tool_calls": [called]})
-            behind.append({"role": "tool", "content": call_words.ambiguous(name), "tool_call_id": id_})
+            became = unsaid.ends.get(id_) or call_words.ambiguous(name)
+            behind.append({"role": "tool", "content": became, "tool_call_id": id_})
     words = [("assistant", unsaid.heard.text), ("user", unsaid.spoken_by_user.text)]
     if unsaid.first == "user":
         words.reverse()
@@ -189,7 +207,7 @@ def is_being_answered(frames: Iterable[AnyFrame]) -> bool:
     return asked
 
 
-def _open_calls(messages: Sequence[Any]) -> Iterable[Rewritten]:
+def _open_calls(messages: Sequence[Any], ends: Mapping[str, str]) -> Iterable[Rewritten]:
     names = {
         call.get("id"): str(call.get("function", {}).get("name", "?"))
         for message in messages
@@ -204,8 +222,9 @@ def _open_calls(messages: Sequence[Any]) -> Iterable[Rewritten]:
             continue
         id_, status = _in_background(message)
         if message.get("content") == IN_PROGRESS or (status == "running" and id_ not in finished):
-            name = names.get(message.get("tool_call_id"), "?")
-            yield Rewritten(index, {**message, "content": call_words.ambiguous(name)})
+            called = message.get("tool_call_id")
+            became = ends.get(str(called)) or call_words.ambiguous(names.get(called, "?"))
+            yield Rewritten(index, {**message, "content": became})
 
 
 def _in_background(message: Mapping[str, Any]) -> tuple[Any, Any]:

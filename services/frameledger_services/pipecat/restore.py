@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid5
 
-from frameledger.frames import AnyFrame, LLMMessagesAppendFrame, LLMMessagesUpdateFrame
+from frameledger.frames import (
+    AnyFrame,
+    FunctionCallInProgressFrame,
+    LLMMessagesAppendFrame,
+    LLMMessagesUpdateFrame,
+)
 from frameledger_services.client import Client, StoredFrame
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Rewritten
 from frameledger_services.pipecat.repairs import is_being_answered, repairs
@@ -145,7 +150,9 @@ async def _tail(client: Client, context_id: str, fence: int, newest: int) -> lis
 
 def _counts(one: StoredFrame) -> bool:
     """Whether what it says is so: of a process that had been replaced, or of an answer that was taken back, it is
-    not."""
+    not; nor is a start of a call that another had begun."""
+    if isinstance(one.frame, FunctionCallInProgressFrame) and one.reason in ("call_started", "target_over"):
+        return False
     return one.outcome == "applied" or (one.reason != "mirror_superseded" and one.run_id is None)
 
 
