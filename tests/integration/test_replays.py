@@ -167,7 +167,8 @@ def test_copies_are_a_recording_with_the_same_messages_and_no_effect(settings):
             await published(settings, client, Copies("copy", history))
         assert await client.newest_version(history) == done + left_out
         # What rewritings name is the same message in the copy, at another position; also from within a mirror.
-        for name, first, last in (("rewritten", 1, 26), ("kept-elsewhere", 17, 22)):
+        kept = ("kept-of-an-attempt", 1, 13)
+        for name, first, last in (kept, ("rewritten", 1, 26), ("kept-elsewhere", 17, 22)):
             await client.publish(name, *lines_of(name), wait=True)
             copies = Copies(name, f"copy of {name}")
             done, _ = await published(settings, client, copies, speed=0, first=first, last=last)

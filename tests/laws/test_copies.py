@@ -1,6 +1,7 @@
 """Copies of a conversation, as a replay publishes them: a recording with the same messages, without effects."""
 
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID, uuid5
 
 import pytest
@@ -28,6 +29,8 @@ def recorded(values, context_id=CONTEXT):
     folding = Folding(Conversation.new(context_id))
     steps, attempts = [], {}
     written: dict[int, Written] = {}
+    said: dict[int, Any] = {}
+    keeps: dict[int, Any] = {}
     for value in values:
         try:
             frame = decode(value)
@@ -39,9 +42,15 @@ def recorded(values, context_id=CONTEXT):
         rewrites = None
         if frame.type == "LLMMessageRewriteFrame" and step.outcome == "applied":
             rewrites = written[frame.position]
+            if frame.message is not None and frame.position in said:
+                keeps.setdefault(rewrites.version, said[frame.position])
         steps.append((value, frame, step, rewrites))
         if any(isinstance(change, EraBegan) for change in step.changes):
             written.clear()
+            said.clear()
+        for change in step.changes:
+            if isinstance(change, MessageAppended) and change.run_id is not None:
+                said[change.position] = change.message
         appended = [change.position for change in step.changes if isinstance(change, MessageAppended)]
         for number, position in enumerate(appended):
             written[position] = Written(int(step.state.version), number, int(position))
@@ -60,6 +69,7 @@ def recorded(values, context_id=CONTEXT):
             value,
             *attempts.get(getattr(frame, "run_id", None), (None, None)),
             rewrites,
+            keeps.get(int(step.state.version)),
         )
         for value, frame, step, rewrites in steps
     ]
@@ -118,6 +128,31 @@ TAKEN_BACK = [*FIRST, start(1, 2), tokens("two", run=1, attempt=2), end(1, 2)]
         ([*TAKEN_BACK, update("x", "y"), rewrite(2, "Y")], ["x", "Y"]),
         # What was rewritten stays when its attempt is taken back.
         ([*FIRST, rewrite(1, "mine"), start(1, 2), end(1, 2), rewrite(1, "MINE")], ["MINE"]),
+        # In its place, though what it rewrote is of an attempt that was taken back.
+        (
+            [
+                *FIRST,
+                append("x"),
+                rewrite(1, "mine"),
+                start(1, 2),
+                tokens("two", run=1, attempt=2),
+                end(1, 2),
+            ],
+            ["mine", "x", "two"],
+        ),
+        (
+            [
+                *FIRST,
+                append("x"),
+                rewrite(1, "a"),
+                rewrite(1, "b"),
+                append("y"),
+                rewrite(1, "c"),
+                start(1, 2),
+            ],
+            ["c", "x", "y"],
+        ),
+        ([*FIRST, append("x"), rewrite(1, "mine"), rewrite(1, None), start(1, 2), end(1, 2)], ["x"]),
         ([*FIRST, rewrite(1, None), start(1, 2), tokens("two", run=1, attempt=2), end(1, 2)], ["two"]),
     ],
 )

@@ -6,7 +6,8 @@ given `react: false`. What the copies say is what reached the context:
 
 - Only applied frames are copied, and unknown ones. One that was ignored would not be, in the copy, where the run or the
   call that refused it is not open.
-- Of a run only the attempt that counts is copied. What earlier ones said was taken back, which nothing in a copy does.
+- Of a run only the attempt that counts is copied. What earlier ones said was taken back, which nothing in a copy does;
+  a message of theirs that a client rewrote was not, and is copied as a message.
 - Runs, attempts, claims and versions are taken off: they name what is in the original. An answer becomes a response
   that names no run, and a call one that somebody else runs, which a recording folds to the same messages.
 - An erasure is not copied.
@@ -26,11 +27,12 @@ conversation: to publish a copy again says nothing twice. Its cause is the copy 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
 from frameledger import derived
-from frameledger.frames import AnyFrame, ErrorFrame, OfRun, UnknownFrame
+from frameledger.frames import AnyFrame, ErrorFrame, LLMMessagesAppendFrame, OfRun, UnknownFrame
 from frameledger.values import value
 from frameledger_services.store.replays import RecordedFrame
 
@@ -70,8 +72,7 @@ class Copies:
             # What its fields mean, nobody knows here.
             return frame.model_copy(update=changed)
         metadata = {name: said for name, said in frame.metadata.items() if name != "experiment"}
-        metadata["replay_of"] = {"context_id": self.context_id, "version": recorded.version}
-        changed["metadata"] = metadata
+        changed["metadata"] = metadata | self._source(recorded)
         changed |= {name: None for name in _OF_THE_ORIGINAL if getattr(frame, name, None) is not None}
         if frame.type in ("LLMContextFrame", "LLMMirrorFrame") and not self.live:
             changed["react"] = False
@@ -79,6 +80,17 @@ class Copies:
             # What was heard of another answer.
             changed["heard_text"] = None
         return frame.model_copy(update=changed)
+
+    def of_message(self, recorded: RecordedFrame, message: Mapping[str, Any]) -> AnyFrame | None:
+        """Returns what says only this message of a frame of which no copy is made; None if models are asked anew."""
+        if self.live:
+            return None
+        return LLMMessagesAppendFrame(
+            id=self._id(recorded.frame_id), messages=(message,), metadata=self._source(recorded)
+        )
+
+    def _source(self, recorded: RecordedFrame) -> dict[str, Any]:
+        return {"replay_of": {"context_id": self.context_id, "version": recorded.version}}
 
     def cause(self, recorded: RecordedFrame) -> str | None:
         """Returns the id of the copy of the frame's cause."""

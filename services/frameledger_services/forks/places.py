@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from frameledger.evolve import State, evolve
 from frameledger.evolve.changes import EraBegan, MessageAppended
-from frameledger.frames import AnyFrame, LLMMessageRewriteFrame, LLMMessagesAppendFrame
+from frameledger.frames import AnyFrame, LLMMessageRewriteFrame
 from frameledger.ids import ContextId
 from frameledger_services.forks.copies import Copies
 from frameledger_services.store.replays import RecordedFrame, Written
@@ -19,7 +19,7 @@ from frameledger_services.store.replays import RecordedFrame, Written
 class PlacedCopies:
     """Makes copies of all frames of a conversation from one on, in their order.
 
-    A rewriting whose message is not in the copy, since it is one of an attempt that was taken back, says it at the end.
+    A message of an attempt that was taken back is in the copy if a client rewrote it, so that it stays in its place.
     Where models are asked anew, nobody knows what they will say: there a rewriting is copied if its message was there
     before anybody here could answer, as in a mirror, and otherwise left out. It takes a hundred bytes for each
     message of an era.
@@ -45,33 +45,22 @@ class PlacedCopies:
     def of(self, recorded: RecordedFrame, frame: AnyFrame) -> AnyFrame | None:
         """Returns the copy of a frame, or None if none is made. Called once for each."""
         made = self._copies.of(recorded, frame)
-        written = None
+        if made is None and recorded.keeps is not None:
+            made = self._copies.of_message(recorded, recorded.keeps)
         if isinstance(made, LLMMessageRewriteFrame) and recorded.rewrites is not None:
-            written = recorded.rewrites
-            made = self._placed(made, self._key(written))
-        if made is None:
-            return None
-        if isinstance(made, LLMMessagesAppendFrame) and written is not None:
-            self._fold(made, written.version, written.number)
-        else:
+            place = self._places.get(self._key(recorded.rewrites))
+            made = None if place is None else made.model_copy(update={"position": place})
+        if made is not None:
             self._fold(made, recorded.version)
         return made
 
     def _key(self, written: Written) -> tuple[int, int]:
         return (0, written.position) if written.version < self._first else (written.version, written.number)
 
-    def _placed(self, frame: LLMMessageRewriteFrame, key: tuple[int, int]) -> AnyFrame | None:
-        place = self._places.get(key)
-        if place is not None:
-            return frame.model_copy(update={"position": place})
-        if frame.message is None or self._copies.live:
-            return None
-        about = {name: getattr(frame, name) for name in ("id", "mirror", "metadata")}
-        return LLMMessagesAppendFrame(messages=(frame.message,), **about)
-
-    def _fold(self, frame: AnyFrame, version: int, number: int = 0) -> None:
+    def _fold(self, frame: AnyFrame, version: int) -> None:
         step = evolve(self._state, frame)
         self._state = step.state
+        number = 0
         for change in step.changes:
             if isinstance(change, EraBegan):
                 self._places.clear()

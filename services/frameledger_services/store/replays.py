@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -44,6 +45,10 @@ class RecordedFrame:
     rewrites: Written | None = None
     """The message that it rewrites, if it does."""
 
+    keeps: Mapping[str, Any] | None = None
+    """A message that it wrote and a client rewrote, if its attempt of the run is not the one that counts: that message
+    was not taken back with the others."""
+
 
 async def frames(
     connection: Connection, context_id: str, after: int, until: int, limit: int
@@ -51,8 +56,8 @@ async def frames(
     """Returns the frames of a conversation after a version and up to another one, in order, `limit` at most."""
     cursor = await connection.execute(_FRAMES, (context_id, after, until, limit))
     return [
-        RecordedFrame(*(*frame, None if written is None else Written(written, number, position)))
-        async for *frame, written, number, position in cursor
+        RecordedFrame(*frame, None if written is None else Written(written, number, position), keeps)
+        async for *frame, written, number, position, keeps in cursor
     ]
 
 
@@ -67,7 +72,8 @@ async def is_recording(connection: Connection, context_id: str) -> bool:
 _FRAMES = """
     SELECT frames.version, frames.frame_id, frames.type, frames.outcome, frames.logged_at, frames.produced_at,
         frames.causation_id, convert_to(frames.payload::text, 'UTF8') AS payload, runs.attempt, runs.claim,
-        written.version AS written_version, written.position - 1 - before.position AS written_number, written.position
+        written.version AS written_version, written.position - 1 - before.position AS written_number, written.position,
+        kept.message
     FROM frames
     LEFT JOIN runs ON runs.context_id = frames.context_id AND runs.run_id = frames.run_id
     LEFT JOIN LATERAL (
@@ -86,6 +92,24 @@ _FRAMES = """
         WHERE messages.context_id = frames.context_id AND messages.era = written.era
             AND messages.position < written.position AND messages.valid_from < written.version
     ) AS before ON true
+    -- Only looked for where an attempt is not the one that counts, which is rare.
+    LEFT JOIN LATERAL (
+        SELECT said.message
+        FROM messages AS said
+        JOIN frames AS rewriting ON rewriting.context_id = said.context_id AND rewriting.version = said.valid_to
+        JOIN messages AS now
+            ON now.context_id = said.context_id AND now.era = said.era AND now.position = said.position
+                AND now.valid_from = said.valid_to
+        WHERE frames.outcome = 'applied'
+            AND (
+                coalesce((frames.payload ->> 'attempt')::bigint, 1) <> runs.attempt
+                OR frames.payload ->> 'claim' IS DISTINCT FROM runs.claim
+            )
+            AND said.context_id = frames.context_id AND said.era = era_at(frames.context_id, frames.version)
+            AND said.valid_from = frames.version AND said.run_id = frames.run_id
+            AND rewriting.type = 'LLMMessageRewriteFrame'
+        LIMIT 1
+    ) AS kept ON true
     WHERE frames.context_id = %s AND frames.version > %s AND frames.version <= %s
     ORDER BY frames.version
     LIMIT %s
