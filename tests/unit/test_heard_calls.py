@@ -16,10 +16,11 @@ from frameledger.frames import (
     InterruptionFrame,
     Waiting,
 )
-from frameledger_services.pipecat.asking import Asking, Told
+from frameledger_services.pipecat.asking import Asking
 from frameledger_services.pipecat.capture import Capture
 from frameledger_services.pipecat.heard_calls import HeardCalls
 from frameledger_services.pipecat.outbox import Outbox
+from frameledger_services.pipecat.told import Told
 
 
 def told(frame, frame_id=None, outcome="applied", reason=None):

@@ -17,8 +17,8 @@ from frameledger.frames import (
     LLMThoughtStartFrame,
     LLMThoughtTextFrame,
 )
-from frameledger_services.pipecat.asking import Told
 from frameledger_services.pipecat.run_answer import Anew, Ended, RunAnswer
+from frameledger_services.pipecat.told import Told
 
 QUESTION = UUID(int=1)
 

@@ -12,17 +12,16 @@ import concurrent.futures
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
 from frameledger.errors import TransientError
-from frameledger.frames import AnyFrame
-from frameledger_services.client import StoredFrame
+from frameledger_services.pipecat.aside import Aside, answered
 from frameledger_services.pipecat.capture import Capture
 from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.repairs import SPOKEN
 from frameledger_services.pipecat.seen import Fields
+from frameledger_services.pipecat.told import AskingError, Told, told_of
 
 AGAIN_SECONDS = 1.0
 
@@ -35,28 +34,6 @@ _HEARD = {
     *("FunctionCallsStartedFrame", "FunctionCallInProgressFrame", "FunctionCallResultFrame"),
     *("FunctionCallCancelFrame", "InterruptionFrame", "ErrorFrame", "EndFrame", "CancelFrame", WAITING),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A frame of this conversation that is stored."""
-
-    version: int
-    frame_id: UUID
-    outcome: str
-    reason: str | None
-    frame: AnyFrame
-
-    @property
-    def counts(self) -> bool:
-        return self.outcome == "applied"
-
-
-class AskingError(TransientError):
-    """A question was not answered: the message says how far it came.
-
-    Remedy: See whether the broker, a projector and an inference worker run (`frameledger status`), and ask again.
-    """
 
 
 class Asking:
@@ -100,7 +77,7 @@ class Asking:
                     async for one in client.follow(self._context_id, version):
                         version = one.version
                         if one.type in _HEARD:
-                            hand(hear, _told(one))
+                            hand(hear, told_of(one))
                 await asyncio.sleep(AGAIN_SECONDS)
 
         self._following = self._outbox.call(follow)
@@ -125,6 +102,10 @@ class Asking:
             said = self._capture.add({"type": "LLMUpdateSettingsFrame", "settings": settings})
             self._settings = None if said is None else settings
         return self._hope_for({"type": "LLMRunFrame", "metadata": {SPOKEN: self._capture.speaks}})
+
+    async def beside(self, aside: Aside) -> str | None:
+        """Ask outside of the conversation. Returns the text of the answer, and raises what `answered` raises."""
+        return await asyncio.wrap_future(self._outbox.call(lambda client: answered(client, aside)))
 
     def try_out(self) -> None:
         """Say what everybody may hear, to see whether anything is heard."""
@@ -164,7 +145,3 @@ class Asking:
         if self._capture.interruptions == interruptions:
             self._capture.add({"type": "InterruptionFrame"})
         self._outbox.hurry()
-
-
-def _told(one: StoredFrame) -> Told:
-    return Told(one.version, one.frame_id, one.outcome, one.reason, one.frame)

@@ -18,7 +18,7 @@ from frameledger.frames import (
     FunctionCallsStartedFrame,
     InterruptionFrame,
 )
-from frameledger_services.pipecat.asking import Told
+from frameledger_services.pipecat.told import Told
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,12 +13,14 @@ from frameledger.frames import (
     Usage,
 )
 from frameledger_services.extras import needed
-from frameledger_services.pipecat.asking import WAITING, AskingError, Told
+from frameledger_services.pipecat.aside import Aside
 from frameledger_services.pipecat.capture import ON_THE_LOG
+from frameledger_services.pipecat.hearing import Hearing
 from frameledger_services.pipecat.observer import FrameledgerObserver
-from frameledger_services.pipecat.run_answer import Anew, Ended, RunAnswer, Said
+from frameledger_services.pipecat.run_answer import Anew, Ended, Said
 from frameledger_services.pipecat.service_calls import ServiceCalls
-from frameledger_services.pipecat.values import from_json, of_a_request
+from frameledger_services.pipecat.told import AskingError, Told
+from frameledger_services.pipecat.values import from_json, of_a_request, to_json
 
 with needed("pipecat"):
     from pipecat.frames import frames as theirs
@@ -27,10 +29,10 @@ with needed("pipecat"):
     from pipecat.services.llm_service import LLMService
     from pipecat.services.settings import LLMSettings
 
+logger = logging.getLogger("frameledger.pipecat")
+
 BEGIN_SECONDS = 10.0
 SILENT_SECONDS = 300.0
-WAITING_SECONDS = 5.0
-"""After so long without a word it is tried whether anything could be heard at all."""
 
 _SETTINGS = (
     *("model", "system_instruction", "temperature", "max_tokens", "top_p", "top_k", "frequency_penalty"),
@@ -91,8 +93,7 @@ class FrameledgerLLMService(LLMService):
         self._asking = ledger.asking()
         self._begin_secs = begin_secs
         self._silent_secs = silent_secs
-        self._run: RunAnswer | None = None
-        self._told: asyncio.Queue[Told] = asyncio.Queue()
+        self._hearing = Hearing(self._asking, begin_secs, silent_secs)
         self._error_is_told = False
         self._calls = ServiceCalls(self, self._asking, begin_secs)
 
@@ -124,6 +125,33 @@ class FrameledgerLLMService(LLMService):
         else:
             await self._answer(frame.context)
 
+    async def run_inference(
+        self,
+        context: Any,
+        max_tokens: int | None = None,
+        system_instruction: str | None = None,
+        response_schema: dict[str, Any] | None = None,
+    ) -> str | None:
+        """Returns the answer to another context, as for a summary of this one; None if it has no text.
+
+        It is asked as a conversation of its own, whose id begins with this one's and whose first frame names it, so
+        it is on the log, too. No function is offered; a `response_schema` is left to the model, which is not told of
+        it. Raises `AskingError` if there is no answer.
+        """
+        if response_schema is not None:
+            logger.warning("%s: response_schema is not supported and is ignored", self)
+        said = of_a_request(self._settings) | {
+            name: value
+            for name, value in (("max_tokens", max_tokens), ("system_instruction", system_instruction))
+            if value is not None
+        }
+        settings = {name: value for name, value in said.items() if value is not None}
+        messages = [to_json(one) for one in context.messages]
+        about = self._ledger.context_id
+        return await self._asking.beside(
+            Aside(about, messages, settings, self._begin_secs, self._silent_secs)
+        )
+
     async def push_frame(self, frame: Any, direction: Any = FrameDirection.DOWNSTREAM) -> None:
         if self._is_on_the_log(frame):
             frame.metadata[ON_THE_LOG] = True
@@ -136,20 +164,18 @@ class FrameledgerLLMService(LLMService):
 
     def _is_on_the_log(self, frame: Any) -> bool:
         if isinstance(frame, _OF_AN_ANSWER):
-            return self._run is not None
+            return self._hearing.has_asked
         if isinstance(frame, theirs.ErrorFrame):
             return self._error_is_told
         return self._calls.are_told(frame)
 
     def _hear(self, told: Told) -> None:
         self._calls.hear(told)
-        if self._run is not None:
-            self._told.put_nowait(told)
+        self._hearing.hear(told)
 
     async def _answer(self, context: Any) -> None:
         interruptions = self._asking.interruptions
         ended: Ended | None = None
-        self._told = asyncio.Queue()
         try:
             await self.start_processing_metrics()
             await self.start_ttfb_metrics()
@@ -164,29 +190,20 @@ class FrameledgerLLMService(LLMService):
             await self.push_error(str(error), exception=error)
         finally:
             self._error_is_told = False
-            has_asked = self._run is not None
+            has_asked = self._hearing.has_asked
             if ended is None and has_asked:
                 self._asking.give_up(interruptions)
             await self.stop_all_metrics()
             if has_asked:
                 await self.push_frame(theirs.LLMFullResponseEndFrame())
-            self._run = None
+            self._hearing.end()
 
     async def _say_all(self) -> Ended:
         """Ask, and push the answer as it comes. Raises `AskingError` if there is none, or it breaks off."""
-        loop = asyncio.get_running_loop()
-        asked_at = loop.time()
-        # Until the question has an id it is nobody's answer; what is heard meanwhile is looked through then.
-        try:
-            async with asyncio.timeout(self._begin_secs):
-                await self._asking.began()
-        except TimeoutError:
-            raise AskingError("The database does not answer.") from None
-        run = self._run = RunAnswer(self._asking.ask(of_a_request(self._settings)))
+        await self._hearing.ask(of_a_request(self._settings))
         await self.push_frame(theirs.LLMFullResponseStartFrame())
         while True:
-            until = None if run.has_begun else asked_at + self._begin_secs
-            for said in run.take(await self._until_told(run, until)):
+            for said in await self._hearing.more():
                 if isinstance(said, Ended):
                     return said
                 await self._say(said)
@@ -207,43 +224,6 @@ class FrameledgerLLMService(LLMService):
             case Anew():
                 await self.push_frame(theirs.LLMFullResponseEndFrame())
                 await self.push_frame(theirs.LLMFullResponseStartFrame())
-
-    async def _until_told(self, run: RunAnswer, until: float | None) -> Told:
-        """What is heard next, until this time at most. While nothing is, it is tried from time to time whether the log
-        and the tables are there."""
-        loop = asyncio.get_running_loop()
-        over = loop.time() + self._silent_secs if until is None else until
-        tried_at: float | None = None
-        while (now := loop.time()) < over:
-            if tried_at is None:
-                wait = min(over - now, WAITING_SECONDS)
-            elif (wait := min(over, tried_at + self._begin_secs) - now) <= 0:
-                break
-            try:
-                async with asyncio.timeout(wait):
-                    told = await self._told.get()
-            except TimeoutError:
-                if until is None and tried_at is None:
-                    tried_at = loop.time()
-                    self._asking.try_out()
-                continue
-            if told.frame.type != WAITING:
-                return told
-            tried_at = None
-        raise AskingError(self._why_nothing(run, tried_at is not None))
-
-    def _why_nothing(self, run: RunAnswer, is_deaf: bool) -> str:
-        if (why := self._asking.why_unpublished) is not None:
-            return f"The log is not reached: {why}"
-        if self._asking.is_held_back:
-            return f"The log is not reached: it did not answer within {self._begin_secs:g} s."
-        if run.asked_version is None or is_deaf:
-            return (
-                "What is published does not get into the tables: no projector works, or the database is away."
-            )
-        if not run.has_begun:
-            return f"No inference worker began to answer within {self._begin_secs:g} s."
-        return f"The run said nothing for {self._silent_secs:g} s."
 
 
 def _usage(used: Usage) -> Any:

@@ -17,11 +17,12 @@ from frameledger_services.client import Client
 from frameledger_services.extras import needed
 from frameledger_services.pipecat.asking import Asking
 from frameledger_services.pipecat.capture import Capture
-from frameledger_services.pipecat.hooks import Hooks, all_of, is_a, settings_of
+from frameledger_services.pipecat.hooks import Hooks, all_of
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import Outbox
-from frameledger_services.pipecat.restore import NOTED, Restored, for_pipecat, names_of, stored
-from frameledger_services.pipecat.values import given, of_a_request, to_json, tools_to_json
+from frameledger_services.pipecat.restore import Restored, for_pipecat, names_of, stored
+from frameledger_services.pipecat.session import Session
+from frameledger_services.pipecat.values import to_json, tools_to_json
 from frameledger_services.settings import Settings
 
 with needed("pipecat"):
@@ -83,7 +84,7 @@ class FrameledgerObserver(BaseObserver):
         capture = self._capture
         self._outbox = Outbox(context_id, self.session, capture.items, connect, retell=capture.retell)
         self._hooks = Hooks(context_id, capture)
-        self._notes: dict[str, Any] = {}
+        self._session = Session(self.session, capture)
         self._opened = False
         self._ended = False
         self._reason: str | None = None
@@ -150,7 +151,7 @@ class FrameledgerObserver(BaseObserver):
         self._capture.follow(context, Mirror(context.messages, known=True), found.tools, found.tool_choice)
         offered = names_of(tools_to_json(context.tools)[0])
         changed = tuple(sorted(offered ^ names_of(found.tools)))
-        self._notes = dict(found.restored.noted) | self._notes
+        self._session.keeps(dict(found.restored.noted))
         self.restored = replace(found.restored, tools_changed=() if found.restored.is_new else changed)
         return context
 
@@ -169,14 +170,7 @@ class FrameledgerObserver(BaseObserver):
     def note(self, **settings: Any) -> None:
         """Keep something beside the conversation, such as the state of a flow: `note(flow={"node": "menu"})`. It is in
         the setting `noted` of the stored context, and in `restored.noted` after a restore. A null forgets it."""
-        self._notes |= settings
-        # Until then it is nobody's: it counts from the fence on.
-        if self._opened or self.restored is not None:
-            self._say_notes()
-
-    def _say_notes(self) -> None:
-        notes = {key: value for key, value in self._notes.items() if value is not None}
-        self._capture.add({"type": "LLMUpdateSettingsFrame", "settings": {NOTED: to_json(notes)}})
+        self._session.note(settings)
 
     async def on_processor_setup(self, data: ProcessorSetUp) -> None:
         """Pipecat tells of each processor that is set up. At the first all of the pipeline are known, so all handlers
@@ -197,28 +191,8 @@ class FrameledgerObserver(BaseObserver):
         if not self._opened:
             self._opened = True
             self._outbox.start()
-            self._open(processors)
+            self._session.begin(pipecat_version(), processors)
             worker.add_event_handler("on_pipeline_finished", self._on_finished)
-
-    def _open(self, processors: list[Any]) -> None:
-        capture = self._capture
-        if self.restored is None:
-            capture.add(
-                {"type": "LLMMirrorFrame", "mirror": str(self.session), "react": capture.is_answered_here}
-            )
-        about = {
-            "session": str(self.session),
-            "pipecat": pipecat_version(),
-            "processors": [str(one) for one in processors],
-        }
-        capture.add({"type": "StartFrame", "metadata": about})
-        if self._notes:
-            self._say_notes()
-        for llm in (one for one in processors if is_a(one, "LLMService")):
-            read = of_a_request if capture.is_answered_here else given
-            if said := read(settings_of(llm)):
-                capture.add({"type": "LLMUpdateSettingsFrame", "settings": said})
-        capture.sync()
 
     async def _leave(self, worker: Any) -> None:
         try:
@@ -245,13 +219,9 @@ class FrameledgerObserver(BaseObserver):
             return
         self._ended = True
         try:
-            capture = self._capture
-            capture.sync()
+            self._capture.sync()
             lost = {name: count for name, count in self.lost.items() if name != "unpublished"}
-            about = {"reason": self._reason, "not_recorded": dict(capture.untold), "lost": lost}
-            told = {key: value for key, value in about.items() if value}
-            end = "CancelFrame" if kind == "CancelFrame" else "EndFrame"
-            capture.add({"type": end, "metadata": {"session": str(self.session), **told}})
+            self._session.end(kind, self._reason, lost)
             await self._outbox.finish(FLUSH_SECONDS if within is None else within)
         except Exception as error:
             self._note_failure(error)

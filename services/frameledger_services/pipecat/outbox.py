@@ -18,10 +18,11 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from uuid import UUID
 
+from frameledger_services.client import FramesRefusedError
+from frameledger_services.client.delivery import Delivery
 from frameledger_services.pipecat.capture import Item
 from frameledger_services.pipecat.outgoing import Encoder
 from frameledger_services.pipecat.pending import MOST_BYTES, MOST_FRAMES, Pending, Waiting
-from frameledger_services.pipecat.publishing import Publishing
 
 TICK_SECONDS = 0.02
 FRAMES_AT_ONCE = 8
@@ -75,8 +76,14 @@ class Outbox:
         self._wake = asyncio.Event()
         self._hurried = False
         self._closing = False
-        self._publishing = Publishing(
-            context_id, self.encoder.instead, lambda: (self.unpublished, self.lag_seconds)
+        self._delivery = Delivery[Waiting](
+            context_id,
+            logger,
+            frame=lambda one: one.frame,
+            refused=self._instead,
+            waiting=lambda: (
+                f"{self.unpublished} frames wait for {self.lag_seconds:.0f} s, the conversation goes on"
+            ),
         )
         self.failures = 0
 
@@ -86,12 +93,12 @@ class Outbox:
 
     @property
     def refused(self) -> int:
-        return self._publishing.refused
+        return self._delivery.refused
 
     @property
     def why(self) -> BaseException | None:
         """Why the newest attempt to publish did not succeed; None if it did."""
-        return self._publishing.why
+        return self._delivery.why
 
     @property
     def dropped(self) -> int:
@@ -211,6 +218,11 @@ class Outbox:
             if done % ITEMS_AT_ONCE == 0 and self._is_in_no_hurry:
                 await asyncio.sleep(LET_GO_SECONDS)
 
+    def _instead(self, one: Waiting, error: FramesRefusedError) -> Waiting | None:
+        """What is told in the place of a frame that the broker refuses: its size and hash."""
+        logger.error("%s: the broker refuses a %s: %s", self._context_id, one.kind, error)
+        return None if one.kind == "pipecat/RefusedFrame" else self.encoder.instead(one, str(error))
+
     async def _publish_all(self) -> None:
         while not (self._closing and not self._items and not self._pending):
             if not self._pending:
@@ -218,7 +230,7 @@ class Outbox:
                 self._some.clear()
                 continue
             self._sending = self._pending.take(FRAMES_AT_ONCE if self._is_in_no_hurry else FRAMES_AT_THE_END)
-            await self._publishing.publish(self._client, self._sending)
+            await self._delivery.publish(self._client, self._sending)
             self._sending = []
             if not self._pending and not self._items:
                 self._hurried = False

@@ -27,7 +27,7 @@ from frameledger.frames import (
     LLMThoughtTextFrame,
     Usage,
 )
-from frameledger_services.pipecat.asking import Told
+from frameledger_services.pipecat.told import Told
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,9 @@ from frameledger.frames import (
     InterruptionFrame,
 )
 from frameledger_services.extras import needed
-from frameledger_services.pipecat.asking import Asking, AskingError, Told
+from frameledger_services.pipecat.asking import Asking
 from frameledger_services.pipecat.heard_calls import HeardCall, HeardCalls
+from frameledger_services.pipecat.told import AskingError, Told
 from frameledger_services.pipecat.values import to_json
 
 with needed("pipecat"):

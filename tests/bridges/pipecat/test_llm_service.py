@@ -9,9 +9,15 @@ from contextlib import asynccontextmanager
 import pytest
 from pipecat.adapters.schemas.function_schema import FunctionSchema
 from pipecat.adapters.schemas.tools_schema import ToolsSchema
-from pipecat.frames.frames import FunctionCallFromLLM, LLMContextFrame, LLMUpdateSettingsFrame
+from pipecat.frames.frames import (
+    FunctionCallFromLLM,
+    LLMContextFrame,
+    LLMSummarizeContextFrame,
+    LLMUpdateSettingsFrame,
+)
 from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.services.settings import LLMSettings
+from pipecat.utils.context.llm_context_summarization import LLMContextSummaryConfig
 from tests.bounds import ON_SERVERS, ONE_ANSWER, scaled
 from tests.bridges.pipecat.bots import Bot, until
 from tests.bridges.pipecat.recording import Broker, as_bytes, stored_bytes
@@ -360,6 +366,51 @@ def test_a_worker_that_is_killed_in_the_middle_is_taken_over_and_no_word_comes_t
 
     on_the_road(settings, scene)
     assert in_sql(settings, "SELECT status, attempt FROM runs") == [("ended", 2)]
+
+
+@pytest.mark.servers
+def test_a_summary_of_the_context_is_asked_for_outside_of_it_and_is_on_the_log(settings):
+    model = ScriptedLLMService(
+        script=script(
+            {"when": {"user": "Conversation history"}, "say": [{"text": "They spoke of trains."}]},
+            {"say": [{"text": "At nine."}]},
+        )
+    )
+    config = LLMContextSummaryConfig(summarization_prompt="Sum up.")
+
+    async def scene():
+        talk = await Talk.made(settings, begin_secs=ON_SERVERS)
+
+        async def play(bot):
+            await talk.ask("When does it leave?")
+            await talk.ask("And the next one?")
+            await talk.ask("And the last?")
+            await bot.queue(LLMSummarizeContextFrame(config))
+            await until(lambda: "They spoke of trains." in str(bot.context.messages))
+            await talk.ask("And back?")
+
+        async with answering(settings, model):
+            await talk.bot.run(play)
+        assert talk.errors == []
+        messages = await talk.check(settings)
+        assert [one["content"] for one in messages[-3:]] == ["At nine.", "And back?", "At nine."]
+        # The summary stands for the first two of the six that there were.
+        assert len(messages) == 7
+
+    on_the_road(settings, scene)
+    [(aside, first, system)] = in_sql(
+        settings,
+        "SELECT context_id, payload -> 'metadata' ->> 'aside_of',"
+        " payload -> 'context' -> 'settings' ->> 'system_instruction'"
+        " FROM frames WHERE type = 'LLMContextFrame'",
+    )
+    assert aside.startswith("call-7-aside-")
+    assert (first, system) == ("call-7", "Sum up.")
+    answered = in_sql(settings, "SELECT context_id, count(*), min(status) FROM runs GROUP BY 1 ORDER BY 1")
+    assert answered == [("call-7", 4, "ended"), (aside, 1, "ended")]
+    said = in_sql(settings, "SELECT said FROM transcript WHERE context_id = %s ORDER BY version", aside)
+    assert said[-1] == ("They spoke of trains.",)
+    assert in_sql(settings, "SELECT ended FROM contexts WHERE context_id = %s", aside) == [(True,)]
 
 
 @pytest.mark.servers

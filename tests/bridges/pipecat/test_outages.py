@@ -9,8 +9,8 @@ from tests.bridges.pipecat.bots import Answer, Bot, until
 from tests.bridges.pipecat.recording import Broker, Recording, as_bytes, stored_bytes
 
 from frameledger.fold import Conversation, fold
-from frameledger_services.client import BrokerError, FramesRefusedError, FramesUnacknowledgedError
-from frameledger_services.pipecat import FramesLostError, outbox, publishing
+from frameledger_services.client import BrokerError, FramesRefusedError, FramesUnacknowledgedError, delivery
+from frameledger_services.pipecat import FramesLostError, outbox
 
 
 class AwayBroker(Broker):
@@ -35,7 +35,7 @@ class AwayBroker(Broker):
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch):
-    monkeypatch.setattr(publishing, "PAUSE_SECONDS", 0.005)
+    monkeypatch.setattr(delivery, "PAUSE_SECONDS", 0.005)
 
 
 async def one_talk(bot):

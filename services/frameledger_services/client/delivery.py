@@ -1,0 +1,114 @@
+"""Frames of a program that must not wait for them, on their way to the log: batches, sent until the broker has them.
+
+For what records a framework's conversations beside it (`pipecat`, `agents_sdk`): each has a queue of its own, in a
+thread or in a task, and a way to tell what did not fit. What they share is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from frameledger.errors import FrameledgerError
+from frameledger_services.client.errors import FramesRefusedError, NotPublishedError
+from frameledger_services.client.frame_inputs import EncodedFrame
+
+PUBLISH_SECONDS = 10.0
+PAUSE_SECONDS = 0.5
+SAY_SECONDS = 60.0
+
+T = TypeVar("T")
+
+
+class Publisher(Protocol):
+    """What is needed of a client."""
+
+    async def publish(self, context_id: str, *frames: EncodedFrame, within: float) -> object: ...
+
+
+class Delivery(Generic[T]):
+    """Publishes batches of frames of one conversation, in their order, each frame once, however long it takes.
+
+    If the process dies, what was not acknowledged may be on the log or not; nobody sends it again.
+    """
+
+    def __init__(
+        self,
+        context_id: str,
+        logger: logging.Logger,
+        *,
+        frame: Callable[[T], EncodedFrame],
+        refused: Callable[[T, FramesRefusedError], T | None],
+        waiting: Callable[[], str],
+        gives_up: tuple[type[Exception], ...] = (),
+    ) -> None:
+        """`frame` is what is published of one of them, `refused` says what is to be published instead of one that the
+        broker refuses, if anything is; `waiting` tells a log line what waits. Errors that it `gives_up` at are
+        raised."""
+        self._context_id = context_id
+        self._logger = logger
+        self._frame = frame
+        self._refused = refused
+        self._waiting = waiting
+        self._gives_up = gives_up
+        self._said_at = float("-inf")
+        self.refused = 0
+        """Frames that the broker refused."""
+
+        self.why: BaseException | None = None
+        """Why the newest attempt did not succeed; None if it did."""
+
+    async def publish(self, client: Publisher, batch: Sequence[T]) -> None:
+        """Returns once the broker has all of them. They are sent again with their ids until it does: whatever of them
+        had arrived counts once."""
+        left = list(batch)
+        while left:
+            try:
+                await client.publish(self._context_id, *map(self._frame, left), within=PUBLISH_SECONDS)
+            except FramesRefusedError as error:
+                left = await self._mended(client, self._of(left, error), error)
+            except NotPublishedError as error:
+                left = self._of(left, error)
+                await self._pause(error)
+            except self._gives_up as error:
+                self.why = error
+                raise
+            except Exception as error:
+                await self._pause(error)
+            else:
+                self.why = None
+                return
+
+    def say(self, sentence: str, error: BaseException | None) -> None:
+        """Log what went wrong, once a minute at most."""
+        now = time.monotonic()
+        if now - self._said_at > SAY_SECONDS:
+            self._said_at = now
+            expected = isinstance(error, FrameledgerError | OSError | None)
+            self._logger.warning(
+                "%s: %s; %s%s",
+                *(self._context_id, sentence, self._waiting(), f": {error}" if error is not None else ""),
+                exc_info=None if expected else error,
+            )
+
+    def _of(self, batch: list[T], error: NotPublishedError) -> list[T]:
+        left = {frame.id for frame in error.frames}
+        return [one for one in batch if self._frame(one).frame.id in left]
+
+    async def _mended(self, client: Publisher, left: list[T], error: FramesRefusedError) -> list[T]:
+        """One by one, to find the frame that is refused. Returns what takes its place."""
+        if len(left) > 1:
+            for one in left:
+                await self.publish(client, [one])
+            return []
+        self.refused += len(left)
+        instead = (self._refused(one, error) for one in left)
+        return [one for one in instead if one is not None]
+
+    async def _pause(self, error: Exception) -> None:
+        self.why = error
+        self.say("frames could not be published yet", error)
+        await asyncio.sleep(PAUSE_SECONDS)

@@ -1,0 +1,96 @@
+"""Hearing one answer: asked for, and heard from the log piece by piece, for as long as it is worth waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from frameledger_services.pipecat.asking import WAITING, Asking
+from frameledger_services.pipecat.run_answer import RunAnswer, Said
+from frameledger_services.pipecat.seen import Fields
+from frameledger_services.pipecat.told import AskingError, Told
+
+WAITING_SECONDS = 5.0
+"""After so long without a word it is tried whether anything could be heard at all."""
+
+
+class Hearing:
+    """The answers that a service asks for, one at a time."""
+
+    def __init__(self, asking: Asking, begin_secs: float, silent_secs: float) -> None:
+        self._asking = asking
+        self._begin_secs = begin_secs
+        self._silent_secs = silent_secs
+        self._run: RunAnswer | None = None
+        self._asked_at = 0.0
+        self._told: asyncio.Queue[Told] = asyncio.Queue()
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether an answer was asked for, and is not over."""
+        return self._run is not None
+
+    def hear(self, told: Told) -> None:
+        if self._run is not None:
+            self._told.put_nowait(told)
+
+    async def ask(self, settings: Fields) -> None:
+        """Ask for an answer to the context as it is. Raises `AskingError` if nobody could hear it."""
+        self._asked_at = asyncio.get_running_loop().time()
+        self._told = asyncio.Queue()
+        # Until the question has an id it is nobody's answer; what is heard meanwhile is not looked through.
+        try:
+            async with asyncio.timeout(self._begin_secs):
+                await self._asking.began()
+        except TimeoutError:
+            raise AskingError("The database does not answer.") from None
+        self._run = RunAnswer(self._asking.ask(settings))
+
+    async def more(self) -> Iterator[Said]:
+        """Returns what is said next, `Ended` the last of all. Raises `AskingError` if there is no answer, or it breaks
+        off."""
+        run = self._run
+        assert run is not None
+        until = None if run.has_begun else self._asked_at + self._begin_secs
+        return run.take(await self._until_told(run, until))
+
+    def end(self) -> None:
+        """Nobody waits for the answer any more."""
+        self._run = None
+
+    async def _until_told(self, run: RunAnswer, until: float | None) -> Told:
+        """What is heard next, until this time at most. While nothing is, it is tried from time to time whether the log
+        and the tables are there."""
+        loop = asyncio.get_running_loop()
+        over = loop.time() + self._silent_secs if until is None else until
+        tried_at: float | None = None
+        while (now := loop.time()) < over:
+            if tried_at is None:
+                wait = min(over - now, WAITING_SECONDS)
+            elif (wait := min(over, tried_at + self._begin_secs) - now) <= 0:
+                break
+            try:
+                async with asyncio.timeout(wait):
+                    told = await self._told.get()
+            except TimeoutError:
+                if until is None and tried_at is None:
+                    tried_at = loop.time()
+                    self._asking.try_out()
+                continue
+            if told.frame.type != WAITING:
+                return told
+            tried_at = None
+        raise AskingError(self._why_nothing(run, tried_at is not None))
+
+    def _why_nothing(self, run: RunAnswer, is_deaf: bool) -> str:
+        if (why := self._asking.why_unpublished) is not None:
+            return f"The log is not reached: {why}"
+        if self._asking.is_held_back:
+            return f"The log is not reached: it did not answer within {self._begin_secs:g} s."
+        if run.asked_version is None or is_deaf:
+            return (
+                "What is published does not get into the tables: no projector works, or the database is away."
+            )
+        if not run.has_begun:
+            return f"No inference worker began to answer within {self._begin_secs:g} s."
+        return f"The run said nothing for {self._silent_secs:g} s."

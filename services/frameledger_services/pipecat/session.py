@@ -1,0 +1,65 @@
+"""What one process says of itself: that it keeps the history from here on, what its pipeline is, what the application
+notes, and how it ended."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from frameledger_services.pipecat.capture import Capture
+from frameledger_services.pipecat.hooks import is_a, settings_of
+from frameledger_services.pipecat.restore import NOTED
+from frameledger_services.pipecat.values import given, of_a_request, to_json
+
+
+class Session:
+    """The frames of one process, between what its pipeline does."""
+
+    def __init__(self, id_: UUID, capture: Capture) -> None:
+        self._id = str(id_)
+        self._capture = capture
+        self._notes: dict[str, Any] = {}
+        self._is_kept = False
+
+    def keeps(self, noted: dict[str, Any]) -> None:
+        """The log knows that this process keeps the history, of which this was noted before."""
+        self._is_kept = True
+        self._notes = noted | self._notes
+
+    def begin(self, pipecat_version: str, processors: list[Any]) -> None:
+        """Say what the pipeline is, and that its history is kept here, unless that is known."""
+        capture = self._capture
+        if not self._is_kept:
+            capture.add({"type": "LLMMirrorFrame", "mirror": self._id, "react": capture.is_answered_here})
+            self._is_kept = True
+        about = {
+            "session": self._id,
+            "pipecat": pipecat_version,
+            "processors": [str(one) for one in processors],
+        }
+        capture.add({"type": "StartFrame", "metadata": about})
+        if self._notes:
+            self._say_notes()
+        for llm in (one for one in processors if is_a(one, "LLMService")):
+            read = of_a_request if capture.is_answered_here else given
+            if said := read(settings_of(llm)):
+                capture.add({"type": "LLMUpdateSettingsFrame", "settings": said})
+        capture.sync()
+
+    def note(self, settings: dict[str, Any]) -> None:
+        self._notes |= settings
+        # Until then it is nobody's: it counts from the fence on.
+        if self._is_kept:
+            self._say_notes()
+
+    def end(self, kind: str, reason: str | None, lost: dict[str, int]) -> None:
+        """Say that the pipeline is over, as a frame of this type of Pipecat's says, and what is missing of it."""
+        capture = self._capture
+        about = {"reason": reason, "not_recorded": dict(capture.untold), "lost": lost}
+        told = {key: value for key, value in about.items() if value}
+        end = "CancelFrame" if kind == "CancelFrame" else "EndFrame"
+        capture.add({"type": end, "metadata": {"session": self._id, **told}})
+
+    def _say_notes(self) -> None:
+        notes = {key: value for key, value in self._notes.items() if value is not None}
+        self._capture.add({"type": "LLMUpdateSettingsFrame", "settings": {NOTED: to_json(notes)}})
