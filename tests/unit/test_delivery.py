@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Any
 
 import pytest
@@ -114,7 +115,7 @@ def test_who_cannot_go_on_is_told_and_has_the_reason():
 
 def test_a_word_a_minute_says_what_waits_and_why(caplog, monkeypatch):
     now = 1000.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     sent = delivery()
     asyncio.run(sent.publish(Log(BrokerError("away"), BrokerError("away")), [frame(1)]))
     said = "call-7: frames could not be published yet; 3 frames wait: away"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from frameledger.fold import Conversation, fold
 from frameledger.frames import (
+    AnyFrame,
     EndFrame,
     FunctionCallCancelFrame,
     FunctionCallFromLLM,
@@ -282,5 +283,5 @@ def test_a_call_whose_end_is_on_the_log_has_it_in_the_messages(frames, content):
 
 def test_a_call_that_an_application_took_out_of_the_messages_stays_out():
     running = {"role": "tool", "tool_call_id": "c1", "content": "IN_PROGRESS"}
-    frames = [BEGUN, LLMMessagesAppendFrame(messages=[CALL, running]), ended(7)]
+    frames: list[AnyFrame] = [BEGUN, LLMMessagesAppendFrame(messages=[CALL, running]), ended(7)]
     assert repairs([QUESTION], [*frames, LLMMessagesUpdateFrame(messages=[QUESTION])]) == []

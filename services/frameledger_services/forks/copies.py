@@ -86,7 +86,7 @@ class Copies:
         if self.live:
             return None
         return LLMMessagesAppendFrame(
-            id=self._id(recorded.frame_id), messages=(message,), metadata=self._source(recorded)
+            id=self._id(recorded.frame_id), messages=(dict(message),), metadata=self._source(recorded)
         )
 
     def _source(self, recorded: RecordedFrame) -> dict[str, Any]:

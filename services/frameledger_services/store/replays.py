@@ -56,7 +56,7 @@ async def frames(
     """Returns the frames of a conversation after a version and up to another one, in order, `limit` at most."""
     cursor = await connection.execute(_FRAMES, (context_id, after, until, limit))
     return [
-        RecordedFrame(*frame, None if written is None else Written(written, number, position), keeps)
+        RecordedFrame(*(*frame, None if written is None else Written(written, number, position), keeps))
         async for *frame, written, number, position, keeps in cursor
     ]
 
