@@ -153,7 +153,7 @@ def test_whatever_fails_inside_the_call_goes_on(monkeypatch, place):
         case "hook":
             monkeypatch.setattr(recording.observer._hooks, place, broken)
         case "open":
-            monkeypatch.setattr(recording.observer, "_open", broken)
+            monkeypatch.setattr(recording.observer._session, "begin", broken)
         case _:
             monkeypatch.setattr(capture, place, broken)
     bot = Bot([Answer(["Yes."]), Answer(["No."])])
