@@ -8,10 +8,9 @@ first token. Waiting for the end without a limit would trust every server to sen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-
-import httpx
+from typing import Any, ClassVar
 
 LAST_EVENTS = (b"data: [DONE]", b"event: message_stop")
 """Of OpenAI's streams and of Anthropic's."""
@@ -23,15 +22,25 @@ SECS = 0.1
 """How long the end of the response may keep the answer's end waiting."""
 
 
-async def read_to_the_end(response: httpx.Response) -> None:
-    """A response hook of httpx. An answer that is closed before its last event is closed at once, as ever."""
-    stream = response.stream
-    if isinstance(stream, httpx.AsyncByteStream):
-        response.stream = _ReadToTheEnd(stream)
+def reading_to_the_end(http: Any) -> Callable[[Any], Awaitable[None]]:
+    """Returns a response hook for clients of this library, httpx or its successor. An answer that is closed before its
+    last event is closed at once, as ever."""
+
+    class ReadToTheEnd(_ReadToTheEnd, http.AsyncByteStream):  # type: ignore[misc]  # which one is known only here
+        transport_error = http.TransportError
+
+    async def read_to_the_end(response: Any) -> None:
+        stream = response.stream
+        if isinstance(stream, http.AsyncByteStream):
+            response.stream = ReadToTheEnd(stream)
+
+    return read_to_the_end
 
 
-class _ReadToTheEnd(httpx.AsyncByteStream):
-    def __init__(self, stream: httpx.AsyncByteStream) -> None:
+class _ReadToTheEnd:
+    transport_error: ClassVar[type[Exception]]
+
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._parts = aiter(stream)
         self._tail = b""
@@ -44,7 +53,7 @@ class _ReadToTheEnd(httpx.AsyncByteStream):
     async def aclose(self) -> None:
         try:
             if any(event in self._tail for event in LAST_EVENTS):
-                with suppress(TimeoutError, httpx.TransportError):
+                with suppress(TimeoutError, self.transport_error):
                     async with asyncio.timeout(SECS):
                         async for _ in self._parts:
                             pass

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import AsyncGenerator, Iterable
-from functools import partial
+from functools import cached_property, partial
+from importlib import import_module
 from typing import Any, ClassVar, Generic, Protocol, Self
 
 import httpx
@@ -19,7 +20,7 @@ from frameledger_services.providers.errors import (
     UnmappableError,
 )
 from frameledger_services.providers.http_errors import MALFORMED
-from frameledger_services.providers.keep_alive import read_to_the_end
+from frameledger_services.providers.keep_alive import reading_to_the_end
 from frameledger_services.providers.loose_json import JsonObject, an_object
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService, TAdapter
@@ -88,6 +89,16 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
         }
         return cls(**(known | options))
 
+    @cached_property
+    def _http(self) -> Any:
+        """The HTTP library that this SDK is built on: httpx, or from OpenAI's third on its successor, which has other
+        classes of the same names."""
+        client: type = self.sdk.DefaultAsyncHttpxClient
+        [library] = {
+            one.__module__.partition(".")[0] for one in client.__mro__ if one.__name__ == "AsyncClient"
+        }
+        return import_module(library)
+
     @property
     def server_address(self) -> tuple[str, int] | None:
         url = httpx.URL(self._base_url)
@@ -115,8 +126,10 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
                 base_url=self._base_url,
                 max_retries=0,
                 # `LLMService.answer` limits how long the provider may be silent.
-                timeout=httpx.Timeout(None, connect=CONNECT_SECS),
-                http_client=self.sdk.DefaultAsyncHttpxClient(event_hooks={"response": [read_to_the_end]}),
+                timeout=self._http.Timeout(None, connect=CONNECT_SECS),
+                http_client=self.sdk.DefaultAsyncHttpxClient(
+                    event_hooks={"response": [reading_to_the_end(self._http)]}
+                ),
             )
 
     async def _disconnect(self) -> None:
@@ -151,14 +164,14 @@ class SdkLLMService(LLMService[TAdapter], ABC, Generic[TAdapter]):
                         yield frame
                     if answer.complete:
                         break
-        except (self.sdk.APIError, httpx.TransportError, *MALFORMED) as error:
+        except (self.sdk.APIError, self._http.TransportError, *MALFORMED) as error:
             if answer.finish_reason is None:
                 raise await self._provider_error(error) from error
         for frame in answer.end():
             yield frame
 
     async def _provider_error(self, error: Any) -> ProviderError:
-        if isinstance(error, (self.sdk.APIConnectionError, httpx.TransportError)):
+        if isinstance(error, (self.sdk.APIConnectionError, self._http.TransportError)):
             sentence = f"The connection to {self.provider} was lost or could not be made."
             await self.notify("on_connection_error", sentence)
             return ConnectionLostError(sentence)
