@@ -165,7 +165,11 @@ class Settings(BaseModel):
     postgres_port: Port | None = _set(None, "Port of the embedded PostgreSQL. Not set: 15432, or a free one.")
     kafka_home: Path | None = _set(None, "Home of an installed Kafka to run instead of the packaged one.")
     java: Path | None = _set(None, "The program `java` for the embedded broker.")
-    cache_dir: Path | None = _set(None, "Cache of the broker's jars. Not set: the user's cache directory.")
+    cache_dir: Path | None = _set(
+        None,
+        "Cache of the broker's jars (50 MB) and of what Java keeps of them (up to 200 MB). "
+        "Not set: the user's cache directory.",
+    )
     maven_repository: str | None = _set(None, "Maven repository with the jars. Not set: Maven Central.")
 
     topic_prefix: str = _set("llm.", "Prefix of topic names.", pattern=r"^[a-zA-Z0-9._-]{0,200}$")

@@ -1,6 +1,7 @@
 """The archive of the broker's classes: learned by one start, made after the next, used by the third."""
 
 import asyncio
+import os
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -130,6 +131,30 @@ def test_one_that_cannot_be_made_is_learned_anew_and_the_oldest_are_forgotten(tm
         asyncio.run(class_archive.make(maker(tmp_path, archive), tmp_path, archive))
     assert len(list(tmp_path.glob("*.jsa"))) == class_archive.KEPT
     assert not (tmp_path / "0.jsa").exists()
+
+
+def test_one_that_others_can_write_is_not_used(tmp_path):
+    archive = tmp_path / "cache.jsa"
+    archive.write_bytes(b"classes")
+    archive.chmod(0o644)
+    assert class_archive.options_of_start(archive) != ()
+    archive.chmod(0o664)
+    assert class_archive.options_of_start(archive) == ()
+
+
+def test_what_a_killed_maker_left_goes_with_the_next_one(tmp_path):
+    (tmp_path / class_archive.LIST).write_bytes(class_archive.COMPLETE)
+    abandoned = tmp_path / f"other.1234{class_archive.UNFINISHED}"
+    beside = tmp_path / f"other.5678{class_archive.UNFINISHED}"
+    for file in (abandoned, beside):
+        file.touch()
+    long_ago = beside.stat().st_mtime - 2 * class_archive.ABANDONED_SECONDS
+    os.utime(abandoned, (long_ago, long_ago))
+    archive = tmp_path / "cache.jsa"
+    asyncio.run(class_archive.make(maker(tmp_path, archive), tmp_path, archive))
+    assert archive.exists()
+    assert beside.exists()
+    assert not abandoned.exists()
 
 
 def maker(folder: Path, archive: Path, *words: str) -> Program:

@@ -1,12 +1,15 @@
 """Copies of a process that go on as another command, where that is safe, and those that are started where it is not."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.bounds import PROGRAM
 
 from frameledger_services.cli.up import imports
+from frameledger_services.embedded import fork_server, shown_as
 from frameledger_services.embedded.launch import COULD_NOT_START
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks")
@@ -61,6 +64,80 @@ def test_one_that_cannot_go_on_says_why_and_is_no_second_copy_of_its_parent(tmp_
     log = tmp_path / "log"
     assert run(FORKS, log, tmp_path / "not there", 0) == ["True", str(COULD_NOT_START)]
     assert log.read_text("utf-8").startswith(f"cannot start {sys.executable}: ")
+
+
+OPEN = """
+import os, sys
+from frameledger_services.become import Become
+from frameledger_services.embedded import fork_server
+
+number = os.dup(os.open(sys.argv[2], os.O_RDWR))
+os.set_inheritable(number, True)
+if sys.argv[3] == "closed":
+    for standard in (0, 1, 2):
+        os.close(standard)
+pid = os.fork()
+if pid == 0:
+    try:
+        fork_server.become([sys.executable, "-m", "frameledger_services", "words"], "/", sys.argv[1], {})
+    except Become:
+        kept = [one for one in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{one}")]
+        print(sorted(kept), os.read(0, 1))
+        print("and what goes wrong", file=sys.stderr, flush=True)
+        os.write(1, b"here\\n")
+        sys.exit()
+os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.parametrize("standard", ["open", "closed"])
+def test_a_copy_keeps_no_file_of_who_called_it_and_writes_to_its_log_alone(tmp_path, standard):
+    log, theirs = tmp_path / "log", tmp_path / "theirs"
+    theirs.touch()
+    run(OPEN, log, theirs, standard)
+    told = log.read_text("utf-8")
+    assert "here" in told
+    if standard == "open":
+        assert "['0', '1', '2'] b''" in told
+        assert "and what goes wrong" in told
+    assert theirs.read_bytes() == b""
+
+
+def test_without_handles_of_processes_nothing_is_forked(monkeypatch):
+    def refused(pid):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(fork_server, "has_one_thread", lambda: True)
+    assert fork_server.can_fork()
+    monkeypatch.setattr(os, "pidfd_open", refused)
+    assert not fork_server.can_fork()
+
+
+def test_where_proc_cannot_be_written_to_a_process_is_shown_as_before(monkeypatch):
+    def refused(path, data):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "write_bytes", refused)
+    assert shown_as.show_as(["frameledger"], {}) is False
+
+
+LATE = """
+import os, signal, sys
+from pathlib import Path
+from frameledger_services.embedded import forked, launch
+from frameledger_services.embedded.program import Program
+
+forked.ANSWERS_WITHIN = 0.2
+with forked.forking([]) as server:
+    os.kill(server._pid, signal.SIGSTOP)
+    program = Program("late", (sys.executable, "-m", "frameledger_services", "--version"), Path("/"), Path(sys.argv[1]))
+    print(server.fork(program), os.path.exists(f"/proc/{server._pid}"), server.fork(program))
+print(Path(sys.argv[1]).exists())
+"""
+
+
+def test_a_fork_server_that_answers_too_late_is_ended_so_that_nothing_begins_twice(tmp_path):
+    assert run(LATE, tmp_path / "log") == ["None False None", "False"]
 
 
 IMPORTS = """

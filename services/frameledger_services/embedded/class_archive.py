@@ -15,6 +15,9 @@ import asyncio
 import hashlib
 import os
 import re
+import secrets
+import stat
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +26,12 @@ from frameledger_services.embedded.program import Program
 
 KEPT = 3
 """Archives in the cache: those that were used last. A new Java, or a virtual environment of its own, needs its own."""
+
+UNFINISHED = ".unfinished"
+ABANDONED_SECONDS = 3600.0
+"""It takes some seconds to make one. Whoever was killed meanwhile has left it."""
+
+_OURS = secrets.token_hex(4)
 
 LIST = "classes"
 COMPLETE = b"\n@cp "
@@ -59,11 +68,17 @@ def is_wanted(archive: Path) -> bool:
 
 
 def options_of_start(archive: Path) -> tuple[str, ...]:
-    """Options of a Java that uses the archive, if it is there."""
+    """Options of a Java that uses the archive, if it is there, and nobody else can have written it: Java runs what is
+    in it."""
     try:
-        os.utime(archive)
+        found = archive.stat()
     except OSError:
         return ()
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return ()
+    with suppress(OSError):
+        # It was used today. Not where the cache is somebody else's, or cannot be written.
+        os.utime(archive)
     return (f"-XX:SharedArchiveFile={archive}",)
 
 
@@ -96,28 +111,46 @@ def maker(java: Sequence[str], home: Path, archive: Path, log: Path) -> Program:
 
 
 async def make(program: Program, home: Path, archive: Path) -> None:
-    """Run it, and put the archive in its place when it is complete. If it fails, classes are learned anew."""
+    """Run it, and put the archive in its place when it is complete. If it fails, classes are learned anew.
+
+    Who dies before it is in its place makes it once more after the next start; who dies behind that leaves the list of
+    the classes, which nobody reads any more.
+    """
+    for left in archive.parent.glob(f"*{UNFINISHED}"):
+        if left.stat().st_mtime < time.time() - ABANDONED_SECONDS:
+            left.unlink(missing_ok=True)
     with program.log.open("ab") as log:
         process = await asyncio.create_subprocess_exec(
-            *program.command(), cwd=home, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+            *program.command(),
+            cwd=home,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
+    made = unfinished(archive)
     try:
-        code = await process.wait()
-        # Who dies between these two lines makes it once more after the next start.
-        if code == 0:
-            unfinished(archive).replace(archive)
+        if await process.wait() == 0:
+            # Java looks at its head only: after a power cut it must be whole, or not be there.
+            await asyncio.to_thread(_to_disk, made)
+            made.replace(archive)
         (home / LIST).unlink(missing_ok=True)
         _forget_the_oldest(archive.parent)
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-        unfinished(archive).unlink(missing_ok=True)
+        made.unlink(missing_ok=True)
 
 
 def unfinished(archive: Path) -> Path:
-    """Where this process makes it."""
-    return archive.with_suffix(f".{os.getpid()}")
+    """Where this process makes it: also where several machines share a cache, so a pid would be no name."""
+    return archive.with_suffix(f".{_OURS}{UNFINISHED}")
+
+
+def _to_disk(file: Path) -> None:
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
 
 
 def _forget_the_oldest(cache: Path) -> None:

@@ -49,9 +49,9 @@ def detached(words: Sequence[str], log: Path) -> Detached:
                 argv, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
             )
         return Detached(started)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    directory = str(Path.cwd())
+    fork_server.flush()
     pid = os.fork()
     if pid == 0:
-        fork_server.become(argv, str(Path.cwd()), str(log), {})
+        fork_server.become(argv, directory, str(log), {})
     return Detached(psutil.Process(pid))

@@ -10,7 +10,8 @@ no event loop. The objects are frozen, so that the garbage collector of a servic
 
 **Not shared**: session, working directory, output and environment, which are those that its `Program` says; signal
 handlers; and random numbers, of which Python's are seeded anew with each fork, and others come from the kernel.
-`ps` and `/proc` show the service's own command line and environment.
+`ps` and `/proc` show the service's own command line and environment. A service that is started again has the code of
+the day on which `up` began: after an upgrade `up` is to be started again.
 
 No lock can be held by a thread that is not copied, since there is none: should an import start one, services are forked
 and started anew, as without this process. It dies with the supervisor, and what it has forked is told SIGTERM then, as
@@ -42,8 +43,23 @@ OWN_WORDS = 3
 
 
 def can_fork() -> bool:
-    """Whether a copy of this process could go on as another one: on Linux, with one thread."""
-    return sys.platform == "linux" and hasattr(os, "pidfd_open") and has_one_thread()
+    """Whether a copy of this process could go on as another one: on Linux, with one thread. What waits for its end
+    needs a kernel, and a sandbox, that has handles of processes."""
+    if sys.platform != "linux" or not has_one_thread():
+        return False
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return True
+
+
+def flush() -> None:
+    """Write what is not written yet: each copy of this process would write it too."""
+    for stream in (sys.stdout, sys.stderr):
+        # None, if this process was started without.
+        if stream is not None:
+            stream.flush()
 
 
 def has_one_thread() -> bool:
@@ -58,7 +74,7 @@ def has_one_thread() -> bool:
 def serve(link: socket.socket, parent: int, modules: Sequence[str]) -> NoReturn:
     """Be the fork server, in a process that was just forked, until the other end of `link` closes. Raises `Become` in
     each service that is forked; in this process itself it does not return."""
-    _leave(os.devnull)
+    _leave(os.devnull, keep=link.fileno())
     # Not SIGTERM, which waits if it is stopped.
     die_with(parent, signal.SIGKILL)
     show_as([sys.executable, "-m", "frameledger_services", "(fork server)"], os.environ)
@@ -69,8 +85,9 @@ def serve(link: socket.socket, parent: int, modules: Sequence[str]) -> NoReturn:
     gc.collect()
     gc.freeze()
     children: set[int] = set()
+    this = os.getpid()
     while message := _heard(link):
-        link.send(json.dumps(_answer(json.loads(message), link, children)).encode())
+        link.send(json.dumps(_answer(json.loads(message), this, children)).encode())
     os._exit(0)
 
 
@@ -82,7 +99,7 @@ def _heard(link: socket.socket) -> bytes:
         return b""
 
 
-def _answer(asked: dict[str, Any], link: socket.socket, children: set[int]) -> dict[str, Any]:
+def _answer(asked: dict[str, Any], this: int, children: set[int]) -> dict[str, Any]:
     match asked:
         case {"fork": program}:
             # Asked before: a copy has the one thread that made it, and the locks of all others.
@@ -92,8 +109,8 @@ def _answer(asked: dict[str, Any], link: socket.socket, children: set[int]) -> d
             except OSError as error:
                 return {"errno": error.errno, "error": error.strerror}
             if pid == 0:
-                link.close()
-                become(**program, parent=os.getppid(), anew=not safe)
+                # Not `getppid()`: this process may have been killed since.
+                become(**program, parent=this, anew=not safe)
             children.add(pid)
             return {"pid": pid}
         case {"reap": pid}:
@@ -132,17 +149,25 @@ def become(
         show_as(argv, os.environ)
     except (OSError, SystemExit) as error:
         # Not an exception: what this process is a copy of would act on it.
-        os.write(2, f"cannot start {argv[0]}: {error}\n".encode())
+        with suppress(OSError):
+            os.write(2, f"cannot start {argv[0]}: {error}\n".encode())
         os._exit(COULD_NOT_START)
     raise Become(argv[OWN_WORDS:])
 
 
-def _leave(output: str) -> None:
-    """Leave the terminal: its session, and what is read and written there."""
+def _leave(output: str, keep: int | None = None) -> None:
+    """Leave the terminal, that is its session and what is read and written there, and close all files that whoever
+    called `up` had open, and would wait to be closed; but for one that is kept."""
     os.setsid()
+    # Of a process that was started without input or output the numbers are free: a file would get one of them.
+    while (nothing := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
     written = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    read = os.open(os.devnull, os.O_RDONLY)
-    for here, there in ((read, 0), (written, 1), (written, 2)):
+    for here, there in ((nothing, 0), (written, 1), (written, 2)):
         os.dup2(here, there)
-    for opened in {read, written} - {0, 1, 2}:
-        os.close(opened)
+    most = os.sysconf("SC_OPEN_MAX")
+    if keep is None:
+        os.closerange(3, most)
+    else:
+        os.closerange(3, keep)
+        os.closerange(keep + 1, most)

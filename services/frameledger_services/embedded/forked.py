@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -30,6 +29,7 @@ class ForkServer:
         self._link = link
         self._one_at_a_time = threading.Lock()
         self._is_there = True
+        self._has_forked = False
 
     def fork(self, program: Program) -> int | None:
         """Start a program, which may be forked. Returns its pid, None if nobody is there to fork it. Raises `OSError`
@@ -40,6 +40,7 @@ class ForkServer:
             "log": str(program.log),
             "environment": dict(program.environment),
         }
+        self._has_forked = True
         try:
             answer = self._ask({"fork": asked})
         except _GoneError:
@@ -58,11 +59,17 @@ class ForkServer:
 
     def close(self) -> None:
         """End it, and whatever of it still runs."""
-        with suppress(_GoneError):
-            self._ask({"end": True})
+        if self._has_forked:
+            with suppress(_GoneError):
+                self._ask({"end": True})
+        if self._is_there:
+            self._end()
         self._link.close()
-        with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
+
+    def _end(self) -> None:
+        """One that answers too late must not do any more what it was asked for, which another way has done since."""
+        self._is_there = False
+        os.kill(self._pid, signal.SIGKILL)
         os.waitpid(self._pid, 0)
 
     def _ask(self, what: dict[str, Any]) -> dict[str, Any]:
@@ -73,10 +80,10 @@ class ForkServer:
                 self._link.send(json.dumps(what).encode())
                 said = self._link.recv(fork_server.MOST)
             except OSError as error:
-                self._is_there = False
+                self._end()
                 raise _GoneError from error
             if not said:
-                self._is_there = False
+                self._end()
                 raise _GoneError
         answer: dict[str, Any] = json.loads(said)
         return answer
@@ -94,9 +101,7 @@ def forking(modules: Sequence[str]) -> Iterator[ForkServer | None]:
         return
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     this = os.getpid()
-    for stream in (sys.stdout, sys.stderr):
-        # What is not written yet would be written by each copy.
-        stream.flush()
+    fork_server.flush()
     pid = os.fork()
     if pid == 0:
         ours.close()

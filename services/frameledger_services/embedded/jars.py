@@ -2,7 +2,8 @@
 
 Each jar is fetched by itself, by its exact coordinate: a resolver that is shown several roots at once may choose
 other versions than the broker was built with. A file gets its name in the cache only after its sha256 was right,
-so what has a name there is complete, whoever fetches at the same time. Once all are there no network is needed.
+so what has a name there is complete, whoever fetches at the same time. Once all are there no network is needed. What
+Java made of them lies beside them (`class_archive`), and is used if nobody else can have written it.
 """
 
 import hashlib

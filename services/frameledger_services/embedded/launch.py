@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> None:
         if "--user-namespace" in options:
             enter_user_namespace()
         if user := options.get("--as-user"):
-            become(user)
+            change_user(user)
         if nice := options.get("--nice"):
             os.nice(int(nice))
         # Last, because a change of user clears it.
@@ -61,7 +61,7 @@ def enter_user_namespace() -> None:
             mapping.write(line)
 
 
-def become(name: str) -> None:
+def change_user(name: str) -> None:
     import pwd
 
     entry = pwd.getpwnam(name)

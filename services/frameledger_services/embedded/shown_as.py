@@ -45,7 +45,15 @@ _shown: list[object] = []
 
 
 def show_as(words: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Have this process shown with this command line and environment. Linux only; returns whether that is done."""
+    """Have this process shown with this command line and environment. Linux only; returns whether that is done: a
+    sandbox may keep `/proc` from being written to, or show another one."""
+    try:
+        return _show_as(words, environment)
+    except (OSError, LookupError, ValueError):
+        return False
+
+
+def _show_as(words: Sequence[str], environment: Mapping[str, str]) -> bool:
     Path("/proc/self/comm").write_bytes(os.fsencode(Path(words[0]).name)[:LONGEST_NAME])
     arguments = b"".join(os.fsencode(word) + b"\0" for word in words)
     variables = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in environment.items())
