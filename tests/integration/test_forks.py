@@ -9,6 +9,8 @@ from tests.bounds import ON_SERVERS
 from tests.laws.strategies import random_conversation
 from tests.support.batches import Log, project, value_of
 from tests.support.projecting import make_topics, projecting, settings_of_its_own  # noqa: F401  # a fixture
+from tests.unit.rules import dsl
+from tests.unit.rules.dsl import ask, begin, committed, flat, result
 from typer.testing import CliRunner
 
 from frameledger import chain
@@ -21,6 +23,7 @@ from frameledger.frames import (
     LLMContextFrame,
     LLMEnablePromptCachingFrame,
     LLMMessagesAppendFrame,
+    LLMSetToolsFrame,
     UserStartedSpeakingFrame,
     encode_frame,
 )
@@ -74,6 +77,12 @@ def test_a_fork_of_any_version_folds_to_the_prefix_with_open_calls_settled(datab
             log.add(context_id, value)
     project(database, log.records, sizes=(500,))
 
+    assert cancelled_in_forks(database, conversations) > 50, "hardly a call was open in any of these"
+
+
+def cancelled_in_forks(database, conversations):
+    """Holds a fork of every version against what it has to begin with; how many of them settle a call."""
+
     async def check():
         cancelled = 0
         async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
@@ -99,7 +108,39 @@ def test_a_fork_of_any_version_folds_to_the_prefix_with_open_calls_settled(datab
                     cancelled += list(moment.messages) != moment.stored.context.to_wire()["messages"]
         return cancelled
 
-    assert asyncio.run(check()) > 50, "hardly a call was open in any of these"
+    return asyncio.run(check())
+
+
+BROUGHT = LLMSetToolsFrame(
+    tools=[
+        {"type": "function", "function": {"name": name, "parameters": {}}} | mark
+        for name, mark in {"s": {}, "a": {"served_by": "client"}, "b": {"served_by": "client"}}.items()
+    ]
+)
+WITH_CALLS_OF_A_CLIENT = {
+    "two at once": [BROUGHT, ask(), committed("a", "b", run=2), result("b", "done")],
+    # The result of one begins the next in the same step.
+    "in a queue": [
+        BROUGHT,
+        ask(),
+        committed("s", "a", run=2, run_in_parallel=False),
+        begin("s", attempt=1),
+        result("s", "done", attempt=1),
+    ],
+    "an id in another": [BROUGHT, ask(), committed(("a1", "a"), ("a12", "b"), run=2), result("a1", 1)],
+    "one that JSON escapes": [BROUGHT, ask(), committed(('a"\\/é\n', "a"), "b", run=2)],
+}
+
+
+@pytest.mark.parametrize("played", WITH_CALLS_OF_A_CLIENT.values(), ids=WITH_CALLS_OF_A_CLIENT)
+@pytest.mark.rule("RA5.client")
+def test_a_fork_settles_each_call_of_a_client_in_its_own_place(database, played):
+    values = [encode_frame(frame) for frame in flat(played)]
+    log = Log()
+    for value in values:
+        log.add(dsl.CONTEXT, value)
+    project(database, log.records, sizes=(500,))
+    assert cancelled_in_forks(database, {dsl.CONTEXT: values}) >= 1
 
 
 @pytest.mark.parametrize("batch", [1, 50], ids=["one by one", "together"])

@@ -51,7 +51,8 @@ async def running_calls(connection: Connection, context_id: str, version: int) -
             """
             SELECT call.tool_call_id, call.synchronous, CASE WHEN call.synchronous THEN said.place END AS place
             FROM tool_calls AS call
-            -- A call's messages are written by its start.
+            -- A call's messages are written by its start. What starts calls of a client may start several at once, and
+            -- write into the message of another call (RA5.client): the message names its call.
             LEFT JOIN LATERAL (
                 SELECT (
                     SELECT count(*) FROM messages AS earlier
@@ -62,11 +63,11 @@ async def running_calls(connection: Connection, context_id: str, version: int) -
                 FROM messages AS tool
                 WHERE tool.context_id = call.context_id AND tool.era = era_at(%(id)s, %(version)s)
                     AND tool.valid_from = call.started_version AND tool.valid_to > %(version)s
-                    AND tool.role = 'tool'
+                    AND tool.role = 'tool' AND json_text(tool.message, 'tool_call_id') = call.tool_call_id
             ) AS said ON true
             WHERE call.context_id = %(id)s AND call.started_version <= %(version)s
                 AND (call.settled_version IS NULL OR call.settled_version > %(version)s)
-            ORDER BY call.started_version
+            ORDER BY call.started_version, call.requested_version, call.ordinal
             """,
             {"id": context_id, "version": version},
         )
