@@ -17,7 +17,16 @@ from frameledger_services.store import binary_copy, held_effects, projections
 
 HISTORIES = sorted((Path(__file__).parents[1] / "histories").glob("*.jsonl"))
 
-LATER = ("coalesced-inputs", "kept-elsewhere", "limits", "no-room", "rewritten", "second-inputs")
+LATER = (
+    "coalesced-inputs",
+    "kept-elsewhere",
+    "kept-of-an-attempt",
+    "limits",
+    "no-room",
+    "one-call-two-hands",
+    "rewritten",
+    "second-inputs",
+)
 """Histories that were added since pages of the command line show the times of the others. Another one goes here."""
 
 PARTITIONS = 4
