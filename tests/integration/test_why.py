@@ -6,9 +6,13 @@ from functools import partial
 
 import psycopg
 import pytest
-from tests.support.batches import HISTORIES, histories_interleaved, project
+from tests.support.batches import HISTORIES, Log, histories_interleaved, project
 from tests.support.databases import made
+from tests.unit.rules import dsl
+from tests.unit.rules.dsl import ask, begin, committed, end, flat, result, start, tokens
 
+from frameledger.frames import FunctionCallFromLLM, FunctionCallsStartedFrame, LLMSetToolsFrame, encode_frame
+from frameledger.tools import of_client
 from frameledger_services.cli.audit.render_why import MOST_LINES
 
 COLUMNS = 100
@@ -264,3 +268,38 @@ def test_a_call_keeps_to_its_own_frames_when_its_id_comes_again(connection):
         versions = [one["frame"]["version"] for one in found["frames"]]
         assert versions[0] == requested
         assert not later or max(versions) < min(later)
+
+
+@pytest.mark.rule("RA5.client")
+def test_the_messages_of_a_clients_call_lead_back_to_that_call_and_its_run(database):
+    """Several start with the end of their run, and one with the result of the call before it in the queue."""
+    schemas = [{"type": "function", "function": {"name": name}} for name in ("s", "a", "b", "c")]
+    brought = LLMSetToolsFrame(tools=[schemas[0], *map(of_client, schemas[1:])])
+    announced = FunctionCallsStartedFrame(
+        function_calls=[
+            FunctionCallFromLLM(tool_call_id=name, function_name=function, arguments={"text": "\x00"})
+            for name, function in (('a"\n', "a"), ("b1", "b"), ("b12", "b"))
+        ],
+        run_id=dsl.run_id(2),
+    )
+    frames = [
+        *(brought, ask(), start(2), tokens("Look.", run=2), announced, end(2)),
+        *(ask(), committed("s", "c", run=7, run_in_parallel=False)),
+        *(begin("s", sync=False, attempt=1), result("s", 1, attempt=1)),
+    ]
+    log = Log()
+    for frame in flat(frames):
+        log.add(dsl.CONTEXT, encode_frame(frame))
+    project(database, log.records)
+    with psycopg.connect(database, autocommit=True) as connection:
+        came = []
+        for position in range(1, 13):
+            found = explained(connection, dsl.CONTEXT, position)
+            of, run = found["call"] or {"tool_call_id": None}, found["run"] or {"run_id": None}
+            came.append((found["from"], of["tool_call_id"], run["run_id"]))
+    first, second = dsl.run_id(2), dsl.run_id(7)
+    assert came == [
+        ("run", None, first),
+        *[("call", name, first) for name in ('a"\n', "b1", "b12") for _ in range(2)],
+        *[("call", name, second) for name in ("s", "s", "s", "c", "c")],
+    ]
