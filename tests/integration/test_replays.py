@@ -183,6 +183,42 @@ def test_copies_are_a_recording_with_the_same_messages_and_no_effect(settings):
     on_the_road(settings, history, work)
 
 
+@pytest.mark.rule("RA5.client")
+def test_calls_that_a_client_answers_are_in_a_copy_with_its_answers(settings):
+    history = "client-functions"
+
+    async def work(client):
+        done, left_out = await published(settings, client, Copies(history, "copy"), speed=0)
+        assert done + left_out == await client.newest_version(history)
+        [(began,)] = query(
+            settings,
+            "SELECT count(*) FROM tool_calls WHERE context_id = %s AND started_version = dispatched_version",
+            history,
+        )
+        assert began == 5
+        await until_stored(settings, client, "copy", done + began + 1)
+        copy, original = await client.context("copy"), await client.context(history)
+        assert copy.context == original.context
+        assert query(
+            settings, "SELECT count(*) FROM frames WHERE context_id = 'copy' AND outcome <> 'applied'"
+        ) == [(0,)]
+        # Each start is behind what began it, which is its cause.
+        starts = query(
+            settings,
+            "SELECT start.version - cause.version, cause.type, start.tool_call_id FROM frames AS start "
+            "JOIN frames AS cause ON cause.context_id = start.context_id AND cause.frame_id = start.causation_id "
+            "WHERE start.context_id = 'copy' AND start.type = 'FunctionCallInProgressFrame' ORDER BY start.version",
+        )
+        end, result = "LLMFullResponseEndFrame", "FunctionCallResultFrame"
+        assert starts == [(1, end, "m1"), (2, end, "m12"), (1, result, "p1"), (1, end, "m1"), (2, end, "p2")]
+        assert await published(settings, client, Copies(history, "copy"), speed=0) == (done, left_out)
+        marker = LLMMessagesAppendFrame(messages=[{"role": "user", "content": "Behind it."}])
+        [behind] = await client.publish("copy", marker, wait=True)
+        assert behind.version == done + began + 2
+
+    on_the_road(settings, history, work)
+
+
 def test_copies_are_published_with_their_timing(settings):
     history = "barge-in"
     moves = []

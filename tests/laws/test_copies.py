@@ -9,15 +9,36 @@ from hypothesis import given
 from tests.laws.strategies import CONTEXT, conversations
 from tests.support.batches import HISTORIES
 from tests.unit.rules import dsl
-from tests.unit.rules.dsl import append, ask, end, flat, play, push, rewrite, start, tokens, update
+from tests.unit.rules.dsl import (
+    announce,
+    append,
+    ask,
+    begin,
+    cancel,
+    committed,
+    end,
+    finish,
+    flat,
+    interrupt,
+    mirror,
+    play,
+    push,
+    result,
+    rewrite,
+    start,
+    tokens,
+    update,
+)
 
-from frameledger.evolve.changes import EraBegan, MessageAppended, RunStarted
+from frameledger.evolve.changes import CallDispatched, CallStarted, EraBegan, MessageAppended, RunStarted
 from frameledger.fold import Conversation, Folding
-from frameledger.frames import LLMContextFrame, encode_frame
+from frameledger.frames import LLMContextFrame, LLMSetToolsFrame, encode_frame
 from frameledger.react import react
 from frameledger.record import DecodeError, decode
+from frameledger.tools import of_client
 from frameledger_services.forks.copies import Copies
 from frameledger_services.forks.places import PlacedCopies
+from frameledger_services.store.client_calls import BegunCall
 from frameledger_services.store.replays import RecordedFrame, Written
 
 IDS = UUID("6b3f1f0e-3f7d-5a5c-9a53-9b7a1b2c3d4e")
@@ -70,18 +91,29 @@ def recorded(values, context_id=CONTEXT):
             *attempts.get(getattr(frame, "run_id", None), (None, None)),
             rewrites,
             keeps.get(int(step.state.version)),
+            begun_with(step),
         )
         for value, frame, step, rewrites in steps
     ]
     return frames, folding.conversation()
 
 
+def begun_with(step):
+    """The calls that start in the step that dispatches them."""
+    dispatched = {change.key for change in step.changes if isinstance(change, CallDispatched)}
+    return tuple(
+        BegunCall(int(step.state.version), change.tool_call_id, change.function_name, change.arguments)
+        for change in step.changes
+        if isinstance(change, CallStarted) and change.key in dispatched
+    )
+
+
 def copied(frames, context_id=CONTEXT, *, live=False):
     """The copies that are published: what a topic has of them."""
     opening = LLMContextFrame(context={}, react=live)
     placed = PlacedCopies(Copies(context_id, "copy", live), [opening], 1, [])
-    made = [placed.of(frame, decode(frame.payload)) for frame in frames]
-    return [decode(encode_frame(frame)) for frame in (opening, *made) if frame is not None]
+    made = [one for frame in frames for one in placed.of(frame, decode(frame.payload))]
+    return [decode(encode_frame(frame)) for frame in (opening, *made)]
 
 
 def folded_without_effects(frames):
@@ -163,6 +195,67 @@ def test_what_was_rewritten_behind_a_message_that_was_taken_back_is_rewritten_in
     frames, original = recorded([encode_frame(one) for one in flat(frames)], dsl.CONTEXT)
     copy = folded_without_effects(copied(frames, dsl.CONTEXT))
     assert copy.context.to_wire() == original.context.to_wire()
+
+
+BROUGHT = LLMSetToolsFrame(
+    tools=[
+        {"type": "function", "function": {"name": "s"}},
+        *(of_client({"type": "function", "function": {"name": name}}) for name in ("a", "b")),
+    ]
+)
+IN_A_QUEUE: list[dsl.Frames] = [
+    *(BROUGHT, ask(), committed("s", "a", "b", run=2, run_in_parallel=False)),
+    *(begin("s", attempt=1), result("s", 1, attempt=1)),
+]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [BROUGHT, ask(), committed("a", "b", run=2), result("b", 1), interrupt(), result("a", {"x": 2})],
+        [*IN_A_QUEUE, interrupt(), result("b", 1), result("a", 2)],
+        [*IN_A_QUEUE, cancel("a"), finish(), result("b", 1)],
+        # Places of what one frame wrote in the original, and several in the copy.
+        [BROUGHT, ask(), start(2), tokens("x", run=2), announce("a", "b", run=2), end(2), rewrite(5, None)],
+        [*IN_A_QUEUE, rewrite(4, "mine"), rewrite(6, "mine too"), result("a", 1), result("b", 1)],
+        [*IN_A_QUEUE, update("Anew."), result("a", 1), append("x"), rewrite(2, "y")],
+        [BROUGHT, mirror("pipecat"), ask(), committed("a", run=3), append("x"), mirror(None), result("a", 1)],
+        # An attempt that was taken back, a model that makes one id twice, and a call that is given up.
+        [
+            BROUGHT,
+            ask(),
+            start(2),
+            announce("a", run=2),
+            start(2, 2),
+            announce("a", run=2, attempt=2),
+            end(2, 2),
+        ],
+        [BROUGHT, ask(), committed("a", run=2), result("a", 1), committed("a", run=6), result("a", 2)],
+        # It is begun by what makes room in the queue, whatever that is.
+        [BROUGHT, ask(), committed("s", "a", run=2, run_in_parallel=False), cancel("s"), result("a", 1)],
+        [
+            *(BROUGHT, ask(), committed("s", "a", run=2, run_in_parallel=False)),
+            *(begin("s", attempt=1, waiting={"for": "a person"}), result("a", 1), result("s", 2)),
+        ],
+    ],
+)
+@pytest.mark.rule("RA5.client")
+def test_calls_of_a_client_are_in_the_copy_and_have_its_answers(frames):
+    frames, original = recorded([encode_frame(one) for one in flat(frames)], dsl.CONTEXT)
+    assert any(frame.begins for frame in frames)
+    copies = copied(frames, dsl.CONTEXT)
+    copy = folded_without_effects(copies)
+    assert copy.context.to_wire() == original.context.to_wire()
+    assert len({one.id for one in copies}) == len(copies)
+
+
+def test_where_models_are_asked_anew_neither_calls_of_a_client_nor_its_answers_are_said():
+    frames, _ = recorded([encode_frame(one) for one in [*flat(IN_A_QUEUE), result("a", 1)]], dsl.CONTEXT)
+    assert [one.type for one in copied(frames, dsl.CONTEXT, live=True)] == [
+        "LLMContextFrame",
+        "LLMSetToolsFrame",
+        "LLMRunFrame",
+    ]
 
 
 @given(conversations())

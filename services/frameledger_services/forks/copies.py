@@ -10,6 +10,8 @@ given `react: false`. What the copies say is what reached the context:
   a message of theirs that a client rewrote was not, and is copied as a message.
 - Runs, attempts, claims and versions are taken off: they name what is in the original. An answer becomes a response
   that names no run, and a call one that somebody else runs, which a recording folds to the same messages.
+- The call of a client's function starts without a frame, since the fold starts it (RA5.client). In a recording it does
+  not, so behind the copy of what began such calls a start of each is said.
 - An erasure is not copied.
 - A rewriting names a position, which is another one in the copy where something was left out: `places` finds it.
 
@@ -19,7 +21,9 @@ over (R7.5) stands before that answer, where it was said. Since no limit acts in
 had no room (R8.4) is in the copy, too.
 
 With `live` the model and the functions are asked anew instead: only what people and programs said is copied, no answer,
-no call and no speech, and contexts react as they did. That is the only way in which a copy causes anything.
+no call and no speech, and contexts react as they did. That is the only way in which a copy causes anything. What a
+client answered to a call is an answer to that call, and is not said either: the calls of a client's functions that the
+model makes now wait for whoever is the client of the copy, as in any conversation.
 
 Each copy says in `metadata.replay_of` of which frame it is, and its id is derived from that frame and the new
 conversation: to publish a copy again says nothing twice. Its cause is the copy of the cause.
@@ -32,7 +36,14 @@ from typing import Any
 from uuid import UUID
 
 from frameledger import derived
-from frameledger.frames import AnyFrame, ErrorFrame, LLMMessagesAppendFrame, OfRun, UnknownFrame
+from frameledger.frames import (
+    AnyFrame,
+    ErrorFrame,
+    FunctionCallInProgressFrame,
+    LLMMessagesAppendFrame,
+    OfRun,
+    UnknownFrame,
+)
 from frameledger.values import value
 from frameledger_services.store.replays import RecordedFrame
 
@@ -81,6 +92,25 @@ class Copies:
             changed["heard_text"] = None
         return frame.model_copy(update=changed)
 
+    def starts(self, recorded: RecordedFrame) -> list[AnyFrame]:
+        """Returns what says, behind the copy of a frame, that calls of a client began with it; nothing if models are
+        asked anew."""
+        if self.live:
+            return []
+        return [
+            FunctionCallInProgressFrame(
+                id=derived.copy_id(
+                    "replay start", self.context_id, f"{recorded.frame_id}:{call.tool_call_id}", self.copy
+                ),
+                function_name=call.function_name,
+                tool_call_id=call.tool_call_id,
+                arguments=call.arguments,
+                cancel_on_interruption=True,
+                metadata=self._source(recorded),
+            )
+            for call in recorded.begins
+        ]
+
     def of_message(self, recorded: RecordedFrame, message: Mapping[str, Any]) -> AnyFrame | None:
         """Returns what says only this message of a frame of which no copy is made; None if models are asked anew."""
         if self.live:
@@ -92,8 +122,12 @@ class Copies:
     def _source(self, recorded: RecordedFrame) -> dict[str, Any]:
         return {"replay_of": {"context_id": self.context_id, "version": recorded.version}}
 
-    def cause(self, recorded: RecordedFrame) -> str | None:
-        """Returns the id of the copy of the frame's cause."""
+    def cause(self, recorded: RecordedFrame, frame: AnyFrame) -> str | None:
+        """Returns the id of what caused one of the frames made of a recorded one: of its copy the copy of its cause,
+        and of the start of a call that began with it the copy itself."""
+        own = self._id(recorded.frame_id)
+        if frame.id != own:
+            return own
         return None if recorded.causation_id is None else self._id(recorded.causation_id)
 
     def _is_copied(self, recorded: RecordedFrame, frame: AnyFrame) -> bool:

@@ -38,37 +38,41 @@ class PlacedCopies:
         opening by 0 and their position in the original."""
 
         self._is_certain = True
-        for frame in opening:
-            self._fold(frame, 0)
+        self._fold(opening, 0)
         self._places = {(0, position): place for place, position in enumerate(positions, start=1)}
 
-    def of(self, recorded: RecordedFrame, frame: AnyFrame) -> AnyFrame | None:
-        """Returns the copy of a frame, or None if none is made. Called once for each."""
+    def of(self, recorded: RecordedFrame, frame: AnyFrame) -> list[AnyFrame]:
+        """Returns the copy of a frame, and behind it the starts of the calls that began with it; nothing if no copy is
+        made. Called once for each."""
         made = self._copies.of(recorded, frame)
         if made is None and recorded.keeps is not None:
             made = self._copies.of_message(recorded, recorded.keeps)
         if isinstance(made, LLMMessageRewriteFrame) and recorded.rewrites is not None:
             place = self._places.get(self._key(recorded.rewrites))
             made = None if place is None else made.model_copy(update={"position": place})
-        if made is not None:
-            self._fold(made, recorded.version)
-        return made
+        if made is None:
+            return []
+        frames = [made, *self._copies.starts(recorded)]
+        self._fold(frames, recorded.version)
+        return frames
 
     def _key(self, written: Written) -> tuple[int, int]:
         return (0, written.position) if written.version < self._first else (written.version, written.number)
 
-    def _fold(self, frame: AnyFrame, version: int) -> None:
-        step = evolve(self._state, frame)
-        self._state = step.state
+    def _fold(self, frames: Sequence[AnyFrame], version: int) -> None:
+        """Fold what was made of the frame of this version: together it writes what that wrote, in the same order."""
         number = 0
-        for change in step.changes:
-            if isinstance(change, EraBegan):
-                self._places.clear()
-                self._is_certain = True
-            elif isinstance(change, MessageAppended):
-                if self._is_certain:
-                    self._places[version, number] = int(change.position)
-                number += 1
-        began = any(isinstance(change, EraBegan) for change in step.changes)
-        if self._copies.live and self._state.terms.mirror is None and not began:
-            self._is_certain = False
+        for frame in frames:
+            step = evolve(self._state, frame)
+            self._state = step.state
+            for change in step.changes:
+                if isinstance(change, EraBegan):
+                    self._places.clear()
+                    self._is_certain = True
+                elif isinstance(change, MessageAppended):
+                    if self._is_certain:
+                        self._places[version, number] = int(change.position)
+                    number += 1
+            began = any(isinstance(change, EraBegan) for change in step.changes)
+            if self._copies.live and self._state.terms.mirror is None and not began:
+                self._is_certain = False

@@ -36,7 +36,7 @@ from frameledger_services.store.replays import RecordedFrame
 SOURCE = "frameledger/replay"
 PAGE = 500
 TOGETHER = 200
-"""Copies that are due at once are published together, so many at most."""
+"""Copies that are due at once are published together, until there are so many."""
 
 
 class ReplayRefusedError(RefusedError):
@@ -92,17 +92,17 @@ class Replayer:
         due: list[Outgoing] = []
         async for recorded in recorded_frames(self._connections, copies.context_id, first, last):
             seconds, _ = pace.wait_for(time_of(recorded))
-            if due and (seconds > 0 or len(due) == TOGETHER):
+            if due and (seconds > 0 or len(due) >= TOGETHER):
                 await self._producer.publish(topic, due)
                 due = []
                 tell(recorded.version - 1)
             await pace.wait(seconds)
-            record = _copy(copies, placed, recorded)
-            if record is None:
-                left_out += 1
-            else:
+            records = _copy(copies, placed, recorded)
+            if records:
                 done += 1
-                due.append(record)
+                due += records
+            else:
+                left_out += 1
         await self._producer.publish(topic, due)
         return done, left_out
 
@@ -144,12 +144,13 @@ def _opening(copies: Copies, first: int, moment: Moment) -> list[AnyFrame]:
     return frames
 
 
-def _copy(copies: Copies, placed: PlacedCopies, recorded: RecordedFrame) -> Outgoing | None:
+def _copy(copies: Copies, placed: PlacedCopies, recorded: RecordedFrame) -> list[Outgoing]:
     try:
-        frame = placed.of(recorded, decode(recorded.payload))
+        frames = placed.of(recorded, decode(recorded.payload))
     except DecodeError:
         # An older release took it.
-        return None
-    if frame is None:
-        return None
-    return outgoing(frame, ContextId(copies.copy), source=SOURCE, causation_id=copies.cause(recorded))
+        return []
+    return [
+        outgoing(one, ContextId(copies.copy), source=SOURCE, causation_id=copies.cause(recorded, one))
+        for one in frames
+    ]

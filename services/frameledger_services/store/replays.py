@@ -1,14 +1,19 @@
-"""What a replay reads: frames of a conversation in order, with which attempt of their run it was that counted."""
+"""What a replay reads: frames of a conversation in order, with which attempt of their run it was that counted, and what
+began with them without a frame of its own."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from psycopg import AsyncConnection
+
+from frameledger_services.store import client_calls
+from frameledger_services.store.client_calls import BegunCall
 
 Connection = AsyncConnection[Any]
 
@@ -49,15 +54,27 @@ class RecordedFrame:
     """A message that it wrote and a client rewrote, if its attempt of the run is not the one that counts: that message
     was not taken back with the others."""
 
+    begins: tuple[BegunCall, ...] = ()
+    """The calls of a client that began with it, in the order in which they did: of those no frame says so."""
+
 
 async def frames(
     connection: Connection, context_id: str, after: int, until: int, limit: int
 ) -> list[RecordedFrame]:
     """Returns the frames of a conversation after a version and up to another one, in order, `limit` at most."""
     cursor = await connection.execute(_FRAMES, (context_id, after, until, limit))
-    return [
+    found = [
         RecordedFrame(*(*frame, None if written is None else Written(written, number, position), keeps))
         async for *frame, written, number, position, keeps in cursor
+    ]
+    if not found:
+        return []
+    begun: defaultdict[int, list[BegunCall]] = defaultdict(list)
+    for call in await client_calls.begun(connection, context_id, found[0].version, found[-1].version):
+        begun[call.version].append(call)
+    return [
+        replace(frame, begins=tuple(begun[frame.version])) if frame.version in begun else frame
+        for frame in found
     ]
 
 
