@@ -21,11 +21,15 @@ from tests.unit.rules.dsl import (
     speak,
     start,
 )
+from tests.unit.rules.test_client_functions import brought
 
+from frameledger import derived
 from frameledger.frames.calls import Waiting
+from frameledger.ids import ContextId, Version
 from frameledger_services import claims
 from frameledger_services.claims import OpenWork, Unserved, unserved
 from frameledger_services.cli.doctor import work
+from frameledger_services.store import client_calls, tool_calls, work_to_do
 
 CTX = "desk"
 HOUR = 3_600
@@ -239,3 +243,31 @@ def test_a_question_reads_what_is_open_and_nothing_that_is_over(filled, question
     assert scanned <= {"projections"}
     assert sum(rows for _, rows in after.values()) - sum(rows for _, rows in before.values()) <= MOST_ROWS
     assert (found if isinstance(found, OpenWork) else list(shown(found).items())) == FOUND[question]
+
+
+def test_a_call_that_waits_for_its_client_is_nobodys_work_and_is_told_apart(database):
+    async def test(desk):
+        # The client's is the older one, and the person's of a name that nobody announced.
+        await desk.say(
+            "client",
+            brought("paint"),
+            ask(),
+            committed("paint", run=derived.run_id(ContextId("client"), Version(2))),
+        )
+        await desk.say("person", begin("refund", waiting=Waiting(for_="a manager")))
+        assert await left(desk) == {"waiting": (1, "refund")}
+        assert (await work_to_do.count(desk.connection)).calls_waiting == 1
+        listed = await tool_calls.unsettled(desk.connection, None, status="waiting")
+        assert [(one.tool_call_id, one.waiting_for, one.by_client) for one in listed] == [
+            ("refund", "a manager", False),
+            ("paint", "the client", True),
+        ]
+        [call] = await client_calls.waiting(desk.connection, "person")
+        assert call.by_client is False
+        await desk.say("person", result("refund", 1))
+        assert (await left(desk), (await work_to_do.count(desk.connection)).calls_waiting) == ({}, 0)
+        # What nobody knows of it a person has to find out, whoever answers it.
+        await desk.say("client", result("paint", "?", settled_as="ambiguous"))
+        assert await left(desk) == {"ambiguous": (1, "paint")}
+
+    at_desk(database, test)

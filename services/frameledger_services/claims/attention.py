@@ -12,6 +12,7 @@ from psycopg.rows import class_row
 
 from frameledger_services.claims import rules
 from frameledger_services.claims.values import Connection
+from frameledger_services.store.client_calls import WAITS_FOR_PERSON
 
 AFTER_SECS = 5.0
 """How long no worker must have had a call before it counts as lost: one may be taking it over."""
@@ -52,7 +53,7 @@ _LEFT = f"""
         UNION ALL
         SELECT 'waiting', context_id, tool_call_id, coalesce(started_at, requested_at)
         FROM tool_calls
-        WHERE status = 'waiting'
+        WHERE {WAITS_FOR_PERSON}
         UNION ALL
         SELECT 'ambiguous', context_id, tool_call_id, settled_at
         FROM tool_calls

@@ -123,7 +123,12 @@ def routes(parts: Parts) -> list[BaseRoute]:
             ContextList,
             parameters=[PREFIX, TEXT, STATUS, MODEL, SINCE, UNTIL, EXPERIMENTS, ORDER, LIMIT, CURSOR],
         ),
-        route("waiting", _waiting, "Calls that wait for a person.", CallList),
+        route(
+            "waiting",
+            _waiting,
+            "Calls that wait for a person or, with `by_client`, for the client.",
+            CallList,
+        ),
         route("ambiguous", _ambiguous, "Calls of which nobody knows whether they happened.", CallList),
         route("workers", _workers, "Live workers, by service.", WorkerList),
         route("tools", _tools, "Functions that live workers serve.", FunctionList),

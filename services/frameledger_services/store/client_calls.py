@@ -17,8 +17,14 @@ from frameledger_services.store.contexts import loads
 
 Connection = AsyncConnection[Any]
 
-BY_CLIENT = "started_version IS NOT NULL AND started_version = dispatched_version"
-"""SQL: whether a client answers the call."""
+BY_CLIENT = "(started_version = dispatched_version) IS TRUE"
+"""SQL: whether a client answers the call; never NULL."""
+
+WAITS_FOR_CLIENT = f"(status = 'waiting' AND {BY_CLIENT})"
+"""SQL: whether the call waits for its client. That may never come back, and is nobody's work."""
+
+WAITS_FOR_PERSON = f"(status = 'waiting' AND NOT {BY_CLIENT})"
+"""SQL: whether the call waits for a person: what every count of people's work counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
 from frameledger.frames import FunctionCallFromLLM
+from frameledger_services.store.client_calls import BY_CLIENT, WAITS_FOR_CLIENT
 from frameledger_services.store.contexts import loads
 
 CallKey = tuple[int, int]
@@ -199,6 +200,8 @@ class UnsettledCall:
     waiting_deadline: datetime | None
     requested_version: int
     ordinal: int
+    by_client: bool
+    """A client answers it, and no person needs to."""
 
 
 async def unsettled(
@@ -209,14 +212,15 @@ async def unsettled(
     prefix: str = "",
 ) -> list[UnsettledCall]:
     """Returns those of one conversation or of all, the oldest first, a thousand at most; with `status` those that have
-    it, and of conversations whose ids begin with `prefix`."""
+    it, and of conversations whose ids begin with `prefix`. Those that wait for their client come last: clients that
+    never come back shall not take the places of what needs a person."""
     async with connection.cursor(row_factory=class_row(UnsettledCall)) as cursor:
         await cursor.execute(
-            """
+            f"""
             SELECT
                 context_id, tool_call_id, function_name, status,
                 coalesce(settled_at, started_at, dispatched_at, requested_at) AS since,
-                worker, waiting_for, waiting_deadline, requested_version, ordinal
+                worker, waiting_for, waiting_deadline, requested_version, ordinal, {BY_CLIENT} AS by_client
             FROM tool_calls
             WHERE (
                     status IN ('announced', 'dispatched', 'running') OR status = 'waiting'
@@ -224,7 +228,7 @@ async def unsettled(
                 )
                 AND (%(context)s::text IS NULL OR context_id = %(context)s)
                 AND (%(status)s::text IS NULL OR status = %(status)s) AND starts_with(context_id, %(prefix)s)
-            ORDER BY requested_at, context_id, requested_version, ordinal
+            ORDER BY {WAITS_FOR_CLIENT}, requested_at, context_id, requested_version, ordinal
             LIMIT 1000
             """,
             {"context": context_id, "status": status, "prefix": prefix},

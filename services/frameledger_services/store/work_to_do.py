@@ -8,6 +8,8 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
+from frameledger_services.store.client_calls import WAITS_FOR_PERSON
+
 MOST_COUNTED = 100_000
 """Rows of the outbox beyond that are not counted: while a broker is away for long there may be millions."""
 
@@ -18,6 +20,8 @@ class WorkToDo:
 
     contexts_parked: int
     calls_waiting: int
+    """For a person. Those that wait for their client are not people's work."""
+
     calls_ambiguous: int
     runs_open: int
     outbox_rows: Mapping[str, int]
@@ -34,10 +38,10 @@ class WorkToDo:
 async def count(connection: AsyncConnection[Any]) -> WorkToDo:
     """Returns what is to be done. Reads partial indexes, which have only that, and of the outbox the first rows."""
     cursor = await connection.execute(
-        """
+        f"""
         SELECT
             (SELECT count(*) FROM contexts WHERE parked_version IS NOT NULL),
-            (SELECT count(*) FROM tool_calls WHERE status = 'waiting'),
+            (SELECT count(*) FROM tool_calls WHERE {WAITS_FOR_PERSON}),
             (SELECT count(*) FROM tool_calls WHERE status = 'ambiguous' AND resolved_version IS NULL),
             (SELECT count(*) FROM runs WHERE status = 'open'),
             (

@@ -99,7 +99,7 @@ _PARTS: dict[str, Shape] = {"frame": FRAME, "message": _MESSAGE, "messages": _ME
 ANSWER = Shape(
     _names(
         """
-        at attempt builtin code completed depth duplicate era eras error_code experiment finish_reason first
+        at attempt builtin by_client code completed depth duplicate era eras error_code experiment finish_reason first
         frames from function_name generation goes_on id idempotency_key intact logged_at matches_sha256 mirror
         model newest offset ordinal outcome partition place position positions prompt_caching provider reason
         role safe_to_retry since skip_tts source status superseded synchronous there to topic trigger type

@@ -16,10 +16,16 @@ export function useTick() {
   return tick;
 }
 
+/** Returns the calls of `/v1/waiting` that wait for a person, or those that wait for the client which brought their
+ * function; undefined while they are not known. */
+export function waitingFor(who, answer) {
+  return answer.data?.calls.filter((call) => call.by_client === (who === 'client'));
+}
+
 /** How many calls wait for a person or are ambiguous; nothing at zero. */
 export function Count() {
   const tick = useTick();
-  const waiting = useAnswer('/v1/waiting', tick).data?.calls.length ?? 0;
+  const waiting = waitingFor('person', useAnswer('/v1/waiting', tick))?.length ?? 0;
   const ambiguous = useAnswer('/v1/ambiguous', tick).data?.calls.length ?? 0;
   return waiting + ambiguous === 0 ? null : html` <span class="count">${waiting + ambiguous}<span class="hidden"> now</span></span>`;
 }

@@ -7,7 +7,7 @@ import {Missing, useAnswer} from './answer.js';
 import {Badge, Clock, Facts, Value, Version, seconds, took} from './facts.js';
 import {count, moment, whole} from './format.js';
 import {Settle, Settled} from './settle.js';
-import {text} from './words.js';
+import {isOfClient, text} from './words.js';
 
 /** The tab. `?call=` is a call that is looked for. */
 export function Calls({id, at, newest, source}) {
@@ -25,9 +25,19 @@ export function Calls({id, at, newest, source}) {
   </section>`;
 }
 
-/** Whether a person has to say something of a call. */
-export function needsPerson(call) {
+/** Whether a call waits for the client that brought its function: nobody else has to answer it, and anybody may. */
+function waitsForClient(call) {
+  return call.status === 'waiting' && isOfClient(call);
+}
+
+/** Whether a person may say something of a call. */
+function maySettle(call) {
   return call.status === 'waiting' || (call.status === 'ambiguous' && call.resolved_version === null);
+}
+
+/** Whether a person has to say something of a call. */
+function needsPerson(call) {
+  return maySettle(call) && !waitsForClient(call);
 }
 
 /** One call. */
@@ -36,7 +46,7 @@ export function Call({id, call, decided, isWanted}) {
   const [settled, setSettled] = useState(null);
   // A form that somebody writes in stays, also when somebody else is quicker.
   const asked = useRef(false);
-  asked.current ||= needsPerson(call);
+  asked.current ||= maySettle(call);
   useEffect(() => {
     if (isWanted) place.current.scrollIntoView({block: 'start'});
   }, [isWanted]);
@@ -58,13 +68,13 @@ export function Call({id, call, decided, isWanted}) {
       ${decided !== undefined && html`<div><h4>What a person said of it</h4><${Value} value=${decided} /></div>`}
     </div>
     ${settled !== null && html`<${Settled} id=${id} answer=${settled} />`}
-    ${needsPerson(call) && settled === null && html`<${Reason} call=${call} />`}
-    ${asked.current && settled === null && html`<${Settle} id=${id} call=${call} isOver=${!needsPerson(call)} done=${setSettled} />`}
+    ${maySettle(call) && settled === null && html`<${Reason} call=${call} />`}
+    ${asked.current && settled === null && html`<${Settle} id=${id} call=${call} isOver=${!maySettle(call)} done=${setSettled} />`}
     <details><summary>More of this call</summary><${Facts} rows=${facts(id, call)} /></details>
   </article>`;
 }
 
-/** Why a call needs a person. */
+/** Why a person may say something of a call. */
 function Reason({call}) {
   if (call.status === 'waiting') {
     return html`<p class="why">Waits for <strong>${call.waiting_for === null ? 'a person' : text(call.waiting_for)}</strong>${call.waiting_deadline && html`,
@@ -84,7 +94,9 @@ function became(call) {
   switch (call.status) {
     case 'done': return {tone: 'good', sign: '✓', words: 'done'};
     case 'failed': return {tone: 'bad', sign: '✗', words: 'failed'};
-    case 'waiting': return {tone: 'warn', sign: '◷', words: 'waits for a person'};
+    case 'waiting': return waitsForClient(call)
+      ? {tone: 'quiet', sign: '◷', words: 'waits for the client'}
+      : {tone: 'warn', sign: '◷', words: 'waits for a person'};
     case 'ambiguous': return call.resolved_version === null
       ? {tone: 'bad', sign: '?', words: 'ambiguous'}
       : {tone: 'good', sign: '?', words: 'was ambiguous, decided by a person'};

@@ -7,6 +7,11 @@ export function isRedacted(value) {
   return value !== null && typeof value === 'object' && value.redacted === true && typeof value.bytes === 'number';
 }
 
+/** Returns whether the client that brought the function of a call answers it: such a call starts as it is dispatched. */
+export function isOfClient(call) {
+  return call.started_version !== null && call.started_version === call.dispatched_version;
+}
+
 /** Returns any value as text: text as it is, everything else as JSON, which stays short where it holds media. */
 export function text(value, space) {
   if (isRedacted(value)) return redaction(value);

@@ -4,7 +4,7 @@ import {html, useState} from './html.js';
 import {contextPath} from './api.js';
 import {href} from './address.js';
 import {Missing, useAnswer} from './answer.js';
-import {useTick} from './attention.js';
+import {useTick, waitingFor} from './attention.js';
 import {Call} from './calls.js';
 import {Copied, quoted, seconds, took} from './facts.js';
 import {count, moment, whole} from './format.js';
@@ -15,24 +15,27 @@ import {text} from './words.js';
 export function Work() {
   const tick = useTick();
   const waiting = useAnswer('/v1/waiting', tick);
+  const ofPeople = waitingFor('person', waiting);
+  const ofClients = waitingFor('client', waiting);
   const ambiguous = useAnswer('/v1/ambiguous', tick);
   const parked = useAnswer('/v1/parked', tick);
   return html`<main class="work">
     <h1>What needs a person</h1>
-    <p class="summary" role="status">${summary(waiting.data, ambiguous.data, parked.data)}</p>
-    <${Asked} name="Waiting" answer=${waiting} tick=${tick} none="No call waits for a person."
+    <p class="summary" role="status">${summary(ofPeople, ambiguous.data, parked.data)}</p>
+    <${Asked} name="Waiting" calls=${ofPeople} problem=${waiting.problem} tick=${tick} none="No call waits for a person."
       why="A function asked for a person's word. The conversation may go on meanwhile; the model reads the answer when it comes." />
-    <${Asked} name="Ambiguous" answer=${ambiguous} tick=${tick} none="Of every call it is known whether it happened."
+    <${Asked} name="Ambiguous" calls=${ambiguous.data?.calls} problem=${ambiguous.problem} tick=${tick} none="Of every call it is known whether it happened."
       why="A worker began these and did not live to tell how they ended. They are not run again. Find out, then say what happened." />
     <${Parked} answer=${parked} />
+    <${Asked} name="Waiting for a client" calls=${ofClients} problem=${waiting.problem} tick=${tick} none="No call waits for a client."
+      why="Functions of clients that talk with the model. The client answers these when it comes back; nobody else needs to." />
     <${Working} tick=${tick} />
   </main>`;
 }
 
 /** Calls of one kind. One that is open stays until it is closed, also when it needs nobody any more. */
-function Asked({name, answer, tick, none, why}) {
+function Asked({name, calls, problem, tick, none, why}) {
   const [open, setOpen] = useState(new Map());
-  const calls = answer.data?.calls;
   const listed = new Set(calls?.map(keyOf));
   const shown = calls && [...calls, ...[...open.values()].filter((one) => !listed.has(keyOf(one)))];
   const turn = (call, isOpen) => setOpen((before) => {
@@ -44,7 +47,7 @@ function Asked({name, answer, tick, none, why}) {
   return html`<section aria-label=${name}>
     <h2>${name} ${calls?.length > 0 && html`<span class="count">${calls.length}</span>`}</h2>
     ${calls === undefined
-      ? html`<${Missing} problem=${answer.problem} what="the calls" />`
+      ? html`<${Missing} problem=${problem} what="the calls" />`
       : shown.length === 0
         ? html`<p class="nothing">${none}</p>`
         : html`<p class="faint">${why}</p>
@@ -97,9 +100,9 @@ function Parked({answer}) {
 }
 
 function summary(waiting, ambiguous, parked) {
-  if (waiting === null || ambiguous === null || parked === null) return 'Reading …';
+  if (waiting === undefined || ambiguous === null || parked === null) return 'Reading …';
   const counts = [
-    [waiting.calls.length, 'waiting'], [ambiguous.calls.length, 'ambiguous'], [parked.parked.length, 'parked'],
+    [waiting.length, 'waiting'], [ambiguous.calls.length, 'ambiguous'], [parked.parked.length, 'parked'],
   ].filter(([number]) => number > 0);
   return counts.length === 0 ? 'Nothing needs a person now.' : counts.map(([number, word]) => `${number} ${word}`).join(' · ');
 }
