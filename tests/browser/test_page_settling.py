@@ -15,13 +15,20 @@ from tests.support.databases import made as database
 from tests.support.killable import projector
 from tests.support.road import Raw, made
 from tests.support.webpage import Webpage
+from tests.unit.rules.dsl import append, committed
+from tests.unit.rules.test_client_functions import brought
 
+from frameledger import derived
 from frameledger.frames import FunctionCallInProgressFrame, encode_frame
+from frameledger.ids import ContextId, Version
 from frameledger_services.embedded import ports
 from frameledger_services.gateway.access import tokens
 
 NOW = datetime.now(UTC)
 CONVERSATIONS = ("answered", "raced", "read")
+PAINTED = "painted"
+"""A conversation in which a model called a function of its client, who did not come back."""
+
 ASKED = "asked"
 """A conversation in which a model answered."""
 
@@ -51,6 +58,9 @@ def filled(kafka, database_server, migrated_template):
         answerer(road.settings),
     ):
         road.publish([Raw(name.encode(), waiting_call()) for name in CONVERSATIONS])
+        run = derived.run_id(ContextId(PAINTED), Version(2))
+        left = [brought("paint"), append("Make it blue.", run_llm=True), *committed("paint", run=run)]
+        road.publish([Raw(PAINTED.encode(), encode_frame(frame)) for frame in left])
         ask(road, ASKED, "Is the desk open?")
         until_closed(road, ASKED)
         road.until_idle(projecting)
@@ -123,6 +133,39 @@ def test_the_list_of_what_needs_a_person_and_who_works_is_for_everybody(browser,
         expect(web.page.get_by_role("region", name="Partitions")).to_contain_text("up to date")
         web.check_accessible("light", "dark")
         web.check_narrow()
+
+
+def test_a_call_that_waits_for_its_client_is_nobodys_work_and_may_be_answered_all_the_same(
+    browser, origin, given, http
+):
+    waiting = http.get("/waiting").json()["calls"]
+    assert [one["by_client"] for one in waiting].count(True) == 1
+    needed = len(waiting) - 1 + len(http.get("/ambiguous").json()["calls"])
+    with signed_in(browser, origin, given[1]["manager"]) as web:
+        work = web.page.get_by_role("link", name=re.compile("needs a person"))
+        expect(work.locator(".count")).to_have_text(re.compile(rf"^{needed}\b"))
+        work.click()
+        people = web.page.get_by_role("region", name="Waiting", exact=True)
+        clients = web.page.get_by_role("region", name="Waiting for a client")
+        expect(clients).to_contain_text("waits for the client")
+        expect(people.locator("summary")).to_have_count(len(waiting) - 1)
+        expect(people).not_to_contain_text(PAINTED)
+        clients.locator("summary").first.press("Enter")
+        call = web.page.locator(f"article[data-call='{waiting[-1]['tool_call_id']}']")
+        expect(call.locator("header")).to_contain_text("waits for the client")
+        call.get_by_role("textbox", name="Result").fill('"blue"')
+        call.get_by_role("button", name="Answer").press("Enter")
+        expect(call.get_by_role("status").first).to_contain_text("The call is answered")
+
+
+def test_a_call_of_the_client_is_drawn_from_where_it_began(browser, origin, given, http):
+    [call] = http.get(f"/contexts/{PAINTED}/calls").json()["calls"]
+    with signed_in(browser, origin, given[1]["reader"]) as web:
+        web.open(PAINTED)
+        bar = web.page.locator(".lanes .calls .bar")
+        expect(bar.locator("title")).to_have_text(re.compile(rf"^paint: .*, {call['started_version']}–"))
+        expect(bar.locator(".waits")).to_have_count(1)
+        expect(web.page.locator("svg.marks rect.call")).to_have_count(1)
 
 
 def test_a_request_that_has_the_hash_of_what_was_sent_is_said_to_be_that(browser, origin, given, http):

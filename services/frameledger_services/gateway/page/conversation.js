@@ -55,7 +55,7 @@ function Loaded({id, source}) {
   const {newest, frames} = source;
   const follows = address.at === null;
   const at = follows ? newest : Math.min(Math.max(address.at, frames.first), newest);
-  const time = useTime(frames);
+  const time = useTime(id, frames);
   const [playing, setPlaying] = useState(false);
   const [help, setHelp] = useState(false);
 

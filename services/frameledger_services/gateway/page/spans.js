@@ -6,21 +6,28 @@
  */
 
 import {typeName} from './format.js';
-import {text} from './words.js';
+import {isOfClient, text} from './words.js';
 
 const ENDS = new Set(['EndFrame', 'CancelFrame']);
+/** With these, calls that were announced may be dispatched: the run's end, and what lets the next one of a queue go on. */
+const BEGIN = new Set([
+  'LLMFullResponseEndFrame', 'VisionFullResponseEndFrame', 'FunctionCallInProgressFrame', 'FunctionCallResultFrame',
+  'FunctionCallCancelFrame',
+]);
 
 /**
- * Returns what happened, from the frames that are here.
+ * Returns what happened, from the frames that are here, and from the conversation's calls: one that a client answers
+ * begins with a frame that does not say so. `began` is the newest version at which one may have begun, null if none may.
  * @param {import('./loaded_frames.js').LoadedFrames} frames
- * @returns {{user: Span[], voice: Span[], runs: Span[], calls: Span[], marks: Mark[]}}
+ * @param {object[]} calls
+ * @returns {{user: Span[], voice: Span[], runs: Span[], calls: Span[], marks: Mark[], began: number|null}}
  */
-export function spansOf(frames) {
-  const found = new Spans();
+export function spansOf(frames, calls) {
+  const found = new Spans(calls);
   for (const chunk of frames.chunks) {
     for (const one of chunk) if (one !== undefined && one.outcome === 'applied') found.take(one);
   }
-  return {...found.lanes, marks: found.marks};
+  return {...found.lanes, marks: found.marks, began: found.began};
 }
 
 class Spans {
@@ -28,8 +35,25 @@ class Spans {
   marks = [];
   #open = {user: null, voice: null, runs: null};
   #calls = new Map();
+  /** The ids of calls that were announced, and that no frame started. */
+  #announced = new Set();
+  /** The calls that clients answer, by the version at which they began. */
+  #ofClients;
+  began = null;
+
+  constructor(calls) {
+    this.#ofClients = Map.groupBy(calls.filter(isOfClient), (call) => call.started_version);
+  }
 
   take(one) {
+    this.#take(one);
+    for (const call of this.#ofClients.get(one.version) ?? []) {
+      this.#start(call.tool_call_id, one.version, call.function_name).waits = one.version;
+    }
+    if (this.#announced.size > 0 && BEGIN.has(one.type)) this.began = one.version;
+  }
+
+  #take(one) {
     const {type, version, frame} = one;
     if (type === 'UserStartedSpeakingFrame') this.#turn(version);
     else if (type === 'UserStoppedSpeakingFrame') this.#end('user', version, 'spoke');
@@ -37,6 +61,7 @@ class Spans {
     else if (type === 'BotStoppedSpeakingFrame') this.#end('voice', version, 'spoke');
     else if (type === 'LLMFullResponseStartFrame' || type === 'VisionFullResponseStartFrame') this.#run(one);
     else if (type === 'LLMFullResponseEndFrame' || type === 'VisionFullResponseEndFrame') this.#end('runs', version, 'ended');
+    else if (type === 'FunctionCallsStartedFrame') this.#announce(frame);
     else if (type === 'FunctionCallInProgressFrame') this.#call(one);
     else if (type === 'FunctionCallResultFrame' || type === 'FunctionCallCancelFrame') this.#settle(one);
     else if (type === 'InterruptionFrame') this.#interrupt(version);
@@ -75,10 +100,21 @@ class Spans {
       if (frame.waiting) before.waits = version;
       return;
     }
-    const span = {from: version, to: null, kind: 'called', name: text(frame.function_name), waits: null};
+    this.#announced.delete(key);
+    this.#start(key, version, frame.function_name);
+  }
+
+  #start(key, version, name) {
+    const span = {from: version, to: null, kind: 'called', name: text(name), waits: null};
     this.#calls.set(key, span);
     this.lanes.calls.push(span);
     this.#mark(version, 'call', `call ${span.name}`);
+    return span;
+  }
+
+  #announce({function_calls: calls}) {
+    if (!Array.isArray(calls)) return;
+    for (const call of calls) this.#announced.add(call?.tool_call_id);
   }
 
   #settle({version, type, tool_call_id: id, frame}) {

@@ -1,6 +1,8 @@
 /** The time of a conversation: lanes, the slider over its versions, and what plays it. */
 
 import {go} from './address.js';
+import {useAnswer} from './answer.js';
+import {contextPath} from './api.js';
 import {Axis} from './axis.js';
 import {html, useEffect, useReducer, useRef} from './html.js';
 import {Lanes} from './lanes.js';
@@ -11,26 +13,35 @@ import {spansOf} from './spans.js';
 /** What is drawn of time takes at most this part of it, however many frames come. */
 const SHARE = 1 / 20;
 
-/** Returns axis and spans of the frames that are here, made anew when there are more of them. */
-export function useTime(frames) {
+/** Returns axis and spans of the frames that are here, made anew when there are more of them, or more is known of
+ * calls. These are asked for only where some of them began that no frame tells of. */
+export function useTime(id, frames) {
   const [, draw] = useReducer((count) => count + 1, 0);
   const made = useRef({key: null, at: -Infinity, took: 0});
-  const key = `${frames.first} ${frames.here} ${frames.count}`;
+  const told = useRef({calls: [], count: 0});
+  const key = `${frames.first} ${frames.here} ${frames.count} ${told.current.count}`;
   const {at, took} = made.current;
   const wait = at + took / SHARE - performance.now();
-  if (made.current.key !== key && wait <= 0) made.current = make(frames, key);
+  if (made.current.key !== key && wait <= 0) made.current = make(frames, told.current.calls, key);
   const isLate = made.current.key !== key;
   useEffect(() => {
     if (!isLate) return undefined;
     const later = setTimeout(draw, Math.max(wait, 0) + 1);
     return () => clearTimeout(later);
   }, [isLate, key]);
+  const {began} = made.current.spans;
+  const {data} = useAnswer(began === null ? null : contextPath(id, '/calls'), began);
+  useEffect(() => {
+    if (data === null) return;
+    told.current = {calls: data.calls, count: told.current.count + 1};
+    draw();
+  }, [data]);
   return made.current;
 }
 
-function make(frames, key) {
+function make(frames, calls, key) {
   const began = performance.now();
-  const found = {key, axis: new Axis(frames), spans: spansOf(frames)};
+  const found = {key, axis: new Axis(frames), spans: spansOf(frames, calls)};
   // Drawing them takes about as long again.
   return {...found, at: performance.now(), took: 3 * (performance.now() - began)};
 }
