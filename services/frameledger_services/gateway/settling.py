@@ -56,7 +56,7 @@ def routes(parts: Parts) -> list[BaseRoute]:
             PATH + "/calls/{call}/result",
             bound(_settle, parts),
             scope="append",
-            summary="Answer a call that waits for a person, or say what became of an ambiguous one.",
+            summary="Answer a call that waits for a person or the client, or say what became of an ambiguous one.",
             parameters=[parameters.CONTEXT, CALL],
             body={"required": True, "content": {JSON: {"schema": RESULT}}},
             answers={201: {"description": "It counts.", "content": {JSON: {"schema": {"type": "object"}}}}},

@@ -110,7 +110,7 @@ def _read(row: tuple[Any, ...] | None) -> Question | None:
 
 
 async def has_running_calls(connection: Connection, context_id: str) -> bool:
-    """Returns whether a call runs, or is about to, also one in the background; one that waits for a person does not."""
+    """Returns whether a call runs, or is about to, also one in the background; one that waits does not."""
     cursor = await connection.execute(
         """
         SELECT EXISTS (
