@@ -361,6 +361,11 @@ class Settings(BaseModel):
         "worker died. 0: at its deadline.",
     )
     timekeeper_waiting_calls: bool = _set(True, "End calls that wait for a person at their own deadlines.")
+    timekeeper_client_call_secs: Secs = _set(
+        86_400,
+        "A call that waits for the client which brought its function is cancelled once its conversation has had no new "
+        "frame for so many seconds. 0: never.",
+    )
     timekeeper_user_silent_secs: Secs = _set(
         60, "An open user turn is closed after so many seconds without speech. 0: never."
     )

@@ -16,9 +16,10 @@ from tests.unit.rules.dsl import (
     start,
     tokens,
 )
+from tests.unit.rules.test_client_functions import brought
 
 from frameledger import derived
-from frameledger.ids import ContextId
+from frameledger.ids import ContextId, Version
 
 CTX = "desk"
 MINUTE = 60.0
@@ -305,6 +306,52 @@ def test_a_call_that_waits_for_a_person_has_no_deadline_but_its_own(database):
         assert await desk.open_run(CTX) is None
         await desk.say(CTX, [result(call, None) for call in ("future", "never", "unread")])
         assert await desk.open_run(CTX) == 12
+
+    at_desk(database, test)
+
+
+LEFT = limits(client_call=MINUTE)
+
+
+@pytest.mark.rule("RA5.client")
+def test_a_call_whose_client_does_not_come_back_is_cancelled_and_asks_for_no_run(database):
+    async def test(desk):
+        painting = [
+            brought("paint"),
+            ask(),
+            committed("paint", run=derived.run_id(ContextId(CTX), Version(2))),
+        ]
+        version = await desk.say(CTX, painting)
+        assert await desk.look(limits(client_call=FAR)) == []
+        assert await desk.look(LEFT) == [], "it was heard of a moment ago, however old the log is"
+        await desk.an_hour_passes(CTX)
+        assert await desk.look(limits(call=PAST, interrupted_call=PAST, waiting_calls=True)) == []
+        assert await desk.look(LEFT, current=()) == []
+        [one] = await desk.look(LEFT)
+        assert [one] == await desk.look(LEFT, who="another")
+        assert await desk.settle(LEFT) == [("call_left", "applied")]
+        assert await desk.settle(LEFT) == []
+        assert await desk.call(CTX, "paint") == ("cancelled", None)
+        assert await desk.open_run(CTX) is None
+        # A timekeeper that saw the same publishes the same frame, which counts once.
+        desk.publish([one])
+        await desk.project()
+        assert await desk.value("SELECT version FROM contexts WHERE context_id = %s", CTX) == version + 1
+        await desk.say(CTX, hear("Are you there?"))
+        assert await desk.open_run(CTX) == version + 2
+
+    at_desk(database, test)
+
+
+def test_a_call_whose_client_is_heard_of_waits_on_and_so_does_one_that_waits_for_a_person(database):
+    async def test(desk):
+        asked = [brought("paint", served=("ask",)), ask()]
+        run = derived.run_id(ContextId(CTX), Version(2))
+        await desk.say(CTX, asked, committed("paint", "ask", run=run), waiting("ask", attempt=1))
+        await desk.an_hour_passes(CTX)
+        assert [one.frame.tool_call_id for one in await desk.look(LEFT)] == ["paint"]
+        await desk.say(CTX, hear("I am still painting."))
+        assert await desk.look(LEFT) == []
 
     at_desk(database, test)
 

@@ -1,6 +1,7 @@
 """What a look reads: what is open, and nothing of all that is over, however much of it there is."""
 
 import asyncio
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -53,6 +54,9 @@ WHERE context_id IN (SELECT 'context-' || n FROM generate_series(1, {OPEN}) AS n
 UPDATE runs SET status = 'open', closed_version = NULL, opened_at = requested_at
 WHERE run_id = 'run-36' AND context_id IN (SELECT 'context-' || n FROM generate_series(1, {OPEN}) AS n);
 
+UPDATE tool_calls SET status = 'waiting', started_version = dispatched_version
+WHERE requested_version = 28 AND context_id IN (SELECT 'context-' || n FROM generate_series(1, {OPEN}) AS n);
+
 UPDATE tool_calls
 SET status = (ARRAY['dispatched', 'running', 'waiting'])[1 + length(context_id) % 3], waiting_deadline = requested_at
 WHERE requested_version = 36 AND context_id IN (SELECT 'context-' || n FROM generate_series(1, {OPEN}) AS n);
@@ -65,6 +69,7 @@ RULES = {
     "calls_abandoned": lambda connection, limit: overdue_calls.abandoned(connection, limit, ALL),
     "calls_lost": lambda connection, limit: overdue_calls.lost(connection, limit, ALL),
     "waiting_calls_overdue": lambda connection, limit: overdue_calls.waiting(connection, limit, ALL),
+    "calls_left_by_clients": lambda connection, limit: overdue_calls.left_by_clients(connection, limit, ALL),
     "turns_overdue": lambda connection, limit: overdue.turns(connection, limit, limit, ALL),
     "bots_overdue": lambda connection, limit: overdue.speeches(connection, limit, ALL),
     "unstarted": lambda connection, limit: timekeeper_claims.unstarted(connection, limit, limit, ALL),
@@ -121,14 +126,16 @@ def test_a_sweep_finds_what_is_open_among_all_that_has_ended(filled):
         async with await psycopg.AsyncConnection.connect(filled, autocommit=True) as connection:
             offer = claims.Registration("us", "timekeeper", "timekeeper", "host", 1, 60.0, 1)
             await claims.register(connection, offer)
-            on = limits(run_silent=PAST, call=PAST, waiting_calls=True, user_silent=PAST, bot_silent=PAST)
+            on = limits(run_silent=PAST, call=PAST, waiting_calls=True, client_call=PAST)
+            on = replace(on, user_silent=PAST, bot_silent=PAST)
             return await sweep(connection, on, Sweeper("us", "timekeeper", False), ALL)
 
     rules = [one.rule for one in asyncio.run(found())]
-    assert {rule: rules.count(rule) for rule in ("run_silent", "user_stop", "bot_stop")} == dict.fromkeys(
-        ("run_silent", "user_stop", "bot_stop"), OPEN
-    )
+    assert {rule: rules.count(rule) for rule in OF_EACH} == dict.fromkeys(OF_EACH, OPEN)
     assert rules.count("call_overdue") + rules.count("waiting_overdue") == OPEN
+
+
+OF_EACH = ("run_silent", "user_stop", "bot_stop", "call_left")
 
 
 async def counted(connection):

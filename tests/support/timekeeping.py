@@ -29,6 +29,7 @@ OFF = Limits(
     interrupted_call=None,
     lost_call=None,
     waiting_calls=False,
+    client_call=None,
     user_silent=None,
     final_words=None,
     bot_silent=None,

@@ -43,6 +43,7 @@ OF_A_VERSION = [
     (settling.call_abandoned, CALL),
     (settling.call_overdue, replace(CALL, safe=True)),
     (settling.waiting_overdue, WAITING),
+    (settling.call_left, WAITING),
     (settling.turn_overdue, TURN),
     (settling.bot_overdue, SPEECH),
 ]
@@ -97,7 +98,11 @@ def test_a_run_that_never_started_is_ended_as_its_first_attempt():
 
 
 def test_of_a_frame_that_ends_a_call_the_name_is_for_people_and_the_version_names_it():
-    for one in (settling.call_overdue(CALL), settling.waiting_overdue(WAITING)):
+    for one in (
+        settling.call_overdue(CALL),
+        settling.waiting_overdue(WAITING),
+        settling.call_left(WAITING),
+    ):
         assert (one.frame.tool_call_id, one.frame.opened_version) == ("call", 3)
 
 
@@ -118,5 +123,7 @@ def test_a_limit_of_zero_switches_its_rule_off():
         name: 0 for name in fields if name not in ("timekeeper_every_secs", "timekeeper_call_grace_secs")
     }
     off = Limits.of(Settings(timekeeper_waiting_calls=False, timekeeper_call_grace_secs=1, **zeros))
-    assert off == Limits(None, None, None, 1, None, None, None, None, False, None, None, None, None, None)
+    assert off == Limits(
+        None, None, None, 1, None, None, None, None, False, None, None, None, None, None, None
+    )
     assert None not in {getattr(Limits.of(Settings()), name) for name in Limits.__slots__}

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from frameledger_services.claims import rules
 from frameledger_services.claims.values import Connection
+from frameledger_services.store.client_calls import BY_CLIENT
 from frameledger_services.store.overdue import JUDGED, MOST_ROWS, WINDOW, ago, rows
 
 CallStatus = Literal["announced", "dispatched", "running", "waiting"]
@@ -49,7 +50,7 @@ async def past_deadline(
         connection,
         OverdueCall,
         _select(
-            known_at="requested_version",
+            known_at="call.requested_version",
             joins="LEFT JOIN runs AS run ON run.context_id = call.context_id AND run.run_id = call.run_id",
             # Nothing is dispatched before it is announced, and there is an index of this.
             where=f"""
@@ -72,11 +73,30 @@ async def waiting(connection: Connection, grace: float, current: Sequence[int]) 
         connection,
         OverdueCall,
         _select(
-            known_at="requested_version",
+            known_at="call.requested_version",
             where=f"call.status = 'waiting' AND call.waiting_deadline < {ago('grace')}",
             order="call.waiting_deadline",
         ),
         grace=grace,
+        current=list(current),
+    )
+
+
+async def left_by_clients(connection: Connection, limit: float, current: Sequence[int]) -> list[OverdueCall]:
+    """Returns calls that wait for the client which brought their function, in conversations without a new frame for
+    `limit` seconds: it does not come back."""
+    return await rows(
+        connection,
+        OverdueCall,
+        _select(
+            known_at="head.version",
+            # They have no deadline, which the index of calls that wait knows; and none is older than it is.
+            where=f"""
+                call.status = 'waiting' AND call.waiting_deadline IS NULL AND {BY_CLIENT}
+                AND call.requested_at < {ago("limit")} AND known.recorded_at < {ago("limit")}
+            """,
+        ),
+        limit=limit,
         current=list(current),
     )
 
@@ -90,7 +110,7 @@ async def abandoned(connection: Connection, limit: float, current: Sequence[int]
         connection,
         OverdueCall,
         _select(
-            known_at="interrupted_version",
+            known_at="call.interrupted_version",
             joins="""
                 LEFT JOIN claims AS claim
                     ON claim.context_id = call.context_id AND claim.version = call.dispatched_version
@@ -118,7 +138,7 @@ async def lost(connection: Connection, limit: float, current: Sequence[int]) -> 
         connection,
         OverdueCall,
         _select(
-            known_at="started_version",
+            known_at="call.started_version",
             joins=rules.HOLDER,
             where=f"""
                 call.status = 'running' AND call.interrupted_version IS NULL
@@ -148,7 +168,8 @@ _BEGAN = "coalesce(call.started_version, call.dispatched_version, call.requested
 
 
 def _select(*, known_at: str, where: str, joins: str = "", order: str = "call.requested_at") -> str:
-    """A question for calls. `known` is the frame of the version `known_at`, by which they came to this state.
+    """A question for calls. `known` is the frame of the version `known_at`, by which they came to this state, or which
+    was the last that was heard.
 
     What a timekeeper started, by a nominal start, did not run, and so may run again.
     """
@@ -159,7 +180,7 @@ def _select(*, known_at: str, where: str, joins: str = "", order: str = "call.re
             {rules.frame_id_at(_BEGAN, of="call")} AS causation_id
         FROM tool_calls AS call
         JOIN contexts AS head ON head.context_id = call.context_id
-        JOIN frames AS known ON known.context_id = call.context_id AND known.version = call.{known_at}
+        JOIN frames AS known ON known.context_id = call.context_id AND known.version = {known_at}
         LEFT JOIN workers AS starter ON starter.worker_id = call.worker COLLATE "C"
         {joins}
         WHERE {where} AND {JUDGED} AND known.partition = ANY (%(current)s)

@@ -97,6 +97,7 @@ RULES = (
     "call_abandoned",
     "call_lost",
     "waiting_overdue",
+    "call_left",
     "user_stop",
     "final_words",
     "bot_stop",

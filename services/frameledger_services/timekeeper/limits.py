@@ -25,6 +25,7 @@ class Limits:
     interrupted_call: float | None
     lost_call: float | None
     waiting_calls: bool
+    client_call: float | None
     user_silent: float | None
     final_words: float | None
     bot_silent: float | None
@@ -44,6 +45,7 @@ class Limits:
             interrupted_call=settings.timekeeper_interrupted_call_secs or None,
             lost_call=settings.timekeeper_lost_call_secs or None,
             waiting_calls=settings.timekeeper_waiting_calls,
+            client_call=settings.timekeeper_client_call_secs or None,
             user_silent=settings.timekeeper_user_silent_secs or None,
             final_words=settings.timekeeper_final_words_secs or None,
             bot_silent=settings.timekeeper_bot_silent_secs or None,

@@ -8,7 +8,7 @@ with two contents is an error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
 from frameledger.frames import (
@@ -79,6 +79,11 @@ def call_lost(call: OverdueCall) -> Settlement:
 def waiting_overdue(call: OverdueCall) -> Settlement:
     """Cancel a call that no person answered in time; the model goes on."""
     return _cancelled("waiting_overdue", call)
+
+
+def call_left(call: OverdueCall) -> Settlement:
+    """Cancel a call whose client never came back. No run: nobody is there to read what the model would say."""
+    return _cancelled("call_left", replace(call, interrupted=True))
 
 
 def turn_overdue(turn: OverdueTurn) -> Settlement:

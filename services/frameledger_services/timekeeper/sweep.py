@@ -44,6 +44,9 @@ async def sweep(
     if limits.waiting_calls:
         waiting = await overdue_calls.waiting(connection, limits.call_grace, current)
         found += map(settling.waiting_overdue, waiting)
+    if limits.client_call is not None:
+        left = await overdue_calls.left_by_clients(connection, limits.client_call, current)
+        found += map(settling.call_left, left)
     if limits.user_silent is not None or limits.final_words is not None:
         turns = await overdue.turns(connection, limits.user_silent, limits.final_words, current)
         found += map(settling.turn_overdue, turns)
