@@ -9,9 +9,13 @@ import pytest
 from tests.bounds import ON_SERVERS
 from tests.support.batches import HISTORIES, Log, project
 from tests.support.projecting import make_topics, projecting, settings_of_its_own  # noqa: F401  # a fixture
+from tests.unit.rules.dsl import append, committed, result
+from tests.unit.rules.test_client_functions import brought
 from typer.testing import CliRunner
 
-from frameledger.frames import LLMContextFrame, LLMMessagesAppendFrame
+from frameledger import derived
+from frameledger.frames import LLMContextFrame, LLMMessagesAppendFrame, encode_frame
+from frameledger.ids import ContextId, Version
 from frameledger_services.cli import application
 from frameledger_services.client import Client, ForkRefusedError
 from frameledger_services.event_log.producer import Producer
@@ -66,6 +70,22 @@ def test_a_history_is_heard_again_word_by_word(database, command):
     assert lines[0]["frame"]["type"] == "LLMContextFrame"
     assert "There is no context" in command("nobody", code=1)
     assert "these go with --to" in command("barge-in", "--live", code=2)
+
+
+def test_a_call_of_the_client_is_heard_to_begin_and_to_wait(database, command, monkeypatch):
+    monkeypatch.setattr("frameledger_services.cli.replay.command.VERSIONS_AT_ONCE", 2)
+    run = derived.run_id(ContextId("paint"), Version(2))
+    log = Log()
+    asked = [brought("paint"), append("Make it blue.", run_llm=True)]
+    for frame in (*asked, *committed("paint", run=run), result("paint", {"painted": True})):
+        log.add("paint", encode_frame(frame))
+    project(database, log.records, sizes=(500,))
+    assert command("paint", "--speed", "0").splitlines() == [
+        "user: Make it blue.",
+        "  paint {}",
+        "  paint waits for the client",
+        '  paint = {"painted": true}',
+    ]
 
 
 class Watch:

@@ -8,7 +8,15 @@ from uuid import uuid4
 from rich.console import Console
 from tests.bounds import IN_PROCESS
 
-from frameledger.frames import InterruptionFrame, LLMFullResponseStartFrame, LLMTextFrame
+from frameledger.frames import (
+    FunctionCallFromLLM,
+    FunctionCallResultFrame,
+    FunctionCallsStartedFrame,
+    InterruptionFrame,
+    LLMFullResponseEndFrame,
+    LLMFullResponseStartFrame,
+    LLMTextFrame,
+)
 from frameledger.frames.codec import encode_frame
 from frameledger_services.cli.chat.render import CUT_SHORT, Screen
 from frameledger_services.cli.chat.session import CtrlC, Event, Line, Session
@@ -20,6 +28,13 @@ class NothingGoesOn:
 
     async def goes_on(self, _):
         return False, 1
+
+
+class WaitsForTheClient(NothingGoesOn):
+    """The database of a conversation in which `paint` and an older call wait for their client."""
+
+    async def waiting_for_client(self, _):
+        return {"older": "look", "paint-1": "paint"}
 
 
 class Published:
@@ -84,3 +99,46 @@ def test_an_answer_that_the_tables_have_already_is_shown_before_the_chat_ends_wi
         return shown.getvalue()
 
     assert "Here it is." in asyncio.run(sit())
+
+
+def test_a_call_that_waits_for_its_client_is_said_to_once():
+    async def sit():
+        events: asyncio.Queue[Event] = asyncio.Queue()
+        shown = io.StringIO()
+        calls = [
+            FunctionCallFromLLM(function_name=name, tool_call_id=f"{name}-1", arguments={})
+            for name in ("paint", "search")
+        ]
+        answer = (
+            LLMFullResponseStartFrame(),
+            FunctionCallsStartedFrame(function_calls=calls),
+            LLMFullResponseEndFrame(),
+        )
+        result = FunctionCallResultFrame(function_name="search", tool_call_id="search-1", result=1)
+
+        class Work(WaitsForTheClient):
+            """Once it was asked, a result of the other call comes, and the input ends."""
+
+            asked = 0
+
+            async def goes_on(self, _):
+                self.asked += 1
+                if self.asked == 1:
+                    events.put_nowait(stored(result))
+                    events.put_nowait(Line(None))
+                return False, 1
+
+        for frame in answer:
+            events.put_nowait(stored(frame))
+        page = Screen(Console(file=shown, width=100), "ctx")
+        async with asyncio.timeout(IN_PROCESS):
+            await Session(Work(), Published(events), "ctx", page, events, answering=True).run()
+        return shown.getvalue()
+
+    assert [line.strip() for line in asyncio.run(sit()).splitlines()] == [
+        "paint {}",
+        "search {}",
+        "paint waits for the client; answer it:",
+        "frameledger calls answer ctx paint-1 --result JSON",
+        "search = 1",
+    ]

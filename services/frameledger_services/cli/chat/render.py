@@ -94,8 +94,7 @@ class Screen:
                 for call in frame.function_calls:
                     self.say(f"  {call.function_name} {safe.one_line(plain(call.arguments))}")
             case FunctionCallInProgressFrame(waiting=waiting) if waiting is not None:
-                self.say(f"  {frame.function_name} waits for {safe.one_line(waiting.for_)}; answer it:")
-                self.copied(format_frame.settle_command("answer", self._context_id, frame.tool_call_id))
+                self.waits(frame.tool_call_id, frame.function_name, waiting.for_)
             case FunctionCallResultFrame():
                 self.say(f"  {frame.function_name} = {safe.one_line(plain(frame.result))}")
                 if frame.settled_as == "ambiguous":
@@ -107,6 +106,11 @@ class Screen:
                 self.say(format_frame.error(frame), "red")
             case _:
                 pass
+
+    def waits(self, tool_call_id: str, function_name: str, for_: str) -> None:
+        """A call waits for somebody from now on."""
+        self.say(f"  {function_name} waits for {safe.one_line(for_)}; answer it:")
+        self.copied(format_frame.settle_command("answer", self._context_id, tool_call_id))
 
     def _speak(self, piece: str) -> None:
         if not self.heard:

@@ -8,6 +8,11 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from frameledger.frames import (
+    AnyFrame,
+    FunctionCallCancelFrame,
+    FunctionCallInProgressFrame,
+    FunctionCallResultFrame,
+    FunctionCallsStartedFrame,
     InterruptionFrame,
     LLMFullResponseStartFrame,
     LLMTextFrame,
@@ -65,6 +70,9 @@ class Session:
     cutting: bool = False
     """Whether Ctrl-C has cut in and the interruption is not among the frames that came: what stands before it on the
     log was said, but the interruption tells that it was not heard, so it is not printed either."""
+
+    announced: set[str] = field(default_factory=set)
+    """The calls of which no frame but their announcement came. One that a client answers waits without another."""
 
     lines: deque[str] = field(default_factory=deque)
     """What was typed while an answer came."""
@@ -161,11 +169,30 @@ class Session:
             self.answering, self.unanswered = True, False
         if isinstance(frame, UserStartedSpeakingFrame) and self.second_input is None:
             self.page.heard = ""
+        self._note_calls(frame)
         self.page.show(frame)
         self.stale = self.stale or not isinstance(frame, LLMTextFrame)
 
+    def _note_calls(self, frame: AnyFrame) -> None:
+        match frame:
+            case FunctionCallsStartedFrame():
+                self.announced |= {call.tool_call_id for call in frame.function_calls}
+            case FunctionCallInProgressFrame() | FunctionCallResultFrame() | FunctionCallCancelFrame():
+                self.announced.discard(frame.tool_call_id)
+            case _:
+                pass
+
+    async def _tell_of_client_calls(self) -> None:
+        """Say of those that wait for their client that they do: the tables alone know which function is a client's."""
+        for call, name in (await self.work.waiting_for_client(self.context_id)).items():
+            if call in self.announced:
+                self.announced.discard(call)
+                self.page.waits(call, name, "the client")
+
     async def _look(self) -> None:
         """Find out whether the answer is over, and go on with what was typed meanwhile."""
+        if self.announced:
+            await self._tell_of_client_calls()
         goes_on, version = await self.work.goes_on(self.context_id)
         # The tables may be ahead of the frames that came: what is still to come is shown first.
         self.stale = version > self.seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from frameledger_services.store import conversations, offers
+from frameledger_services.store import client_calls, conversations, offers
 from frameledger_services.store.connections import Connections
 
 
@@ -13,6 +13,10 @@ class Work(Protocol):
 
     async def goes_on(self, context_id: str) -> tuple[bool, int]:
         """Returns whether a run is open, or a call that the conversation waits for, and the version at which."""
+
+    async def waiting_for_client(self, context_id: str) -> dict[str, str]:
+        """Returns the calls that wait for the client which brought their function: the functions' names, by their
+        ids."""
 
     async def tools_on_offer(self) -> dict[str, dict[str, Any]]:
         """Returns the functions that live workers offer: their tools by name, in OpenAI's form."""
@@ -30,6 +34,11 @@ class StoredWork:
     async def goes_on(self, context_id: str) -> tuple[bool, int]:
         """See `Work`."""
         return await self._connections.read(conversations.goes_on, context_id)
+
+    async def waiting_for_client(self, context_id: str) -> dict[str, str]:
+        """See `Work`."""
+        waiting = await self._connections.read(client_calls.waiting, context_id)
+        return {call.tool_call_id: call.function_name for call in waiting if call.by_client}
 
     async def tools_on_offer(self) -> dict[str, dict[str, Any]]:
         """See `Work`."""

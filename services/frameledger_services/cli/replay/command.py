@@ -24,10 +24,15 @@ from frameledger_services.forks.copies import Copies
 from frameledger_services.forks.pace import Pace, time_of
 from frameledger_services.forks.replay import SOURCE, Replayer, recorded_frames
 from frameledger_services.settings import Settings
+from frameledger_services.store import client_calls
+from frameledger_services.store.client_calls import BegunCall
 from frameledger_services.store.connections import Connections
 
 LONGEST_SILENCE = 3.0
 """Seconds that the terminal waits at most."""
+
+VERSIONS_AT_ONCE = 500
+"""Of so many it is asked at once which calls of clients began there."""
 
 commands = typer.Typer()
 
@@ -101,6 +106,7 @@ async def _play(
         connections = Connections(settings)
         stack.push_async_callback(connections.close)
         until = await _until(connections, context_id, last)
+        begun = _Begun(connections, context_id)
         async for recorded in recorded_frames(connections, context_id, first or 1, until):
             seconds, silence = pace.wait_for(time_of(recorded))
             if silence and not as_json:
@@ -113,7 +119,28 @@ async def _play(
                 continue
             with suppress(DecodeError):
                 screen.show(decode(recorded.payload))
+            for call in await begun.at(recorded.version):
+                screen.began(call)
     screen.end()
+
+
+class _Begun:
+    """The calls that a client answers, by the version at which they began; no frame tells of that. Versions are asked
+    for in order, and so many at a time that memory does not grow with their number."""
+
+    def __init__(self, connections: Connections, context_id: str) -> None:
+        self._connections = connections
+        self._context_id = context_id
+        self._calls: list[BegunCall] = []
+        self._last = 0
+
+    async def at(self, version: int) -> list[BegunCall]:
+        if version > self._last:
+            self._last = version + VERSIONS_AT_ONCE - 1
+            self._calls = await self._connections.read(
+                client_calls.begun, self._context_id, version, self._last
+            )
+        return [call for call in self._calls if call.version == version]
 
 
 async def _publish(

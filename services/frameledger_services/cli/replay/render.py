@@ -29,6 +29,7 @@ from frameledger.frames import (
 from frameledger_services.cli.terminal import format_frame, safe
 from frameledger_services.cli.terminal.format_fold import plain, speaker_and_text
 from frameledger_services.cli.terminal.plural import plural
+from frameledger_services.store.client_calls import BegunCall
 
 _COLOURS = {"user": "green", "assistant": "cyan"}
 
@@ -89,6 +90,12 @@ class Screen:
                 self._note("the conversation ends")
             case _:
                 pass
+
+    def began(self, call: BegunCall) -> None:
+        """A call that began with the frame that was shown last, which does not say so: its client answers it."""
+        name = safe.one_line(call.function_name)
+        self._note(f"{name} {safe.one_line(plain(call.arguments))}")
+        self._note(f"{name} waits for the client")
 
     def end(self) -> None:
         """Nothing follows."""

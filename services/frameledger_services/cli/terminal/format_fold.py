@@ -159,8 +159,8 @@ def _change(change: Change) -> str:
             return f"{call} dispatched"
         case CallStarted(tool_call_id=call, function_name=name):
             return f"{call} started: {name}"
-        case CallWaiting(tool_call_id=call):
-            return f"{call} waits for a person"
+        case CallWaiting(tool_call_id=call, for_=for_):
+            return f"{call} waits for {for_}"
         case CallInterrupted(tool_call_id=call):
             return f"{call} to be cancelled"
         case CallProgressed(tool_call_id=call):

@@ -254,6 +254,16 @@ class HttpClient(Conversations):
             return False, 0
         return bool(said["goes_on"]), int(said["version"])
 
+    async def waiting_for_client(self, context_id: str) -> dict[str, str]:
+        """Returns the calls of the conversation that wait for the client which brought their function: the functions'
+        names, by their ids."""
+        calls = (await self._read("GET", context_id, "/calls")).json()["calls"]
+        return {
+            one["tool_call_id"]: one["function_name"]
+            for one in calls
+            if one["status"] == "waiting" and one["started_version"] == one["dispatched_version"]
+        }
+
     async def tools_on_offer(self) -> dict[str, dict[str, Any]]:
         """Returns the functions that live workers offer: their tools by name, in OpenAI's form."""
         listed = (await self._read("GET", None, "/tools")).json()["tools"]
