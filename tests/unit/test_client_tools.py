@@ -1,7 +1,11 @@
 """Functions that clients bring: what is a definition, and what becomes of the tools that there are."""
 
+import json
+
 import pytest
 
+from frameledger.frames import LLMContextFrame, encode_frame
+from frameledger.record import decode
 from frameledger.tools import of_client
 from frameledger_services.gateway.client_tools import Definition, beside, brought
 from frameledger_services.gateway.problems import ProblemError
@@ -27,6 +31,13 @@ for _ in range(5_000):
     DEEP = {"type": "object", "properties": {"a": DEEP}}
 
 
+def nested(levels, value=None):
+    """A value that deep inside of arrays."""
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 @pytest.mark.parametrize(
     ("definition", "place"),
     [
@@ -48,6 +59,28 @@ def test_what_no_model_can_be_offered_is_refused_and_says_where(definition, plac
     with pytest.raises(ProblemError) as refused:
         brought([definition])
     assert refused.value.members["param"] == place
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"properties": {"n": {"default": json.loads("1e999")}}}, "Infinity"),
+        ({"properties": {"n": {"default": 10**400}}}, "double"),
+        ({"properties": {"n": {"const": nested(93)}}}, "deep"),
+        ({"properties": {"n": {"const": nested(900)}}}, ""),
+    ],
+)
+def test_what_no_frame_can_carry_is_refused_by_the_name_of_its_function(schema, why):
+    with pytest.raises(ProblemError, match=f"'paint'.*{why}") as refused:
+        brought([Definition("sing"), Definition("paint", "Paints.", schema)])
+    assert refused.value.members["param"] == "tools[1].parameters"
+
+
+def test_a_schema_as_deep_as_a_frame_can_carry_is_taken():
+    """To the level: it goes to the log in the frame that opens a conversation."""
+    [tool] = brought([Definition("paint", "Paints.", {"properties": {"n": {"const": nested(92)}}})])
+    frame = LLMContextFrame.model_validate({"context": {"messages": [], "tools": [tool]}})
+    assert decode(encode_frame(frame)) == frame
 
 
 def test_names_are_there_once_and_there_are_not_too_many():

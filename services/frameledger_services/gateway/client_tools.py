@@ -7,6 +7,7 @@ answer a call.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,6 +59,8 @@ def brought(definitions: Iterable[Definition]) -> tuple[dict[str, Any], ...]:
         if not isinstance(one.strict, bool | None):
             raise _refused(f"{place}.strict", "true or false is wanted.")
         function: dict[str, Any] = {"name": one.name, "description": one.description or ""}
+        for name in ("description", "parameters"):
+            _check_carried(f"{place}.{name}", one.name, getattr(one, name))
         function["parameters"] = _parameters(f"{place}.parameters", one.parameters)
         if one.strict is not None:
             function["strict"] = one.strict
@@ -100,6 +103,15 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def _refused(place: str, why: str) -> ProblemError:
     return ProblemError("bad-parameter", f"{place}: {why}", param=place, code="invalid_value")
+
+
+def _check_carried(place: str, name: str, given: Any) -> None:
+    """Refuse what no frame can carry: it would fail only when it is published."""
+    try:
+        # As deep as it lies in a frame that opens a conversation: frame, context, tools, tool, function.
+        strict_json.loads(f"[[[[[{json.dumps(given)}]]]]]".encode())
+    except (DecodeError, ValueError, RecursionError) as error:
+        raise _refused(place, f"the function {name!r} cannot be written down: {error}.") from None
 
 
 def _parameters(place: str, given: Any) -> Any:
