@@ -24,6 +24,25 @@ SAID = {
     "metadata": {CLIENT: {"run_id": "run-of-theirs", "message_ids": ["m1", "m2"]}},
 }
 
+CALL = {"function_name": "look", "tool_call_id": "c1"}
+CALLED = [
+    {"type": "LLMMessagesAppendFrame", "messages": [{"role": "user", "content": "Look."}]},
+    {"type": "FunctionCallsStartedFrame", "function_calls": [{**CALL, "arguments": {}}]},
+    {"type": "FunctionCallInProgressFrame", **CALL, "arguments": {}},
+]
+DONE = {"type": "FunctionCallResultFrame", **CALL}
+RESULTS = {
+    "a service's result about this API": (
+        {**DONE, "result": {"chat_completion": "chat_completion"}, "metadata": {"of": "chat_completion"}},
+        False,
+    ),
+    "a client's result": ({**DONE, "result": 1, "metadata": {questions.REQUEST: {}}}, True),
+    "a client's result that is no text of Postgres's": (
+        {**DONE, "result": "\x00\ud800", "metadata": {questions.REQUEST: {"request_sha256": "\x00"}}},
+        True,
+    ),
+}
+
 
 @pytest.fixture(scope="module")
 def address(database_server, migrated_template):
@@ -32,6 +51,9 @@ def address(database_server, migrated_template):
         for line in path.read_bytes().splitlines():
             log.add(path.stem, line)
     log.add("theirs", json.dumps(SAID).encode())
+    for name, (result, _) in RESULTS.items():
+        for frame in (*CALLED, result):
+            log.add(name, json.dumps(frame).encode())
     with made(database_server, template=migrated_template) as (_, found):
         project(found, log.records, sizes=(500,))
         yield found
@@ -112,6 +134,14 @@ def test_who_asked_last_is_the_newest_frame_that_asks_and_counts(address, path):
         assert stored == {frame_id: threads.StoredFrame(version, "applied", None)}
     assert ask(address, questions.asked_by, path.stem, [uuid4()]) == (0, None)
     assert ask(address, threads.stored_of, path.stem, [uuid4()]) == {}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_asks_if_its_request_marked_it_and_not_by_what_it_says(address, name):
+    _, asks = RESULTS[name]
+    assert applied(address, name, ["FunctionCallResultFrame"]) == [4]
+    found = ask(address, questions.last_asked, name)
+    assert (found.version, found.is_newest) == (4 if asks else 1, True)
 
 
 def test_a_run_has_the_name_that_its_client_gave_it(address):

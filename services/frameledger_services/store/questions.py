@@ -138,10 +138,14 @@ _READINESS = """
 
 
 def _asks(frame: str) -> str:
-    """SQL: whether a client asked for an answer by this frame; by a result, too, that it says in a request."""
+    """SQL: whether a client asked for an answer by this frame; by a result, too, that it says in a request.
+
+    It is not enough that a result has the word: a service's may be about this API.
+    """
     return f"""(
         {frame}.type = ANY (%(asking)s)
-        OR {frame}.type = 'FunctionCallResultFrame' AND {frame}.payload::text LIKE '%%"{REQUEST}"%%'
+        OR {frame}.type = 'FunctionCallResultFrame'
+            AND json_text(json_text({frame}.payload, 'metadata')::json, '{REQUEST}') IS NOT NULL
     )"""
 
 
