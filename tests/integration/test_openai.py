@@ -44,6 +44,13 @@ SCRIPT = {
             "say": [{"text": "I paint. "}, {"call": "paint", "arguments": {"colour": "blue"}}],
         },
         {"when": {"result_of": "paint"}, "say": [{"text": "It is painted."}]},
+        {"when": {"user": "sketch"}, "say": [{"call": "sketch"}]},
+        {"when": {"user": "outline"}, "say": [{"call": "outline"}]},
+        {"when": {"result_of": "sketch"}, "say": [{"call": "paint", "arguments": {"colour": "blue"}}]},
+        {
+            "when": {"result_of": "outline"},
+            "say": [{"text": "Now I paint."}, {"call": "paint", "arguments": {"colour": "blue"}}],
+        },
         {"when": {"user": "break"}, "say": [{"fail": "refused_context", "message": "That is too much."}]},
         {"when": {"user": "story"}, "say": [{"text": " ".join(f"word-{n}" for n in range(1, 40))}]},
         {
@@ -544,6 +551,36 @@ def test_two_clients_that_do_the_same_call_are_told_one_result(stage):
         assert told.message.content == "It is painted."
     assert calls_of(stage, "paint-raced") == [("paint", "done", "first")]
     assert (eras(stage, "paint-raced"), runs(stage, "paint-raced")) == (1, 2)
+
+
+def made(name):
+    return {"type": "function", "function": {"name": name}}
+
+
+@pytest.mark.parametrize("name", ["sketch", "outline"])
+def test_who_does_a_call_later_than_another_client_is_given_the_one_that_the_model_made_since(stage, name):
+    """With words before that call, and without any."""
+    context_id, tools = f"raced-{name}", [PAINT, made(name)]
+
+    def ask(messages):
+        return stage.create(messages, tools=tools, extra_headers={"Frameledger-Context": context_id}).choices[
+            0
+        ]
+
+    question = said(f"Please {name}.")
+    first = ask([question])
+    mine = ask([question, message_of(first), *results(first, "mine")])
+    theirs = ask([question, message_of(first), *results(first, "theirs")])
+    assert (theirs.finish_reason, message_of(theirs)["tool_calls"]) == (
+        *("tool_calls",),
+        message_of(mine)["tool_calls"],
+    )
+    assert calls_of(stage, context_id) == [(name, "done", "mine"), ("paint", "waiting", None)]
+    assert (eras(stage, context_id), runs(stage, context_id)) == (1, 2)
+    last = ask([question, message_of(first), *results(first, "mine"), message_of(mine), *results(mine)])
+    assert last.message.content == "It is painted."
+    assert calls_of(stage, context_id) == [(name, "done", "mine"), ("paint", "done", "done")]
+    assert (eras(stage, context_id), runs(stage, context_id)) == (1, 3)
 
 
 @pytest.mark.parametrize("headers", [{"Idempotency-Key": "paint-1"}, {"X-Stainless-Retry-Count": "1"}])

@@ -194,14 +194,15 @@ class Asking:
         )
         plan = self._plan(_held(found), calls)
         given = client_answers.given(sent, calls)
+        # Who is told what came of another's answer leaves no call behind: it may be the other's to do.
+        if not given and (told := await self._told(found, plan, calls)) is not None:
+            return told
         if await self._leave(plan, {call.tool_call_id for call, _ in given}):
             return None
         if given:
             return await self._answer(
                 given, found.version, has_more=plan.kind == "replace" or bool(plan.messages)
             )
-        if (told := await self._told(found, plan, calls)) is not None:
-            return told
         return await self._ask(self._question(plan), version)
 
     async def _ask(self, question: AnyFrame, version: int) -> Asked | None:
@@ -291,8 +292,9 @@ class Asking:
             left = await self._parts.database.read(
                 client_calls.left_since, context_id, call.requested_version
             )
-            if any(one.requested_version == call.requested_version for one in left):
-                # Of one answer's calls some are still open: the model goes on when all have their results.
+            if any(not one.interrupted for one in left):
+                # Of one answer's calls some are still open, and the model goes on when all have their results; or it
+                # went on, and made others.
                 return Asked(context_id, found.version, call.requested_version)
         if plan.kind == "replace" and call.settled_version is not None and value != call.result:
             held = [one.message for one in _held(found)]
