@@ -51,6 +51,11 @@ SCRIPT = {
             "when": {"result_of": "outline"},
             "say": [{"text": "Now I paint."}, {"call": "paint", "arguments": {"colour": "blue"}}],
         },
+        {
+            "when": {"user": "seat and a box"},
+            "say": [{"call": "keep_seat", "arguments": {"berth": 7}}, {"call": "paint"}],
+        },
+        {"when": {"result_of": "keep_seat"}, "say": [{"text": "Your seat is kept."}]},
         {"when": {"user": "break"}, "say": [{"fail": "refused_context", "message": "That is too much."}]},
         {"when": {"user": "story"}, "say": [{"text": " ".join(f"word-{n}" for n in range(1, 40))}]},
         {
@@ -581,6 +586,90 @@ def test_who_does_a_call_later_than_another_client_is_given_the_one_that_the_mod
     assert last.message.content == "It is painted."
     assert calls_of(stage, context_id) == [(name, "done", "mine"), ("paint", "done", "done")]
     assert (eras(stage, context_id), runs(stage, context_id)) == (1, 3)
+
+
+def publish(stage, context_id, **frame):
+    url = f"{stage.base_url}/v1/contexts/{context_id}/frames"
+    httpx.post(url, json=frame, headers={"Prefer": "wait"}, timeout=ON_SERVERS).raise_for_status()
+
+
+def test_a_result_beside_a_call_that_waits_for_a_person_is_kept_and_its_client_told_whom_it_waits_for(stage):
+    question = said("Keep me a seat and a box.")
+    first = asked(stage, "paint-person", [question])
+    assert [call.function.name for call in first.message.tool_calls] == ["paint"]
+    history = [question, message_of(first), *results(first)]
+    for headers in ({}, {}, {"X-Stainless-Retry-Count": "1"}):
+        with pytest.raises(openai.ConflictError, match="keep_seat"):
+            stage.client.with_options(max_retries=0).chat.completions.create(
+                model="frameledger",
+                messages=history,
+                tools=[PAINT],
+                extra_headers={"Frameledger-Context": "paint-person", **headers},
+            )
+    statuses = {name: status for name, status, _ in calls_of(stage, "paint-person")}
+    assert statuses == {"keep_seat": "waiting", "paint": "done"}
+    assert (eras(stage, "paint-person"), runs(stage, "paint-person")) == (1, 1)
+    [(seat, version)] = stage.rows(
+        "SELECT tool_call_id, requested_version FROM tool_calls WHERE context_id = 'paint-person' "
+        "AND function_name = 'keep_seat'"
+    )
+    about = {"function_name": "keep_seat", "tool_call_id": seat, "opened_version": version}
+    publish(stage, "paint-person", type="FunctionCallResultFrame", result="yes", **about)
+    again = asked(stage, "paint-person", history, headers={"X-Stainless-Retry-Count": "2"})
+    assert again.message.content in ("Your seat is kept.", "It is painted.")
+    assert (eras(stage, "paint-person"), runs(stage, "paint-person")) == (1, 2)
+
+
+def test_a_result_that_the_conversation_has_no_room_for_is_refused_by_its_limit(stage):
+    question = said("Please paint.")
+    first = asked(stage, "paint-full", [question])
+    publish(stage, "paint-full", type="LLMSetLimitsFrame", context_bytes=2_000)
+    with pytest.raises(openai.BadRequestError, match="context_bytes") as refused:
+        stage.client.with_options(max_retries=0).chat.completions.create(
+            model="frameledger",
+            messages=[question, message_of(first), *results(first, "x" * 4_000)],
+            tools=[PAINT],
+            extra_headers={"Frameledger-Context": "paint-full"},
+        )
+    assert (refused.value.code, runs(stage, "paint-full")) == ("context_full", 1)
+
+
+@pytest.mark.parametrize("kept", ["Please paint.", "We talk of something else."])
+def test_a_result_whose_call_somebody_took_out_of_the_history_is_said_as_its_client_has_it(stage, kept):
+    """Nothing but the call was taken out, or what was said before it too."""
+    context_id = f"paint-dropped-{len(kept)}"
+    question = said("Please paint.")
+    first = asked(stage, context_id, [question])
+    publish(stage, context_id, type="LLMMessagesUpdateFrame", messages=[said(kept)], run_llm=False)
+    second = asked(stage, context_id, [question, message_of(first), *results(first)])
+    assert second.message.content == "It is painted."
+    messages = stage.messages(context_id)
+    assert is_valid(messages)
+    assert [one["content"] for one in messages if one["role"] == "tool"] == ["done"]
+    third = asked(
+        stage, context_id, [question, message_of(first), *results(first), message_of(second), THANKS]
+    )
+    assert third.message.content == "You said: Thanks."
+    assert runs(stage, context_id) == 3
+
+
+def test_a_call_that_somebody_took_out_of_the_history_once_it_was_done_stays_out(stage):
+    question = said("Please paint.")
+    first = asked(stage, "paint-pruned", [question])
+    history = [question, message_of(first), *results(first)]
+    second = asked(stage, "paint-pruned", history)
+    rest = [
+        question,
+        said("I paint.") | {"role": "assistant"},
+        said("It is painted.") | {"role": "assistant"},
+    ]
+    publish(stage, "paint-pruned", type="LLMMessagesUpdateFrame", messages=rest, run_llm=False)
+    asked(stage, "paint-pruned", [*history, message_of(second), THANKS])
+    assert [one["role"] for one in stage.messages("paint-pruned")] == [
+        *("user", "assistant", "assistant"),
+        *("user", "assistant"),
+    ]
+    assert eras(stage, "paint-pruned") == 2
 
 
 @pytest.mark.parametrize("headers", [{"Idempotency-Key": "paint-1"}, {"X-Stainless-Retry-Count": "1"}])

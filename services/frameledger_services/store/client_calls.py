@@ -44,6 +44,14 @@ class WaitingCall:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherCall:
+    """A call that waits, and not for its client."""
+
+    function_name: str
+    waiting_for: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class BegunCall:
     """A call that began to wait for its client with the frame at this version."""
 
@@ -117,6 +125,23 @@ async def of_clients(
 async def left_since(connection: Connection, context_id: str, version: int) -> list[ClientCall]:
     """Returns the calls that were announced from that version on, and wait for their client."""
     return await _calls(connection, context_id, "requested_version >= %s AND status = 'waiting'", version)
+
+
+async def others_waiting_since(connection: Connection, context_id: str, version: int) -> list[OtherCall]:
+    """Returns the calls that were announced from that version on, and wait for somebody else than their client. One in
+    the background is not among them: nothing waits for it."""
+    async with connection.cursor(row_factory=class_row(OtherCall)) as cursor:
+        await cursor.execute(
+            f"""
+            SELECT function_name, waiting_for
+            FROM tool_calls
+            WHERE context_id = %s AND requested_version >= %s AND status = 'waiting'
+                AND synchronous IS NOT FALSE AND ({BY_CLIENT}) IS NOT TRUE
+            ORDER BY requested_version, ordinal
+            """,
+            (context_id, version),
+        )
+        return await cursor.fetchall()
 
 
 async def _calls(connection: Connection, context_id: str, which: str, given: Any) -> list[ClientCall]:

@@ -165,6 +165,15 @@ class Asking:
             headers=conversation.in_header(self._named.context_id),
         )
 
+    def _full(self) -> ProblemError:
+        return ProblemError(
+            "answer-refused",
+            "The conversation has no room for this result (its limits `context_messages` and `context_bytes`): the "
+            "call is settled, and the model does not see what it said. A shorter history makes room.",
+            headers=conversation.in_header(self._named.context_id),
+            code="context_full",
+        )
+
     async def _until_it_moves(self, version: int, within: float) -> None:
         try:
             follower = self._parts.hub.follow(self._named.context_id, version, ())
@@ -229,14 +238,20 @@ class Asking:
         return version
 
     def _plan(self, held: Sequence[Held], calls: Calls) -> Plan:
-        sent = client_answers.rest(self._wanted.messages, calls)
+        sent, stored = self._wanted.messages, [one.message for one in held]
         if self._wanted.is_only_new:
-            return Plan("append", tuple(sent))
-        plan = history.plan(held, sent)
-        if plan.kind == "append" or not calls:
+            return Plan("append", tuple(client_answers.rest(sent, calls)))
+        plan = history.plan(held, client_answers.rest(sent, calls))
+        if not calls:
             return plan
-        stored = [one.message for one in held]
-        return history.plan(held, client_answers.in_pairs(self._wanted.messages, stored, calls))
+        if plan.kind == "replace":
+            return history.plan(held, client_answers.in_pairs(sent, stored, calls))
+        # What somebody took out of the history stays out, unless it is among what is new.
+        placed = client_answers.placed(stored, calls)
+        whole = plan if len(placed) == len(calls) else history.plan(held, client_answers.rest(sent, placed))
+        if whole.kind == "replace":
+            return plan
+        return Plan("append", tuple(client_answers.in_pairs(whole.messages, stored, calls)))
 
     async def _leave(self, plan: Plan, answered: Collection[str]) -> bool:
         """Cancel the calls of clients that this request leaves behind: those that an interruption has stopped, and, if
@@ -259,7 +274,7 @@ class Asking:
     ) -> Asked | None:
         """Publish the results of calls. What else is said comes behind them, and asks for the answer. Returns None if
         that is to be said now."""
-        counting: list[int] = []
+        stored: list[PublishedFrame] = []
         for number, (call, result) in enumerate(given, 1):
             about = self._about(
                 call.function_name, call.tool_call_id, call.requested_version, self._wanted.sha256
@@ -272,12 +287,14 @@ class Asking:
             frame = FunctionCallResultFrame(
                 **{**about, **marks}, result=result, run_llm=False if has_more else None
             )
-            stored = await self._say_of_call(frame)
-            if stored.outcome == "applied" and stored.version is not None:
-                counting.append(stored.version)
-        if has_more:
+            stored.append(await self._say_of_call(frame))
+        if any(one.reason == "context_full" for one in stored):
+            raise self._full()
+        if has_more or all(one.reason == "place_replaced" for one in stored):
+            # Calls that have no place in the history any more are messages like others.
             return None
         since = min(call.requested_version for call, _ in given)
+        counting = [one.version for one in stored if one.outcome == "applied" and one.version is not None]
         # Without any that counts, somebody else answered: what came of that is behind the version that was read.
         return Asked(self._named.context_id, min(counting, default=version), since)
 
@@ -292,7 +309,10 @@ class Asking:
             left = await self._parts.database.read(
                 client_calls.left_since, context_id, call.requested_version
             )
-            if any(not one.interrupted for one in left):
+            others = await self._parts.database.read(
+                client_calls.others_waiting_since, context_id, call.requested_version
+            )
+            if others or any(not one.interrupted for one in left):
                 # Of one answer's calls some are still open, and the model goes on when all have their results; or it
                 # went on, and made others.
                 return Asked(context_id, found.version, call.requested_version)

@@ -43,6 +43,13 @@ def last(sent: Sequence[JsonObject], calls: Calls) -> tuple[ClientCall, Any] | N
     return None if call is None else (call, _value(sent[-1]))
 
 
+def placed(held: Sequence[JsonObject], calls: Calls) -> Calls:
+    """Returns the calls that the history has. One that somebody took out of it is, once it is settled, a message like
+    others."""
+    names = set(call_ids(held))
+    return {name: call for name, call in calls.items() if call.is_waiting or name in names}
+
+
 def rest(sent: Sequence[JsonObject], calls: Calls) -> list[JsonObject]:
     """Returns the messages without what the conversation has of these calls."""
     found: list[JsonObject] = []

@@ -71,14 +71,30 @@ class Following:
             if self.answer.has_begun and not had_begun:
                 end = loop.time() + FIRST_SECONDS
         if not (self.answer.has_begun or self.calls) and self.answer.failure is None:
-            seconds = self._parts.settings.gateway_openai_begin_secs
-            raise ProblemError(
-                "no-answer",
-                "The run was taken back before a model began to answer."
-                if self._has_something
-                else f"No model began to answer within {seconds:g} s: no inference service is alive, all are busy, or "
-                "none serves this model (`frameledger status`).",
+            raise await self._no_answer()
+
+    async def _no_answer(self) -> ProblemError:
+        """Why there is none."""
+        if self._has_something and self.asked.since is not None:
+            others = await self._parts.database.read(
+                client_calls.others_waiting_since, self.asked.context_id, self.asked.since
             )
+            if others:
+                whom = ", ".join(f"{one.function_name} for {one.waiting_for or 'somebody'}" for one in others)
+                # To try again soon is of no use: a person takes time.
+                return ProblemError(
+                    "conversation-busy",
+                    f"The results are kept. The answer goes on when all calls have theirs, and others wait: {whom}.",
+                    headers={"X-Should-Retry": "false"},
+                )
+        if self._has_something:
+            return ProblemError("no-answer", "The run was taken back before a model began to answer.")
+        seconds = self._parts.settings.gateway_openai_begin_secs
+        return ProblemError(
+            "no-answer",
+            f"No model began to answer within {seconds:g} s: no inference service is alive, all are busy, or none "
+            "serves this model (`frameledger status`).",
+        )
 
     async def next(self, within: float) -> bool:
         """Wait for more of the conversation. Returns whether there was any; `is_over` says whether it was the end."""
