@@ -20,7 +20,8 @@ from tests.support import answered_road
 from tests.support.gateway import running
 
 from frameledger.context import LLMContext
-from frameledger.frames import ErrorFrame
+from frameledger.frames import ErrorFrame, LLMSetToolsFrame
+from frameledger.tools import of_client
 from frameledger_services.client import SyncClient
 from frameledger_services.embedded import ports
 from frameledger_services.gateway.access import tokens
@@ -35,6 +36,7 @@ SCRIPT = {
         {"when": {"result_of": "train_position"}, "say": [{"text": "By twenty-five minutes."}]},
         {"when": {"user": "hold"}, "say": [{"call": "hold_ferry", "arguments": {"leaves": "06:40"}}]},
         {"when": {"result_of": "hold_ferry"}, "say": [{"text": "He is being asked."}]},
+        {"when": {"user": "paint"}, "say": [{"call": "paint"}]},
         {"when": {"user": "bell"}, "say": [{"text": "Ring \u0007\u001b[2J it."}]},
         {"when": {"user": "break"}, "say": [{"fail": "refused_context", "message": "That is too much."}]},
         {"say": [{"text": "Yes, of course."}]},
@@ -153,6 +155,22 @@ def test_a_line_is_a_turn_and_its_answer_is_printed_as_it_comes(stage, chat):
     assert "new" not in again.until("> ")
     again.type("\x03")
     assert again.ended() == 0
+
+
+@pytest.mark.parametrize("over_http", [False, True])
+def test_a_call_of_a_client_is_said_to_wait_for_it(stage, chat, over_http):
+    settings, context_id = load(stage).settings, f"easel-{over_http}"
+    paint = of_client({"type": "function", "function": {"name": "paint", "parameters": {"type": "object"}}})
+    with SyncClient(settings) as client:
+        client.publish(context_id, LLMSetToolsFrame(tools=[paint]), wait=True)
+    with running(settings, gateway_port=str(ports.choose(0))) as gateway:
+        talk = chat(context_id, *(("--url", gateway.address) if over_http else ()))
+        talk.until("> ")
+        talk.type("Please paint it.\n")
+        shown = talk.until("--result JSON\n> ")
+        assert "\n  paint waits for the client; answer it:\n  frameledger calls answer easel-" in shown
+        talk.type("\x04")
+        assert talk.ended() == 0
 
 
 @pytest.mark.regression("journey 26")
