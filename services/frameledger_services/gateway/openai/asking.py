@@ -201,8 +201,9 @@ class Asking:
         calls = await self._parts.database.read(
             client_calls.of_clients, context_id, client_answers.call_ids(sent)
         )
-        plan = self._plan(_held(found), calls)
-        given = client_answers.given(sent, calls)
+        held = _held(found)
+        plan = self._plan(held, calls)
+        given = client_answers.given(sent, [one.message for one in held], calls)
         # Who is told what came of another's answer leaves no call behind: it may be the other's to do.
         if not given and (told := await self._told(found, plan, calls)) is not None:
             return told

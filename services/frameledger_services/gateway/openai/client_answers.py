@@ -7,7 +7,8 @@ their results behind it; stored is each call with its result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -27,13 +28,25 @@ def call_ids(sent: Sequence[JsonObject]) -> list[str]:
     return list(dict.fromkeys([*made, *answered]))
 
 
-def given(sent: Sequence[JsonObject], calls: Calls) -> list[tuple[ClientCall, Any]]:
-    """Returns the calls that wait and are answered here, with their results; of two messages of one call the last."""
+def given(
+    sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: Calls
+) -> list[tuple[ClientCall, Any]]:
+    """Returns the calls that wait and are answered here, with their results; of two messages of one call the last.
+
+    Some providers give an id again once its call is settled: a tool message is of the call that was made before it,
+    and the calls of one id are matched in order. Who sends only what is new sends results without their calls.
+    """
+    stored, all_made = _made(held), _made(sent)
+    made: Counter[str] = Counter()
     found: dict[str, Any] = {}
     for message in sent:
-        call = calls.get(_answered(message) or "")
-        if call is not None and call.is_waiting:
-            found[call.tool_call_id] = _value(message)
+        made += _made([message])
+        name = _answered(message) or ""
+        call = calls.get(name)
+        if call is None or not call.is_waiting or made[name] < all_made[name]:
+            continue
+        if made[name] == 0 or made[name] >= stored[name]:
+            found[name] = _value(message)
     return [(calls[name], value) for name, value in found.items()]
 
 
@@ -68,32 +81,59 @@ def rest(sent: Sequence[JsonObject], calls: Calls) -> list[JsonObject]:
 
 
 def in_pairs(sent: Sequence[JsonObject], held: Sequence[JsonObject], calls: Calls) -> list[JsonObject]:
-    """Returns the messages with each of these calls as it is stored, and its result behind it."""
-    stored = dict(_pairs(held))
-    results = {_answered(message): message for message in sent}
+    """Returns the messages with each of these calls as it is stored, and its result behind it. The calls of one id are
+    matched in order."""
+    stored, results = _pairs(held), _results(sent)
+    made: Counter[str] = Counter()
     found: list[JsonObject] = []
     for message in sent:
-        made = _calls(message)
-        if not any(call.get("id") in calls for call in made):
+        if not any(call.get("id") in calls for call in _calls(message)):
             if _answered(message) not in calls:
                 found.append(message)
             continue
         found += _words(message)
-        for call in made:
+        for call in _calls(message):
             name = str(call.get("id"))
-            pair = stored.get(name) if name in calls else None
+            made[name] += 1
+            place = name, made[name]
+            pair = stored.get(place) if name in calls else None
             found += pair or [{"role": "assistant", "tool_calls": [call]}]
-            if pair is None and name in calls and name in results:
-                found.append(results[name])
+            if pair is None and name in calls and place in results:
+                found.append(results[place])
     return found
 
 
-def _pairs(held: Sequence[JsonObject]) -> Iterator[tuple[str, list[JsonObject]]]:
+_Place = tuple[str, int]
+"""A call: its id, and its number among those of that id, from 1."""
+
+
+def _pairs(held: Sequence[JsonObject]) -> dict[_Place, list[JsonObject]]:
     """The calls as they are stored, each with its tool message."""
+    made: Counter[str] = Counter()
+    found: dict[_Place, list[JsonObject]] = {}
     for message, answer in pairwise(held):
-        made = _calls(message)
-        if len(made) == 1 and _answered(answer) == made[0].get("id"):
-            yield str(made[0].get("id")), [message, answer]
+        calls = _calls(message)
+        if len(calls) == 1 and _answered(answer) == calls[0].get("id"):
+            name = str(calls[0].get("id"))
+            made[name] += 1
+            found[name, made[name]] = [message, answer]
+    return found
+
+
+def _results(sent: Sequence[JsonObject]) -> dict[_Place, JsonObject]:
+    """The tool messages, by the calls that they are behind; of two of one call the last."""
+    made: Counter[str] = Counter()
+    found: dict[_Place, JsonObject] = {}
+    for message in sent:
+        made += _made([message])
+        if (name := _answered(message)) is not None:
+            found[name, made[name]] = message
+    return found
+
+
+def _made(messages: Sequence[JsonObject]) -> Counter[str]:
+    """How many calls of each id these messages make."""
+    return Counter(str(call.get("id")) for message in messages for call in _calls(message))
 
 
 def _words(message: JsonObject) -> list[JsonObject]:
