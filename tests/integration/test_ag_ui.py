@@ -702,6 +702,28 @@ def test_two_front_ends_that_do_the_same_call_are_told_one_result(stage):
     assert stage.eras("paint-raced") == 1
 
 
+def test_a_front_end_with_the_same_result_is_told_one_answer_and_who_was_first_may_want_another(stage):
+    body = {"threadId": "paint-same", "messages": [{"id": "u", "role": "user", "content": "Please paint."}]}
+    consumer = Consumer()
+    consumer.take_all(events_of(stage.post(**body, runId="r1", tools=[PAINT])))
+    known = [one for one in consumer.messages.values() if one["role"] != "reasoning"]
+    [call] = [one["id"] for message in known for one in message.get("toolCalls") or ()]
+    mine = tool_message(call, "upper")
+
+    def ask(run, message):
+        wanted = run_input("paint-same", run, [*known, message], tools=[PAINT])
+        consumer = Consumer()
+        consumer.take_all(events_of(stage.post(**wanted.model_dump(by_alias=True, exclude_none=True))))
+        return list(consumer.messages.values())[-1]["content"]
+
+    assert ask("first", mine) == "It is painted."
+    assert ask("late", {**mine, "id": "theirs"}) == "It is painted."
+    assert (stage.eras("paint-same"), len(stage.runs("paint-same"))) == (1, 2)
+    for number, message_id in enumerate((mine["id"], f"result-{call}"), 1):
+        assert ask(f"another-{number}", {**mine, "id": message_id}) == "It is painted."
+        assert (stage.eras("paint-same"), len(stage.runs("paint-same"))) == (1 + number, 2 + number)
+
+
 @pytest.mark.parametrize("left", ["tools", "answer"])
 def test_a_run_that_was_cut_short_behind_any_of_its_frames_says_the_rest_when_it_is_asked_for_again(
     stage, left

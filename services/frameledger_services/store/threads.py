@@ -99,6 +99,18 @@ async def stored_of(
     return {row[0]: StoredFrame(*row[1:]) for row in await cursor.fetchall()}
 
 
+async def message_ids_of(connection: Connection, context_id: str, version: int) -> Sequence[str]:
+    """Returns the ids that a client gave the messages which it said by the frame at this version."""
+    cursor = await connection.execute(
+        "SELECT payload::text FROM frames WHERE context_id = %s AND version = %s", (context_id, version)
+    )
+    row = await cursor.fetchone()
+    metadata = loads(row[0]).get("metadata") if row is not None and row[0] is not None else None
+    about = metadata.get(CLIENT) if isinstance(metadata, dict) else None
+    ids = about.get("message_ids") if isinstance(about, dict) else None
+    return [one for one in ids if isinstance(one, str)] if isinstance(ids, list) else []
+
+
 async def last_asked(connection: Connection, context_id: str) -> AskedRun | None:
     """Returns where a conversation was asked for something last; None if there is no such conversation. It reads the
     frames backwards."""

@@ -34,14 +34,24 @@ def of_calls(thread: Thread, sent: Sequence[Message]) -> dict[Call, Message]:
     return found
 
 
-def told_otherwise(thread: Thread, sent: Sequence[Message], known: Mapping[str, ClientCall]) -> int | None:
-    """Returns the version at which the call was settled whose result is the last that was sent, if that is not the
-    result that it has, and nobody has spoken since: two clients did the same, and this one was the later."""
+def last_answered(sent: Sequence[Message], known: Mapping[str, ClientCall]) -> ClientCall | None:
+    """Returns the call whose result is the last that was sent, if it is settled."""
     last = sent[-1] if sent else None
     if last is None or last.role != "tool" or last.tool_call_id is None:
         return None
     call = known.get(last.tool_call_id)
-    if call is None or call.settled_version is None or call.result == result(last):
+    return None if call is None or call.settled_version is None else call
+
+
+def told_otherwise(thread: Thread, last: Message, call: ClientCall, given_as: str | None) -> int | None:
+    """Returns the version at which this call was settled whose result is the last that was sent, if that is another
+    than what settled it, and nobody has spoken since: two clients did the same, and this one was the later.
+
+    `given_as` is the id of the message that settled it. Two clients may have the same result; their messages have not
+    the same id. The one that is stored has one of ours too, by which every client may know it.
+    """
+    ours = messages.result_message_id(str(last.tool_call_id))
+    if call.result == result(last) and (given_as is None or last.id in (given_as, ours)):
         return None
     shown, _ = messages.shown(thread.messages)
     for message in reversed(shown):

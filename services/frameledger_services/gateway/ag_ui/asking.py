@@ -78,7 +78,7 @@ class Question:
         conversation = self.wanted.conversation
         given = answers.of_calls(thread, conversation)
         facts = await self._facts()
-        if (told := answers.told_otherwise(thread, conversation, facts)) is not None and not given:
+        if not given and (told := await self._told_otherwise(thread, facts)) is not None:
             # Somebody else answered first. What came of that is what there is to tell.
             return AskedRun(told, self.wanted.run_id, is_answer=True)
         thread = await self._without_abandoned(thread, given, facts)
@@ -212,6 +212,17 @@ class Question:
         calls = {name: found.get(name) or found.get(call) for name, call in named.items()}
         return {name: call for name, call in calls.items() if call is not None}
 
+    async def _told_otherwise(self, thread: Thread, facts: Mapping[str, ClientCall]) -> int | None:
+        """Returns where somebody else settled the call whose result this request ends with."""
+        call = answers.last_answered(self.wanted.conversation, facts)
+        if call is None or call.settled_version is None:
+            return None
+        ids = await self.parts.database.read(
+            threads.message_ids_of, self.wanted.thread_id, call.settled_version
+        )
+        given_as = ids[0] if len(ids) == 1 else None
+        return answers.told_otherwise(thread, self.wanted.conversation[-1], call, given_as)
+
     async def _without_abandoned(
         self, thread: Thread, given: Mapping[Call, Message], facts: Collection[str]
     ) -> Thread:
@@ -255,7 +266,9 @@ class Question:
         for key, message in given.items():
             if (call := waiting.get(key)) is None:
                 continue
-            about = self._about_answer(_of_message(message), call.function_name, *key)
+            about = self._about_answer(
+                _of_message(message), call.function_name, *key, message_ids=[message.id]
+            )
             frames.append(FunctionCallResultFrame(**about, result=answers.result(message)))
         stored = [await self._publish(frame, None) for frame in frames]
         counting = [one.version for one in stored if one is not None and one.outcome == "applied"]
