@@ -4,12 +4,13 @@ import asyncio
 import json
 import os
 import signal
+import threading
 import time
 from contextlib import contextmanager, suppress
 
 import psycopg
 import pytest
-from tests.bounds import ON_SERVERS
+from tests.bounds import ON_SERVERS, ONE_ANSWER
 from tests.support import batches
 from tests.support.batches import TOPIC, Log, Projecting, histories_interleaved, value_of
 from tests.support.looking import pause
@@ -93,13 +94,26 @@ class Crashing:
                     continue  # it has just begun
                 self._stopped = writers
                 self._signal(signal.SIGSTOP)
-                # Whoever was stopped in the middle of something may hold a lock that others need.
+                # Whoever was stopped in the middle of something may hold a lock that others need: also this question.
+                # Nobody can cancel who waits for such a lock, so they go on if there is no answer.
                 query = (
                     "SELECT bool_and(wait_event_type = 'Activity') FROM pg_stat_activity WHERE pid = ANY (%s)"
                 )
-                if value_of(connection, query, writers):
+                went_on = threading.Event()
+                waking = threading.Timer(ONE_ANSWER, self._go_on, [went_on])
+                waking.start()
+                try:
+                    are_idle = value_of(connection, query, writers)
+                finally:
+                    waking.cancel()
+                    waking.join()
+                if are_idle and not went_on.is_set():
                     return
                 self._signal(signal.SIGCONT)
+
+    def _go_on(self, went_on):
+        went_on.set()
+        self._signal(signal.SIGCONT)
 
     def _signal(self, number):
         for child in self._stopped:
