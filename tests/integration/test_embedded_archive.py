@@ -108,7 +108,7 @@ def test_one_that_is_not_finished_is_never_in_its_place_and_its_maker_ends_with_
         async with asyncio.timeout(ON_SERVERS):
             while not unfinished.exists():
                 await asyncio.to_thread(pause)
-        [process] = psutil.Process().children()
+        [process] = [one for one in psutil.Process().children() if str(unfinished) in one.cmdline()]
         making.cancel()
         with suppress(asyncio.CancelledError):
             await making

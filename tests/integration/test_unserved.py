@@ -264,6 +264,9 @@ def test_a_call_that_waits_for_its_client_is_nobodys_work_and_is_told_apart(data
         ]
         [call] = await client_calls.waiting(desk.connection, "person")
         assert call.by_client is False
+        [other] = await client_calls.others_waiting_since(desk.connection, "person", 0)
+        assert (other.function_name, other.waiting_for) == (call.function_name, "a manager")
+        assert await client_calls.others_waiting_since(desk.connection, "client", 0) == []
         await desk.say("person", result("refund", 1))
         assert (await left(desk), (await work_to_do.count(desk.connection)).calls_waiting) == ({}, 0)
         # What nobody knows of it a person has to find out, whoever answers it.

@@ -12,7 +12,7 @@ from frameledger.evolve.state import State
 from frameledger.frames import FRAME_TYPES
 from frameledger.react import react
 
-SEEDS = range(120)
+SEEDS = range(260)
 ERASED = range(100, 120)
 
 
