@@ -116,6 +116,9 @@ def test_messages_are_those_of_their_version(address, path):
 def test_a_message_has_the_id_that_its_client_gave_it(address):
     shown = ask(address, shown_messages.shown_messages, "theirs", 1)
     assert [(one.client_id, one.message["content"]) for one in shown] == [("m1", "One."), ("m2", "Two.")]
+    assert ask(address, threads.message_ids_of, "theirs", 1) == ["m1", "m2"]
+    for nobody in (("theirs", 999), ("nowhere", 1), (HISTORIES[0].stem, 1)):
+        assert ask(address, threads.message_ids_of, *nobody) == []
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
