@@ -79,12 +79,11 @@ class ForkServer:
             try:
                 self._link.send(json.dumps(what).encode())
                 said = self._link.recv(fork_server.MOST)
+                if not said:
+                    raise ConnectionError
             except OSError as error:
                 self._end()
                 raise _GoneError from error
-            if not said:
-                self._end()
-                raise _GoneError
         answer: dict[str, Any] = json.loads(said)
         return answer
 

@@ -135,8 +135,8 @@ async def others_waiting_since(connection: Connection, context_id: str, version:
             f"""
             SELECT function_name, waiting_for
             FROM tool_calls
-            WHERE context_id = %s AND requested_version >= %s AND status = 'waiting'
-                AND synchronous IS NOT FALSE AND ({BY_CLIENT}) IS NOT TRUE
+            WHERE context_id = %s AND requested_version >= %s AND {WAITS_FOR_PERSON}
+                AND synchronous IS NOT FALSE
             ORDER BY requested_version, ordinal
             """,
             (context_id, version),
