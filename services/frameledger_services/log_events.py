@@ -22,10 +22,10 @@ class Event(NamedTuple):
 _WAIT = "It goes on by itself. If it stays so: `frameledger doctor`."
 
 EVENTS: Mapping[str, Event] = {
-    "service.waiting": Event(
+    "service.retrying": Event(
         "warning", "Broker or database failed; the service begins again after a pause.", _WAIT
     ),
-    "ops.began": Event("info", "`/metrics`, `/livez` and `/readyz` of this process are at `address`."),
+    "ops.started": Event("info", "`/metrics`, `/livez` and `/readyz` of this process are at `address`."),
     "up.record_not_written": Event(
         "error", "`up` cannot note in its data directory what it runs, and tries again.", "Look at the disk."
     ),
@@ -35,7 +35,6 @@ EVENTS: Mapping[str, Event] = {
         "warning", "This process did not run for a while; it checks that the log is still the same."
     ),
     # The projector
-    "projector.waiting": Event("warning", "Broker or database failed; it begins again.", _WAIT),
     "projector.fenced": Event(
         "warning", "Another projector owns these partitions now; batches under way are dropped."
     ),
@@ -73,9 +72,9 @@ EVENTS: Mapping[str, Event] = {
         "The event names the remedy.",
     ),
     # Workers
-    "worker.began": Event("info", "A worker is registered and takes work."),
+    "worker.started": Event("info", "A worker is registered and takes work."),
     "worker.draining": Event("info", "It stops: it takes nothing new and finishes what it does."),
-    "worker.left": Event("info", "It stopped in order; nothing is left to others."),
+    "worker.stopped": Event("info", "It stopped in order; nothing is left to others."),
     "worker.lease_lost": Event(
         "warning",
         "Its heartbeats did not arrive within its lease: its jobs are stopped, others take them over.",
@@ -87,8 +86,8 @@ EVENTS: Mapping[str, Event] = {
         "Find the handler that blocks: long computations belong in a thread.",
     ),
     "worker.reconnected": Event("info", "The connection to the database was made again."),
-    "worker.waiting_for_database": Event("warning", "A statement is tried again.", _WAIT),
-    "worker.waiting_for_broker": Event("warning", "Effects cannot be read for now.", _WAIT),
+    "worker.retrying_database": Event("warning", "A statement is tried again.", _WAIT),
+    "worker.retrying_broker": Event("warning", "Effects cannot be read for now.", _WAIT),
     "worker.offsets_not_committed": Event(
         "info", "Kafka did not take the offsets; they go with the next ones."
     ),
@@ -171,7 +170,7 @@ EVENTS: Mapping[str, Event] = {
     ),
     "provider.hook_failed": Event("error", "An event handler of a provider raised.", "Mend the handler."),
     # The timekeeper
-    "timekeeper.began": Event("info", "It looks for what is overdue."),
+    "timekeeper.started": Event("info", "It looks for what is overdue."),
     "timekeeper.settled": Event(
         "info", "Something was overdue, and was settled by a frame; `rule` says why."
     ),
@@ -179,7 +178,7 @@ EVENTS: Mapping[str, Event] = {
     "timekeeper.judged_dead": Event(
         "warning", "Its heartbeats did not arrive; it begins again as another one."
     ),
-    "timekeeper.waiting_for_broker": Event("warning", "What is overdue cannot be settled for now.", _WAIT),
+    "timekeeper.retrying_broker": Event("warning", "What is overdue cannot be settled for now.", _WAIT),
     "timekeeper.root_published": Event("info", "A root over all conversations is on the topic `roots`."),
     "timekeeper.root_failed": Event(
         "warning",
@@ -210,11 +209,11 @@ EVENTS: Mapping[str, Event] = {
         "warning", "This process ends, and `lost` of its spans did not get to the collector."
     ),
     # The gateway
-    "gateway.began": Event("info", "It listens at `address`."),
+    "gateway.started": Event("info", "It listens at `address`."),
     "gateway.draining": Event(
         "info", "It stops: it takes nothing new and finishes the requests that have begun."
     ),
-    "gateway.left": Event("info", "It stopped in order."),
+    "gateway.stopped": Event("info", "It stopped in order."),
     "gateway.read": Event(
         "info",
         "Somebody read of conversations: `token`, `context_id`, `path`, the `part` that was asked for, the `version` "
@@ -245,7 +244,7 @@ EVENTS: Mapping[str, Event] = {
         "Projectors' notifications are not received; streams look by themselves each second.",
         _WAIT,
     ),
-    "gateway.streams_waiting": Event(
+    "gateway.streams_retrying": Event(
         "warning", "The database gives streams nothing for now; they go on once it does.", _WAIT
     ),
     "gateway.unknown_interrupt": Event(

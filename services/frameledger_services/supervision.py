@@ -45,7 +45,9 @@ async def keep_running(work: Callable[[], Awaitable[None]], stopping: asyncio.Ev
             if loop.time() - began > LONGEST_PAUSE:
                 backoff.reset()
             seconds = backoff.next()
-            log.warning("service.waiting", reason=transient.reason(transient.first(errors)), again_in=seconds)
+            log.warning(
+                "service.retrying", reason=transient.reason(transient.first(errors)), again_in=seconds
+            )
             await pause(stopping, seconds)
 
 

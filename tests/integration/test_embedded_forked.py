@@ -41,7 +41,7 @@ def test_services_are_forked_from_one_process_and_look_as_if_they_had_been_start
         assert {os.readlink(f"/proc/{service.pid}/fd/{number}") for number in (1, 2)} == {str(log)}
         assert os.readlink(f"/proc/{service.pid}/fd/0") == os.devnull
         # Its own first words: nothing of what was said before it was forked.
-        assert log.read_text(encoding="utf-8").startswith('{"event":"ops.began"')
+        assert log.read_text(encoding="utf-8").startswith('{"event":"ops.started"')
 
 
 def test_a_service_that_ends_is_forked_again_and_it_is_said_how_it_ended(folder):
@@ -68,7 +68,7 @@ def test_without_the_fork_server_services_stop_in_order_and_are_started_by_the_s
     # Each has ended before it was started again. Nobody but the first process of the machine can take its number back.
     folder.until(lambda _: not any(psutil.pid_exists(before[name]["pid"]) for name in SERVICES))
     # They were told to stop, and did so: nobody killed them.
-    assert "gateway.left" in (folder.path / ".frameledger" / "logs" / "gateway.log").read_text("utf-8")
+    assert "gateway.stopped" in (folder.path / ".frameledger" / "logs" / "gateway.log").read_text("utf-8")
     assert folder.run("down").returncode == 0
     assert folder.living() == []
 

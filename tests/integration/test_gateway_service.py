@@ -39,7 +39,7 @@ def test_it_begins_answers_and_stops_in_order(road):
         said = httpx.post(f"{gateway.address}/v1/contexts/a%2Fb/frames", json=ASK, timeout=ON_SERVERS)
         assert said.status_code == 201, said.text
         gateway.process.send_signal(signal.SIGTERM)
-        assert [one["event"] for one in gateway.events()] == ["gateway.draining", "gateway.left"]
+        assert [one["event"] for one in gateway.events()] == ["gateway.draining", "gateway.stopped"]
         assert gateway.process.wait(ON_SERVERS) == 0
         assert projecting.stop() == 0
 

@@ -212,7 +212,7 @@ def test_it_says_that_it_waits_for_the_database_and_stops_meanwhile(road, settin
     logger = logging.getLogger("frameledger.timekeeper")
     asyncio.run(run())
     (said,) = [record.frameledger for record in caplog.records if record.name == logger.name]
-    assert said["event"] == "service.waiting"
+    assert said["event"] == "service.retrying"
     assert "port 1 failed" in str(said["reason"])
 
 

@@ -122,7 +122,7 @@ def running(settings: Settings, *, is_heard: bool = True, **also: str) -> Iterat
         assert process.stderr is not None
         gateway = Gateway(process, "", process.stderr)
         for event in gateway.events():
-            if event["event"] == "gateway.began":
+            if event["event"] == "gateway.started":
                 gateway.address = event["address"]
                 break
         assert gateway.address, "it did not begin"

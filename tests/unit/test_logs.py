@@ -65,18 +65,18 @@ def test_an_exception_comes_with_its_traceback(stream):
 
 def test_the_level_holds_for_our_events_and_other_libraries_are_shown_from_warning_on(stream):
     logs.configure("debug", "json", stream=stream)
-    logs.get_logger("worker").debug("worker.began")
+    logs.get_logger("worker").debug("worker.started")
     logging.getLogger("another.library").info("by the way")
     logging.getLogger("another.library").warning("%s broke", "it")
     logs.configure("error", "json", stream=stream)
-    logs.get_logger("worker").warning("worker.began")
-    assert [line["event"] for line in lines(stream)] == ["worker.began", "it broke"]
+    logs.get_logger("worker").warning("worker.started")
+    assert [line["event"] for line in lines(stream)] == ["worker.started", "it broke"]
 
 
 def test_for_people_it_is_a_line_with_the_name_first_and_its_fields(stream):
     logs.configure("info", "console", stream=stream)
-    logs.get_logger("worker").info("worker.began", worker="w-1")
-    assert "worker.began" in stream.getvalue()
+    logs.get_logger("worker").info("worker.started", worker="w-1")
+    assert "worker.started" in stream.getvalue()
     assert "w-1" in stream.getvalue()
 
 

@@ -68,7 +68,7 @@ def test_work_that_returned_begins_again_at_once(pauses):
 def test_an_outage_is_logged_with_its_reason(pauses):
     with capture_logs() as logs:
         keep_running(ExceptionGroup("tasks", [ExceptionGroup("more", [AWAY]), KafkaError()]), None)
-    assert logs == [{"event": "service.waiting", "log_level": "warning", "reason": "away", "again_in": 0.5}]
+    assert logs == [{"event": "service.retrying", "log_level": "warning", "reason": "away", "again_in": 0.5}]
 
 
 @pytest.mark.parametrize("error", [KeyError("a bug"), asyncio.CancelledError()])

@@ -44,7 +44,7 @@ def run_service(
         try:
             async with health.ticking():
                 with ops_server.serving(host, port, metrics, health):
-                    _log.info("ops.began", address=f"{host}:{port}")
+                    _log.info("ops.started", address=f"{host}:{port}")
                     await serve(stopping)
         finally:
             await connections.close()

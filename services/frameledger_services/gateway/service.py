@@ -63,7 +63,7 @@ async def serve(settings: Settings, stopping: asyncio.Event, metrics: Metrics = 
             secured = RequestMetrics(secured, metrics, app.routes)
         server = _Server(settings, secured)
         host, port = listening.getsockname()[:2]
-        _log.info("gateway.began", address=address(host, port))
+        _log.info("gateway.started", address=address(host, port))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         stopped = asyncio.create_task(stopping.wait())
         await asyncio.wait((serving, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -73,7 +73,7 @@ async def serve(settings: Settings, stopping: asyncio.Event, metrics: Metrics = 
         parts.hub.close()
         server.should_exit = True
         await serving
-    _log.info("gateway.left")
+    _log.info("gateway.stopped")
 
 
 @asynccontextmanager

@@ -84,7 +84,7 @@ async def serve(
             duplicates += 1
             if duplicates == 2:
                 raise
-            _log.warning("projector.waiting", reason=str(error))
+            _log.warning("projector.name_taken", reason=str(error))
 
     await supervision.keep_running(project, stopping, _log)
 

@@ -93,7 +93,7 @@ async def _keep_time(
         await claims.register(connection, registration)
         log = await stack.enter_async_context(SettlementLog(settings, metrics))
         timekeeper = _Timekeeper(settings, connection, log, registration, failpoint, metrics)
-        _log.info("timekeeper.began", worker=registration.worker_id)
+        _log.info("timekeeper.started", worker=registration.worker_id)
         await timekeeper.run(stopping)
         with suppress(psycopg.Error):
             await claims.leave(connection, registration.worker_id)
@@ -138,9 +138,7 @@ class _Timekeeper:
                     # Published frames may be on the log, and its end offsets are not known.
                     self._ends = {}
                     pause = backoff.next()
-                    _log.warning(
-                        "timekeeper.waiting_for_broker", reason=transient.reason(error), again_in=pause
-                    )
+                    _log.warning("timekeeper.retrying_broker", reason=transient.reason(error), again_in=pause)
                     not_before = loop.time() + pause
             await supervision.pause(stopping, self._every)
 

@@ -52,7 +52,7 @@ class Database:
                     if not warned:
                         warned = True
                         _log.warning(
-                            "worker.waiting_for_database", worker=self._name, reason=transient.reason(error)
+                            "worker.retrying_database", worker=self._name, reason=transient.reason(error)
                         )
                     await asyncio.sleep(PAUSE_SECONDS)
 

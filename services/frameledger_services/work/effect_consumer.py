@@ -176,7 +176,7 @@ class EffectConsumer(ConsumerRebalanceListener, Generic[E]):  # type: ignore[mis
         try:
             received = await self._client.getmany(timeout_ms=timeout_ms, max_records=at_most)
         except KafkaError as error:
-            _log.warning("worker.waiting_for_broker", topic=self._topic, reason=repr(error))
+            _log.warning("worker.retrying_broker", topic=self._topic, reason=repr(error))
             await asyncio.sleep(PAUSE_SECONDS)
             return []
         return [one for some in received.values() for one in some]

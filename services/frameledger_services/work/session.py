@@ -106,7 +106,7 @@ class SessionRunner(Generic[E, C]):
             await self._database.first(lambda connection: claims.register(connection, registration))
             self._lease.renew(sent)
             stack.push_async_callback(self._deregister)
-            _log.info("worker.began", worker=self._registration.worker_id)
+            _log.info("worker.started", worker=self._registration.worker_id)
             async with asyncio.TaskGroup() as tasks:
                 await self._work(tasks, stopping, registration)
 
@@ -203,7 +203,7 @@ class SessionRunner(Generic[E, C]):
                 await self._database.do(
                     lambda connection: claims.leave(connection, self._registration.worker_id)
                 )
-        _log.info("worker.left", worker=self._registration.worker_id)
+        _log.info("worker.stopped", worker=self._registration.worker_id)
 
     async def _on_reconnect(self, connection: Connection) -> None:
         """Others may have been without the database too, and the answer to a claim may have been lost."""

@@ -288,7 +288,7 @@ class Hub:
                 readings = await self._database.read(self._read_all, [place.cursor for place in places])
             except FrameledgerError as error:
                 seconds = backoff.next()
-                _log.warning("gateway.streams_waiting", reason=str(error), again_in=seconds)
+                _log.warning("gateway.streams_retrying", reason=str(error), again_in=seconds)
                 self._put_back(places)
                 await asyncio.sleep(seconds)
             else:
