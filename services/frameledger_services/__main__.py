@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 from frameledger_services import extras
-from frameledger_services.become import Become
+from frameledger_services.forked_command import BecomeCommand
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
@@ -28,7 +28,7 @@ def _run(command_line: Callable[[], None]) -> None:
     while True:
         try:
             command_line()
-        except Become as another:
+        except BecomeCommand as another:
             sys.argv[1:] = another.words
         else:
             return

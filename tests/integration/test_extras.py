@@ -185,7 +185,9 @@ def test_the_base_is_small(environment):
 
 
 def test_what_the_wheel_carries_is_there_without_any_extra(environment):
-    carried = "from frameledger_services.carried import folder; print(folder('events'), folder('migrations'))"
+    carried = (
+        "from frameledger_services.package_data import folder; print(folder('events'), folder('migrations'))"
+    )
     events, migrations = (Path(word) for word in environment().run("python", "-c", carried).split())
     assert {path.name for path in events.iterdir()} == {"frames.md", "rules.md", "schemas"}
     for path in (events / "frames.md", *(events / "schemas").iterdir()):

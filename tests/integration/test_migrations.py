@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 from tests.support import catalog, rows
 from typer.testing import CliRunner
 
-from frameledger_services import carried
+from frameledger_services import package_data
 from frameledger_services.cli import migrate as migrate_command
 from frameledger_services.store import migration, schema
 from frameledger_services.store.tables import metadata
@@ -91,7 +91,7 @@ def test_the_printed_sql_makes_what_the_migrations_make(connection, empty_databa
 
 
 def test_this_release_works_with_the_newest_migration():
-    scripts = ScriptDirectory(str(carried.folder("migrations")))
+    scripts = ScriptDirectory(str(package_data.folder("migrations")))
     assert scripts.get_heads() == [schema.REVISION]
     revisions = [script.revision for script in scripts.walk_revisions()]
     assert all(len(revision) == 4 and revision.isdecimal() for revision in revisions)
@@ -99,7 +99,7 @@ def test_this_release_works_with_the_newest_migration():
 
 
 def test_each_migration_says_which_releases_work_with_its_tables_too(connection):
-    scripts = ScriptDirectory(str(carried.folder("migrations")))
+    scripts = ScriptDirectory(str(package_data.folder("migrations")))
     said = {
         script.revision: getattr(script.module, "compatible_from", None)
         for script in scripts.walk_revisions()

@@ -20,7 +20,7 @@ from frameledger.evolve import changes
 from frameledger.frames import encode_frame
 from frameledger_services.bench.road.stream import conversation
 from frameledger_services.cli import application
-from frameledger_services.cli.terminal.short import short_id
+from frameledger_services.cli.terminal.column_text import short_id
 
 COLUMNS = 100
 

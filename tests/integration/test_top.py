@@ -12,7 +12,7 @@ from tests.support.batches import HISTORIES, TOPIC, Log, project
 from tests.support.databases import made
 
 from frameledger_services.cli.top import screen
-from frameledger_services.cli.top.look import MINUTE, MOST_LINES, look, sample
+from frameledger_services.cli.top.snapshot import MINUTE, MOST_LINES, look, sample
 from frameledger_services.cli.top.stages import Stages
 from frameledger_services.store.activity import InProgress
 

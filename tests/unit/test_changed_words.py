@@ -4,34 +4,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from frameledger_services.cli.terminal import words
+from frameledger_services.cli.terminal import text_diff
 
 TEXTS = st.lists(st.sampled_from(["a", "b", " ", ",", "word ", "\n", "漢字"]), max_size=12).map("".join)
 
 
 @given(TEXTS, TEXTS)
 def test_what_is_kept_and_added_is_the_new_text_and_what_is_kept_and_removed_the_old(before, after):
-    pieces = words.changed(before, after)
+    pieces = text_diff.changed(before, after)
     assert "".join(text for text, style in pieces if style != "removed") == after
     assert "".join(text for text, style in pieces if style != "added") == before
 
 
 def test_of_a_long_text_only_what_is_near_a_change_is_shown():
     same = " ".join(str(number) for number in range(200))
-    told = words.changed(f"{same} old {same}", f"{same} new {same}")
+    told = text_diff.changed(f"{same} old {same}", f"{same} new {same}")
     assert [style for _, style in told] == ["", "removed", "added", ""]
     assert sum(len(text) for text, _ in told) < 200
 
 
 def test_a_text_that_is_too_long_to_compare_is_shown_whole():
-    before, after = "a " * words.MOST_WORDS + "a", "b " * words.MOST_WORDS + "b"
-    same = words.changed(before, after) == [(before, "removed"), (after, "added")]
+    before, after = "a " * text_diff.MOST_WORDS + "a", "b " * text_diff.MOST_WORDS + "b"
+    same = text_diff.changed(before, after) == [(before, "removed"), (after, "added")]
     assert same, "not the texts themselves: pytest would compare them"
 
 
 @given(st.lists(st.tuples(TEXTS, st.sampled_from(["", "added"])), max_size=5), st.integers(4, 20))
 def test_lines_fit_and_have_all_words(pieces, width):
-    lines = list(words.lines(pieces, width))
+    lines = list(text_diff.lines(pieces, width))
     assert lines
     told = "".join(text for line in lines for text, _ in line)
     assert "".join(told.split()) == "".join("".join(text for text, _ in pieces).split())

@@ -10,7 +10,7 @@ from click import Context
 from typer.testing import CliRunner
 
 from frameledger_services.cli import COMMANDS, application
-from frameledger_services.cli.terminal.lazily import imported
+from frameledger_services.cli.terminal.lazy_commands import imported
 from frameledger_services.store.connections import failure
 
 NOWHERE = "postgresql://127.0.0.1:1/nowhere"

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from frameledger_services import cli
 from frameledger_services.cli import COMMANDS, application
-from frameledger_services.cli.terminal.lazily import imported
+from frameledger_services.cli.terminal.lazy_commands import imported
 
 LARGE = {
     "aiokafka",
@@ -49,7 +49,7 @@ def test_version_and_help_import_no_command(argument):
     assert {name for name in loaded if name.startswith(OURS)} == {
         OURS,
         f"{OURS}.extras",
-        *(f"{OURS}.cli{module}" for module in ("", ".terminal", ".terminal.lazily")),
+        *(f"{OURS}.cli{module}" for module in ("", ".terminal", ".terminal.lazy_commands")),
     }
 
 

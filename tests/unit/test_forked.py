@@ -9,14 +9,14 @@ import pytest
 from tests.bounds import PROGRAM
 
 from frameledger_services.cli.up import imports
-from frameledger_services.embedded import fork_server, shown_as
+from frameledger_services.embedded import fork_server, process_title
 from frameledger_services.embedded.launch import COULD_NOT_START
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux forks")
 
 FORKS = """
 import os, sys, threading
-from frameledger_services.become import Become
+from frameledger_services.forked_command import BecomeCommand
 from frameledger_services.embedded import fork_server
 
 log, directory, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -29,7 +29,7 @@ if pid == 0:
     words = [sys.executable, "-m", "frameledger_services", "--version"]
     try:
         fork_server.become(words, directory, log, {"SAID": "so"}, parent=os.getppid(), anew=not safe)
-    except Become as other:
+    except BecomeCommand as other:
         print("copied", *other.words, os.environ["SAID"], os.getcwd(), os.getsid(0) == os.getpid())
         sys.exit(7)
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
@@ -68,7 +68,7 @@ def test_one_that_cannot_go_on_says_why_and_is_no_second_copy_of_its_parent(tmp_
 
 OPEN = """
 import os, sys
-from frameledger_services.become import Become
+from frameledger_services.forked_command import BecomeCommand
 from frameledger_services.embedded import fork_server
 
 number = os.dup(os.open(sys.argv[2], os.O_RDWR))
@@ -80,7 +80,7 @@ pid = os.fork()
 if pid == 0:
     try:
         fork_server.become([sys.executable, "-m", "frameledger_services", "words"], "/", sys.argv[1], {})
-    except Become:
+    except BecomeCommand:
         kept = [one for one in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{one}")]
         print(sorted(kept), os.read(0, 1))
         print("and what goes wrong", file=sys.stderr, flush=True)
@@ -118,7 +118,7 @@ def test_where_proc_cannot_be_written_to_a_process_is_shown_as_before(monkeypatc
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(Path, "write_bytes", refused)
-    assert shown_as.show_as(["frameledger"], {}) is False
+    assert process_title.show_as(["frameledger"], {}) is False
 
 
 LATE = """

@@ -4,8 +4,8 @@ import pytest
 from tests.unit.frame_examples import EXAMPLES
 
 from frameledger.record import decode
+from frameledger_services.cli.terminal.escape import LONGEST
 from frameledger_services.cli.terminal.format_frame import summary
-from frameledger_services.cli.terminal.safe import LONGEST
 
 
 def said(value):

@@ -17,182 +17,184 @@ from typing import Annotated
 
 import typer
 
-from frameledger_services.cli.terminal.lazily import STYLE, Lazily, group_of
+from frameledger_services.cli.terminal.lazy_commands import STYLE, LazyCommand, group_of
 
 GROUPS = {
     "See it work": {
-        "demo": Lazily(
+        "demo": LazyCommand(
             "demo.command",
             "Have a conversation on real servers, and show in SQL what becomes of it.",
             extras=("services", "embedded"),
         ),
-        "chat": Lazily("chat.command", "Talk with the model that answers a conversation."),
+        "chat": LazyCommand("chat.command", "Talk with the model that answers a conversation."),
     },
     "Run it": {
-        "up": Lazily(
+        "up": LazyCommand(
             "up.command",
             "Start Kafka, PostgreSQL and all services, and keep them running.",
             extras=("services", "embedded"),
         ),
-        "down": Lazily(
+        "down": LazyCommand(
             "up.command",
             "Stop everything that `up` started here, also what a killed `up` left behind.",
             extras=("services", "embedded"),
         ),
-        "status": Lazily(
+        "status": LazyCommand(
             "up.command",
             "List every process with its pid, address, state and uptime, and how far each partition was read.",
             extras=("services", "embedded"),
         ),
-        "logs": Lazily(
+        "logs": LazyCommand(
             "up.logs",
             "Print the last log lines of each process that `frameledger up` runs.",
             extras=("services", "embedded"),
         ),
-        "top": Lazily(
+        "top": LazyCommand(
             "top.command",
             "Show what the whole installation does just now, until Ctrl-C.",
             extras=("services",),
         ),
-        "run": Lazily(
+        "run": LazyCommand(
             "run", "Run one service in this process, until SIGTERM or Ctrl-C.", extras=("services",)
         ),
     },
     "Put frames in": {
-        "publish": Lazily("publish", "Publish frames of a conversation, in the order given."),
+        "publish": LazyCommand("publish", "Publish frames of a conversation, in the order given."),
     },
     "Find and look": {
-        "list": Lazily("conversations", "List conversations, the last active first."),
-        "search": Lazily(
+        "list": LazyCommand("conversations", "List conversations, the last active first."),
+        "search": LazyCommand(
             "conversations", "Find messages that contain a text, in all conversations, the newest first."
         ),
-        "show": Lazily(
+        "show": LazyCommand(
             "show", "Show a context as a model gets it: messages, tools, tool choice and settings."
         ),
-        "transcript": Lazily("transcript", "Show who said what in a conversation, and when."),
-        "tail": Lazily("tail", "Show the last frames."),
-        "request": Lazily(
+        "transcript": LazyCommand("transcript", "Show who said what in a conversation, and when."),
+        "tail": LazyCommand("tail", "Show the last frames."),
+        "request": LazyCommand(
             "request",
             "Show the request that a run sent to its model, made again from the log.",
             extras=("services",),
         ),
-        "sql": Lazily("sql", "Open psql on the database; what follows is psql's, or one statement to run."),
-        "fold": Lazily(
+        "sql": LazyCommand(
+            "sql", "Open psql on the database; what follows is psql's, or one statement to run."
+        ),
+        "fold": LazyCommand(
             "fold.command", "Show the context after the frames of a file, and what became of each frame."
         ),
     },
     "Ask what happened, and why": {
-        "timeline": Lazily(
+        "timeline": LazyCommand(
             "audit.timeline",
             "Show every frame of a conversation: when it came, what it did, and what became of it.",
         ),
-        "diff": Lazily(
+        "diff": LazyCommand(
             "audit.diff",
             "Show what changed in a context between two versions: messages, tools and settings.",
         ),
-        "why": Lazily(
+        "why": LazyCommand(
             "audit.why",
             "Show why a message is in a context: the frames, the run or call, and the cause that it comes from.",
         ),
-        "runs": Lazily(
+        "runs": LazyCommand(
             "audit.runs",
             "Show every run of a conversation: what became of it, its model, how long it took, and its tokens.",
         ),
     },
     "Try a moment again": {
-        "fork": Lazily(
+        "fork": LazyCommand(
             "fork",
             "Continue an old moment of a conversation as a new one: its messages, tools, tool choice and settings "
             "then.",
         ),
-        "rerun": Lazily(
+        "rerun": LazyCommand(
             "rerun.command",
             "Ask a recorded moment again, of another model or with another prompt, and compare the answers.",
             extras=("services",),
         ),
-        "replay": Lazily(
+        "replay": LazyCommand(
             "replay.command",
             "Play a conversation in the terminal as it was heard, or publish copies of its frames with "
             "their timing.",
         ),
-        "infer": Lazily(
+        "infer": LazyCommand(
             "infer",
             "Ask a model and print what it says. Nothing is published, and the conversation does not change.",
         ),
     },
     "Settle and mend": {
-        "calls": Lazily(
+        "calls": LazyCommand(
             "calls", "Function calls that go on, wait for a person, or may or may not have happened."
         ),
-        "doctor": Lazily(
+        "doctor": LazyCommand(
             "doctor.command",
             "Look at everything, and say what is wrong, what it means and what to do.",
             extras=("services",),
         ),
-        "parked": Lazily(
+        "parked": LazyCommand(
             "repair.parked",
             "List the conversations that are parked: stored on, and not folded, since a frame that could not be.",
             extras=("services",),
         ),
-        "unpark": Lazily(
+        "unpark": LazyCommand(
             "repair.parked",
             "Fold what is parked of a conversation, in its order, once the cause is mended.",
             extras=("services",),
         ),
-        "rebuild": Lazily(
+        "rebuild": LazyCommand(
             "audit.rebuild",
             "Fold conversations again, and compare each with its tables; with --apply replace what differs.",
             extras=("services",),
         ),
-        "recover": Lazily(
+        "recover": LazyCommand(
             "repair.recover", "Go on with a log that changed under the tables.", extras=("services",)
         ),
-        "dlq": Lazily(
+        "dlq": LazyCommand(
             "repair.dlq",
             "Dead letters: records that are no frame. They changed nothing, and nothing of them is lost.",
         ),
     },
     "Prove, take along, forget": {
-        "verify": Lazily("audit.verify", "Verify that nothing was changed."),
-        "heads": Lazily(
+        "verify": LazyCommand("audit.verify", "Verify that nothing was changed."),
+        "heads": LazyCommand(
             "audit.heads",
             "Compute one number for the whole database: the root of a Merkle tree over the heads of all "
             "conversations.",
             extras=("services",),
         ),
-        "prove": Lazily(
+        "prove": LazyCommand(
             "audit.prove",
             "Write a proof of a conversation: its frames as they are stored, and their way to a root.",
             extras=("services",),
         ),
-        "export": Lazily(
+        "export": LazyCommand(
             "transfer.export_files",
             "Write conversations to a file, to take them along.",
             extras=("services",),
         ),
-        "import": Lazily(
+        "import": LazyCommand(
             "transfer.import_files",
             "Make the conversations of an exported file conversations of this database: same frames, same chain.",
             extras=("services",),
         ),
-        "erase": Lazily("erase", "Erase a conversation for good, and print the receipt."),
+        "erase": LazyCommand("erase", "Erase a conversation for good, and print the receipt."),
     },
     "Set up and measure": {
-        "migrate": Lazily(
+        "migrate": LazyCommand(
             "migrate",
             "Bring the database to the shape that this release needs; again changes nothing.",
             extras=("services",),
         ),
-        "topics": Lazily("topics", "List the topics, and say what is wrong with them."),
-        "token": Lazily("token", "Tokens of the gateway: who may use it, and for what."),
-        "config": Lazily(
+        "topics": LazyCommand("topics", "List the topics, and say what is wrong with them."),
+        "token": LazyCommand("token", "Tokens of the gateway: who may use it, and for what."),
+        "config": LazyCommand(
             "config", "Show all settings with their source, and what each is for; secrets are hidden."
         ),
-        "asyncapi": Lazily(
+        "asyncapi": LazyCommand(
             "asyncapi",
             "Print the AsyncAPI 3.0 document of the topics: every frame, effect and header, as JSON.",
         ),
-        "bench": Lazily(
+        "bench": LazyCommand(
             "bench",
             "How fast the parts are. Every figure has a yardstick, measured in the same run, and most have a goal.",
             extras=("services", "embedded"),

@@ -15,7 +15,7 @@ import typer
 from frameledger import derived
 from frameledger.frames import FunctionCallResultFrame
 from frameledger.ids import ContextId, ToolCallId, Version
-from frameledger_services.cli.terminal import backend, format_frame, options, output, safe
+from frameledger_services.cli.terminal import backend, escape, format_frame, options, output
 from frameledger_services.client import Client, PublishedFrame
 from frameledger_services.settings import Settings
 from frameledger_services.store import tool_calls
@@ -71,11 +71,11 @@ def list_calls(
 def _shown(call: UnsettledCall) -> Iterator[str]:
     """A call in a few lines. Its ids stand whole, each at the end of a line, and the command that settles it is whole
     too, but for the result."""
-    waits = f", for {safe.one_line(call.waiting_for)}" if call.waiting_for else ""
-    name = safe.printable(call.function_name)
+    waits = f", for {escape.one_line(call.waiting_for)}" if call.waiting_for else ""
+    name = escape.printable(call.function_name)
     yield f"{call.status:<10} {name}  since {call.since.astimezone(UTC):%Y-%m-%d %H:%MZ}{waits}"
-    yield f"  call             {safe.printable(call.tool_call_id)}"
-    yield f"  conversation     {safe.printable(call.context_id)}"
+    yield f"  call             {escape.printable(call.tool_call_id)}"
+    yield f"  conversation     {escape.printable(call.context_id)}"
     yield f"  idempotency key  {_key_of(call)}"
     if call.status in _SETTLE:
         does, command = _SETTLE[call.status]

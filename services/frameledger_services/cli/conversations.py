@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from frameledger_services.cli.terminal import backend, options, output, safe
+from frameledger_services.cli.terminal import backend, escape, options, output
 from frameledger_services.settings import Settings
 from frameledger_services.store import conversations
 
@@ -50,8 +50,8 @@ def list_conversations(
     table = _table("last frame (UTC)", "context", "frames", "status", "last words")
     table.columns[2].justify = "right"
     for one in found[:limit]:
-        words = safe.one_line(one.last_words or "")
-        name = Text(safe.printable(one.context_id), overflow="fold")
+        words = escape.one_line(one.last_words or "")
+        name = Text(escape.printable(one.context_id), overflow="fold")
         table.add_row(_time(one.last_at), name, f"{one.version:,}", one.status, words)
     output.console().print(table)
     if len(found) > limit:
@@ -100,8 +100,8 @@ def search(
     table = _table("logged (UTC)", "context", "version", "who", "message")
     table.columns[2].justify = "right"
     for one in found[:limit]:
-        name = Text(safe.printable(one.context_id), overflow="fold")
-        who = safe.one_line(one.who or "") + ("" if one.current else ", replaced")
+        name = Text(escape.printable(one.context_id), overflow="fold")
+        who = escape.one_line(one.who or "") + ("" if one.current else ", replaced")
         table.add_row(_time(one.logged_at), name, f"{one.version:,}", who, _around(one.text, text))
     output.console().print(table)
     if len(found) > limit:
@@ -123,8 +123,8 @@ def _around(text: str, searched: str) -> Text:
     """The text from a little before what was searched for, on one line, with that in bold."""
     at = max(text.lower().find(searched.lower()), 0)
     start = max(at - BEFORE, 0)
-    shown = Text(("…" if start else "") + safe.one_line(text[start:]))
-    shown.highlight_words([safe.one_line(searched)], "bold", case_sensitive=False)
+    shown = Text(("…" if start else "") + escape.one_line(text[start:]))
+    shown.highlight_words([escape.one_line(searched)], "bold", case_sensitive=False)
     return shown
 
 

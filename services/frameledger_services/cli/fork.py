@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from frameledger_services.cli.terminal import backend, moment, options, safe
+from frameledger_services.cli.terminal import backend, escape, moment, options
 from frameledger_services.client import Client, Fork
 from frameledger_services.settings import Settings
 
@@ -45,8 +45,8 @@ def fork(
         }
         typer.echo(json.dumps(said, ensure_ascii=False))
         return
-    name = safe.printable(made.context_id)
-    which = f"version {origin.version} of {safe.printable(origin.context_id)}"
+    name = escape.printable(made.context_id)
+    which = f"version {origin.version} of {escape.printable(origin.context_id)}"
     again = ", as it was before" if made.repeated else ""
     typer.echo(f"{name} goes on from {which}{again}.")
     typer.echo(f"Look at it: frameledger show {name}. Talk there: frameledger chat {name}.")

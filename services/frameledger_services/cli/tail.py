@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from frameledger.record import DecodeError, Record, decode, read
-from frameledger_services.cli.terminal import backend, format_frame, options, output, reaching, safe
+from frameledger_services.cli.terminal import backend, escape, format_frame, gateway_option, options, output
 from frameledger_services.client import Conversations, StoredFrame
 from frameledger_services.event_log.reader import last_records
 from frameledger_services.event_log.topics import TopicNames
@@ -40,7 +40,7 @@ def tail(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many at first.")] = 20,
     as_json: options.AsJsonLines = False,
-    url: reaching.Url = None,
+    url: gateway_option.Url = None,
 ) -> None:
     """Show the last frames.
 
@@ -52,9 +52,9 @@ def tail(
     """
     with backend.exit_on_error(), suppress(KeyboardInterrupt):
         settings = Settings.from_env()
-        gateway = reaching.address(settings, url)
+        gateway = gateway_option.address(settings, url)
         if context is not None:
-            client = reaching.conversations(settings, gateway, SOURCE)
+            client = gateway_option.conversations(settings, gateway, SOURCE)
             asyncio.run(_conversation(client, context, lines, follow, as_json))
         elif gateway is None or (url is None and settings.kafka_bootstrap_servers is not None):
             asyncio.run(_log(settings, lines, follow, as_json))
@@ -114,7 +114,7 @@ def _print_record(console: Console, record: Record) -> None:
         kind, words, colour = _short(logged.frame.type), format_frame.summary(logged.frame), ""
     except DecodeError as error:
         kind, words, colour = "no frame", str(error), "red"
-    key = safe.one_line("-" if record.key is None else record.key.decode(errors="replace"))
+    key = escape.one_line("-" if record.key is None else record.key.decode(errors="replace"))
     head = f"{at:%H:%M:%SZ}  {record.partition:>3}:{record.offset:<8}  {key[:20]:<20}  {kind:<26}"
     _print(console, head, words, colour)
 
@@ -128,7 +128,7 @@ def _print(console: Console, head: str, words: str, colour: str) -> None:
 
 
 def _short(frame_type: str) -> str:
-    name = safe.one_line(frame_type.removesuffix("Frame"))
+    name = escape.one_line(frame_type.removesuffix("Frame"))
     return name if len(name) <= 26 else name[:25] + "…"
 
 

@@ -39,7 +39,7 @@ def detached(words: Sequence[str], log: Path) -> Detached:
     """Run `frameledger` with these words in a session of its own, its output in `log`, which is begun anew.
 
     A copy of this process has imported already what the command needs; it leaves all that this one was doing, by
-    `Become`. Where no copy can be made, the command is started.
+    `BecomeCommand`. Where no copy can be made, the command is started.
     """
     argv = [sys.executable, "-m", "frameledger_services", *words]
     log.write_bytes(b"")

@@ -31,9 +31,9 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
-from frameledger_services.become import Become
 from frameledger_services.embedded.launch import COULD_NOT_START, die_with
-from frameledger_services.embedded.shown_as import show_as
+from frameledger_services.embedded.process_title import show_as
+from frameledger_services.forked_command import BecomeCommand
 
 MOST = 128 * 1024
 """Bytes of a message: one that asks has the words, the directory and the settings of one program."""
@@ -72,8 +72,10 @@ def has_one_thread() -> bool:
 
 
 def serve(link: socket.socket, parent: int, modules: Sequence[str]) -> NoReturn:
-    """Be the fork server, in a process that was just forked, until the other end of `link` closes. Raises `Become` in
-    each service that is forked; in this process itself it does not return."""
+    """Run the fork server, in a process that was just forked, until the other end of `link` closes.
+
+    Raises `BecomeCommand` in each service that is forked; in this process itself it does not return.
+    """
     _leave(os.devnull, keep=link.fileno())
     # Not SIGTERM, which waits if it is stopped.
     die_with(parent, signal.SIGKILL)
@@ -135,9 +137,11 @@ def become(
     parent: int | None = None,
     anew: bool = False,
 ) -> NoReturn:
-    """Go on, in a process that was just forked, as this command of ours: in a session of its own, with its output
-    appended to `log`, and ended by SIGTERM when `parent` ends. Raises `Become`; or, if it is to be `anew`, starts it in
-    this process's place."""
+    """Turn a process that was just forked into this `frameledger` command: in a session of its own, with its output
+    appended to `log`, and sent SIGTERM when `parent` ends.
+
+    Raises `BecomeCommand`. With `anew`, replaces the process by a newly started one (exec) instead.
+    """
     try:
         _leave(log)
         os.chdir(directory)
@@ -152,7 +156,7 @@ def become(
         with suppress(OSError):
             os.write(2, f"cannot start {argv[0]}: {error}\n".encode())
         os._exit(COULD_NOT_START)
-    raise Become(argv[OWN_WORDS:])
+    raise BecomeCommand(argv[OWN_WORDS:])
 
 
 def _leave(output: str, keep: int | None = None) -> None:

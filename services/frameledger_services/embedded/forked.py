@@ -93,7 +93,7 @@ def forking(modules: Sequence[str]) -> Iterator[ForkServer | None]:
     """A fork server for as long as the block lasts, which has imported these modules; None where there can be none.
 
     To be entered before anything has begun that a copy of this process must not go on with: an event loop, a thread, a
-    trace. In each program that is forked the block is not entered: `Become` is raised instead.
+    trace. In each program that is forked the block is not entered: `BecomeCommand` is raised instead.
     """
     if not fork_server.can_fork():
         yield None

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from frameledger_services import carried
+from frameledger_services import package_data
 from frameledger_services.embedded.program import EmbeddedError
 
 LOCK = "kafka-jars.lock.toml"
@@ -46,7 +46,7 @@ class Lock:
 
 def read_lock() -> Lock:
     """The list of jars that this release runs the broker with."""
-    content = tomllib.loads((carried.folder("infra") / LOCK).read_text(encoding="utf-8"))
+    content = tomllib.loads((package_data.folder("infra") / LOCK).read_text(encoding="utf-8"))
     return Lock(
         content["kafka"], tuple(Jar(entry["coordinate"], entry["sha256"]) for entry in content["jar"])
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jgo.maven import Artifact, MavenContext
 
-from frameledger_services import carried
+from frameledger_services import package_data
 from frameledger_services.embedded.jars import LOCK, digest
 
 HEADER = """\
@@ -30,7 +30,7 @@ def main(version: str, log4j: str) -> None:
         artifacts = [dependency.artifact for dependency in (*roots, *others)]
         entries = [_entry(artifact) for artifact in (*artifacts, binding)]
     text = "\n".join([HEADER.format(version=version, log4j=log4j), *entries])
-    (carried.folder("infra") / LOCK).write_text(text, encoding="utf-8")
+    (package_data.folder("infra") / LOCK).write_text(text, encoding="utf-8")
 
 
 def _entry(artifact: Artifact) -> str:

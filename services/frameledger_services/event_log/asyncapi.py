@@ -21,7 +21,7 @@ from frameledger.effects import CallFunction, Cancel, Effect, RunInference
 from frameledger.frames import FRAME_TYPES
 from frameledger.published_root import PublishedRoot
 from frameledger.record import MAX_KEY_BYTES
-from frameledger_services import carried
+from frameledger_services import package_data
 from frameledger_services.event_log.topics import TopicNames, topic_specs
 from frameledger_services.settings import Settings
 
@@ -164,7 +164,7 @@ def _message(name: str, summary: str, of_headers: str | None, bindings: str) -> 
 
 def _frame_schemas() -> Json:
     """The generated schemas of all frames, and of the values in them."""
-    folder = carried.folder("events") / "schemas"
+    folder = package_data.folder("events") / "schemas"
     found: Json = {}
     for name in FRAME_TYPES:
         schema = json.loads((folder / f"{name}.v1.json").read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from frameledger.frames import FRAME_TYPES
-from frameledger_services import carried
+from frameledger_services import package_data
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.problems import ProblemError
 
@@ -66,4 +66,6 @@ def routes(_: Parts) -> list[BaseRoute]:
 
 @cache
 def _found() -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in (carried.folder("events") / "schemas").glob("*.json")}
+    return {
+        file.name: file.read_bytes() for file in (package_data.folder("events") / "schemas").glob("*.json")
+    }

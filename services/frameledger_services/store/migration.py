@@ -17,7 +17,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from frameledger_services import carried
+from frameledger_services import package_data
 from frameledger_services.store import schema
 
 # Of two `migrate` at once the second waits, and then finds nothing to do. The number is ours and says nothing.
@@ -118,7 +118,7 @@ def _opened(address: str) -> Iterator[Connection]:
 def _alembic(**attributes: Any) -> Config:
     config = Config()
     # A percent sign in a path would begin a substitution.
-    config.set_main_option("script_location", str(carried.folder("migrations")).replace("%", "%%"))
+    config.set_main_option("script_location", str(package_data.folder("migrations")).replace("%", "%%"))
     config.attributes.update(attributes)
     return config
 

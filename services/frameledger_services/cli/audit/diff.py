@@ -14,14 +14,14 @@ from psycopg import AsyncConnection
 from frameledger.tools import tool_names
 from frameledger_services.cli.terminal import (
     backend,
+    escape,
     format_fold,
     moment,
     options,
     output,
     pager,
     render_context,
-    safe,
-    words,
+    text_diff,
 )
 from frameledger_services.cli.terminal.pager import Page, Piece
 from frameledger_services.settings import Settings
@@ -90,7 +90,7 @@ async def _read(
 def render(page: Page, before: Moment, after: Moment, found: Mapping[str, Any]) -> None:
     """Print a difference that `context_diff` found."""
     page.line(
-        (f"{safe.printable(before.context_id)} from version {before.version} to {after.version}", "bold")
+        (f"{escape.printable(before.context_id)} from version {before.version} to {after.version}", "bold")
     )
     old, new = found["eras"]
     if old != new:
@@ -113,7 +113,7 @@ def _messages(found: Mapping[str, Any]) -> Iterator[_Row]:
     for _, position, sign, entry in sorted(entries, key=lambda one: one[:2]):
         if sign == "~":
             (who, old), (_, new) = map(format_fold.speaker_and_text, (entry["before"], entry["after"]))
-            yield _Row(sign, str(position), who, words.changed(_much(old), _much(new)))
+            yield _Row(sign, str(position), who, text_diff.changed(_much(old), _much(new)))
         else:
             who, text = format_fold.speaker_and_text(entry["message"])
             yield _Row(sign, str(position), who, [(_much(text), "removed" if sign == "-" else "added")])
@@ -154,13 +154,13 @@ def _print(page: Page, row: _Row) -> None:
     said: list[Piece] = [(render_context.plain(text), style) for text, style in row.said]
     # A sign says already that all of a message came or went.
     if not page.in_color and row.sign == "~":
-        said = list(words.marked(said))
+        said = list(text_diff.marked(said))
     head: list[Piece] = [
         (f"{row.sign} {row.position:>4}  ", color),
-        (f"{pager.padded(safe.one_line(row.who), _WHO)}  ", "cyan"),
+        (f"{pager.padded(escape.one_line(row.who), _WHO)}  ", "cyan"),
     ]
     indent = sum(len(text) for text, _ in head)
-    for line in words.lines(said, max(page.width - indent, 20)):
+    for line in text_diff.lines(said, max(page.width - indent, 20)):
         page.line(*head, *line)
         head = [(" " * indent, "")]
 

@@ -14,8 +14,8 @@ from frameledger_services.audit.heads import Traced
 from frameledger_services.cli.audit.heads import shown
 from frameledger_services.cli.terminal import backend, options, output
 from frameledger_services.cli.terminal.counting import counting
+from frameledger_services.cli.terminal.input_file import readable
 from frameledger_services.cli.terminal.plural import plural
-from frameledger_services.cli.terminal.readable import readable
 from frameledger_services.cli.terminal.whole_file import whole_file
 from frameledger_services.settings import Settings
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from frameledger_services.audit.differences import ROW, Difference, Differences
-from frameledger_services.cli.terminal import output, safe
+from frameledger_services.cli.terminal import escape, output
 
 LENGTH = 40
 """Characters of a value that are shown."""
@@ -24,7 +24,7 @@ def in_words(one: Difference) -> str:
         what = f"{one.table}: a row{where} is {'missing' if one.stored is None else 'one too many'}"
     else:
         what = f"{one.table}.{one.field}{where} is {_short(one.stored)}, should be {_short(one.expected)}"
-    return safe.printable(what)
+    return escape.printable(what)
 
 
 def as_objects(found: Differences) -> list[dict[str, Any]]:

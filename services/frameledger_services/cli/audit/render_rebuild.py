@@ -9,8 +9,8 @@ import typer
 from frameledger_services.audit.rebuild import Outcome
 from frameledger_services.cli.audit.render_difference import as_objects, in_words
 from frameledger_services.cli.terminal import output
+from frameledger_services.cli.terminal.escape import one_line
 from frameledger_services.cli.terminal.plural import plural
-from frameledger_services.cli.terminal.safe import one_line
 from frameledger_services.store.rebuilds import Progress
 
 SHOWN = 3

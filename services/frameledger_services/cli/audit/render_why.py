@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from frameledger_services.cli.terminal import safe
+from frameledger_services.cli.terminal import escape
+from frameledger_services.cli.terminal.column_text import clock, frame_type, short_id
 from frameledger_services.cli.terminal.pager import Page
 from frameledger_services.cli.terminal.plural import plural
-from frameledger_services.cli.terminal.short import clock, frame_type, short_id
 
 MOST_LINES = 40
 
@@ -28,9 +28,9 @@ def render(page: Page, found: Mapping[str, Any], traces: Sequence[str]) -> None:
     """Print an explanation, and the addresses of these traces below it."""
     for name, text in _rows(found):
         if not text:
-            page.line((safe.one_line(name), "bold"))
+            page.line((escape.one_line(name), "bold"))
         else:
-            page.line((f"  {name:<{_NAME}}", "cyan"), (safe.one_line(text), ""))
+            page.line((f"  {name:<{_NAME}}", "cyan"), (escape.one_line(text), ""))
     for address in traces:
         page.whole(f"  {'trace':<{_NAME}}{address}", "cyan")
 
@@ -186,7 +186,7 @@ def _by(cause: Mapping[str, Any]) -> str:
 
 def _typed(context_id: str) -> str:
     """The id as it is typed in a shell."""
-    return shlex.quote(safe.printable(context_id))
+    return shlex.quote(escape.printable(context_id))
 
 
 def _range(of: Mapping[str, Any]) -> str:

@@ -9,10 +9,10 @@ import typer
 from psycopg import AsyncConnection
 
 from frameledger_services.cli.audit import trace_links
-from frameledger_services.cli.terminal import backend, moment, options, output, pager, safe
+from frameledger_services.cli.terminal import backend, escape, moment, options, output, pager
+from frameledger_services.cli.terminal.column_text import seconds, short_id
 from frameledger_services.cli.terminal.pager import Page, Piece
 from frameledger_services.cli.terminal.plural import plural
-from frameledger_services.cli.terminal.short import seconds, short_id
 from frameledger_services.settings import Settings
 from frameledger_services.store import history
 from frameledger_services.store.history import RunLine
@@ -42,7 +42,7 @@ def runs(context: options.Context, as_json: options.AsJsonLines = False) -> None
         return
     with pager.page(settings.pager) as page:
         count = plural(len(lines), "run")
-        page.line((f"{safe.printable(found.context_id)} at version {found.version}: {count}", "bold"))
+        page.line((f"{escape.printable(found.context_id)} at version {found.version}: {count}", "bold"))
         if lines:
             page.line(
                 (
@@ -75,12 +75,12 @@ def _print(page: Page, run: RunLine) -> None:
         short_id(run.run_id),
         became,
         str(run.attempt or ""),
-        safe.one_line(run.model or ""),
+        escape.one_line(run.model or ""),
         seconds(run.requested_at, run.first_text_at),
         seconds(run.requested_at, run.closed_at),
         _tokens(run.input_tokens, run.usage_partial),
         _tokens(run.output_tokens, run.usage_partial),
-        safe.one_line(run.words or ""),
+        escape.one_line(run.words or ""),
     )
     pieces: list[Piece] = [(told, _COLORS.get(run.status, ""))]
     page.line(*pieces)

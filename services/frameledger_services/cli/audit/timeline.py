@@ -14,9 +14,9 @@ from typing import Annotated
 import typer
 
 from frameledger_services.cli.audit import trace_links
-from frameledger_services.cli.terminal import backend, moment, options, output, pager, safe
+from frameledger_services.cli.terminal import backend, escape, moment, options, output, pager
+from frameledger_services.cli.terminal.column_text import SHORT, clock, frame_type, short_id
 from frameledger_services.cli.terminal.pager import Page, Piece
-from frameledger_services.cli.terminal.short import SHORT, clock, frame_type, short_id
 from frameledger_services.settings import Settings
 from frameledger_services.store import history
 from frameledger_services.store.history import TimelineFrame
@@ -106,7 +106,7 @@ async def folded(frames: AsyncIterable[TimelineFrame], *, everything: bool) -> A
     async for frame in frames:
         if held is not None and not everything and _goes_on(held.last, frame):
             said = held.said or ""
-            if len(said) < safe.LONGEST:
+            if len(said) < escape.LONGEST:
                 said += frame.said or ""
             held = Entry(held.version, frame.version, held.frames + 1, held.first, frame, said)
             continue
@@ -139,7 +139,7 @@ class Lines:
 
     def title(self, context_id: str, newest: int) -> None:
         """What stands above it."""
-        self._page.line((f"{safe.printable(context_id)} up to version {newest}", "bold"))
+        self._page.line((f"{escape.printable(context_id)} up to version {newest}", "bold"))
 
     def entry(self, entry: Entry) -> None:
         """A line, or more of them where it did more than fits in one. The day stands above the first of each day."""
@@ -148,10 +148,10 @@ class Lines:
         if day != self._day:
             self._page.line((f"{'':{self._version}}  {day} (UTC)", "dim"))
             self._day = day
-        kind = frame_type(safe.one_line(frame.type))
+        kind = frame_type(escape.one_line(frame.type))
         if entry.frames > 1:
             kind = f"{pager.fit(kind, _TYPE - 7)} ×{entry.frames}"
-        of = safe.one_line(short_id(frame.run_id or frame.tool_call_id or ""))
+        of = escape.one_line(short_id(frame.run_id or frame.tool_call_id or ""))
         head: list[Piece] = [
             (f"{entry.version:>{self._version}}  {clock(frame.logged_at)}  ", "dim"),
             (f"{pager.padded(kind, _TYPE)}  ", _COLORS.get(frame.outcome, "")),
@@ -172,10 +172,10 @@ class Lines:
         if frame.outcome != "applied":
             became = frame.outcome if frame.reason is None else f"{frame.outcome}: {frame.reason}"
             did = ", ".join(filter(None, [became, did]))
-        did = safe.one_line(did)
+        did = escape.one_line(did)
         lines = [did] if len(did) <= width else textwrap.wrap(did, width)
         told: list[list[Piece]] = [[(line, color)] for line in lines]
-        said = safe.one_line(entry.said or "")
+        said = escape.one_line(entry.said or "")
         if frame.type not in _NOT_WORDS and said:
             said = f'"{said}"'
         if not did:

@@ -13,7 +13,7 @@ from frameledger_services import extras
 from frameledger_services.audit import proof_files
 from frameledger_services.cli.audit import verify_files
 from frameledger_services.cli.terminal import backend, options, output
-from frameledger_services.cli.terminal.readable import readable
+from frameledger_services.cli.terminal.input_file import readable
 
 commands = typer.Typer()
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
+from frameledger_services.cli.terminal.input_file import readable
 from frameledger_services.cli.terminal.plural import plural
-from frameledger_services.cli.terminal.readable import readable
 from frameledger_services.cli.transfer.damaged import named_if_damaged
 from frameledger_services.transfer import lines
 

@@ -20,9 +20,9 @@ from frameledger_services.audit import proof_files
 from frameledger_services.audit.against import WRONG, Compared, What, compare
 from frameledger_services.audit.heads import snapshot
 from frameledger_services.audit.proof_files import HeadsFile, ProofFile
-from frameledger_services.cli.terminal import backend, output, safe
+from frameledger_services.cli.terminal import backend, escape, output
 from frameledger_services.cli.terminal.counting import counting
-from frameledger_services.cli.terminal.readable import readable
+from frameledger_services.cli.terminal.input_file import readable
 from frameledger_services.settings import Settings
 
 WORDS: dict[What, str] = {
@@ -41,7 +41,7 @@ def verify_file(path: Path, root: bytes | None, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"file": str(path), "verified": True} | _as_json(found, root)))
         return
-    for line in textwrap.wrap(f"Verified. {safe.printable(found.statement)}", output.WIDTH_OF_A_FILE):
+    for line in textwrap.wrap(f"Verified. {escape.printable(found.statement)}", output.WIDTH_OF_A_FILE):
         typer.echo(line)
     if isinstance(found, ProofFile):
         header = found.proven.header
@@ -65,7 +65,7 @@ def verify_against(path: Path, root: bytes | None, *, as_json: bool) -> None:
         )
     else:
         for one in found.listed:
-            name = "-" if one.context_id is None else safe.printable(one.context_id)
+            name = "-" if one.context_id is None else escape.printable(one.context_id)
             typer.echo(f"{name}  version {one.version:,}  {WORDS[one.what]}: {one.detail}")
         for line in _summary(header, found):
             typer.echo(line)

@@ -15,7 +15,7 @@ from frameledger_services.audit.log_comparison import ComparedWithLog, compare_w
 from frameledger_services.audit.verify import Verified
 from frameledger_services.audit.verify_many import connected, verify_many
 from frameledger_services.cli.audit.render_difference import as_objects, in_words
-from frameledger_services.cli.terminal import backend, output, safe
+from frameledger_services.cli.terminal import backend, escape, output
 from frameledger_services.cli.terminal.counting import counting
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.settings import Settings
@@ -109,7 +109,7 @@ def _lines(summary: _Summary, missing: Sequence[str]) -> Iterator[str]:
         first = found.first
         assert first is not None
         more = f" ({found.count - 1:,} more)" if found.count > 1 else ""
-        name = safe.printable(context_id) or "(no conversation)"
+        name = escape.printable(context_id) or "(no conversation)"
         yield f"{name}  version {first.version:,}  {in_words(first)}{more}"
     again = f"; {summary.frames_before:,} were verified before" if summary.frames_before else ""
     yield f"Verified {plural(summary.conversations, 'conversation')}: {plural(summary.frames, 'frame')}{again}."

@@ -22,7 +22,7 @@ from frameledger.frames.base import SecondInput
 from frameledger_services.cli.chat import render
 from frameledger_services.cli.chat.session import CtrlC, Event, Line, Session
 from frameledger_services.cli.chat.work import StoredWork, Work
-from frameledger_services.cli.terminal import backend, options, output, reaching, stdin
+from frameledger_services.cli.terminal import backend, gateway_option, options, output, stdin
 from frameledger_services.client import Conversations
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections
@@ -68,7 +68,7 @@ def chat(
             show_default=False,
         ),
     ] = None,
-    url: reaching.Url = None,
+    url: gateway_option.Url = None,
 ) -> None:
     """Talk with the model that answers a conversation.
 
@@ -83,7 +83,7 @@ def chat(
     with backend.exit_on_error():
         settings = Settings.from_env()
         context_id = context or f"chat-{secrets.token_hex(4)}"
-        gateway = reaching.address(settings, url)
+        gateway = gateway_option.address(settings, url)
         with recording("cli"):
             asyncio.run(_chat(settings, gateway, context_id, system, model, tools, second_input))
 
@@ -129,7 +129,7 @@ async def _chat(
 
 
 async def _reached(stack: AsyncExitStack, settings: Settings, url: str | None) -> tuple[Conversations, Work]:
-    client = await stack.enter_async_context(reaching.conversations(settings, url, SOURCE))
+    client = await stack.enter_async_context(gateway_option.conversations(settings, url, SOURCE))
     if url is not None:
         return client, cast(Work, client)
     connections = Connections(settings)

@@ -19,7 +19,7 @@ from frameledger.frames import (
     LLMTextFrame,
     TextFrame,
 )
-from frameledger_services.cli.terminal import format_frame, safe
+from frameledger_services.cli.terminal import escape, format_frame
 from frameledger_services.cli.terminal.format_fold import plain
 
 PROMPT = "> "
@@ -56,7 +56,7 @@ class Screen:
     def typed(self, line: str) -> None:
         """What came without anybody having seen it typed."""
         self._fresh_line()
-        self._console.print(Text.assemble((PROMPT, "bold cyan"), safe.lines(line)))
+        self._console.print(Text.assemble((PROMPT, "bold cyan"), escape.lines(line)))
 
     def entered(self) -> None:
         """The terminal has shown a typed line, and its end."""
@@ -92,11 +92,11 @@ class Screen:
                     self.say(UNUSUAL_ENDS[reason], "yellow")
             case FunctionCallsStartedFrame():
                 for call in frame.function_calls:
-                    self.say(f"  {call.function_name} {safe.one_line(plain(call.arguments))}")
+                    self.say(f"  {call.function_name} {escape.one_line(plain(call.arguments))}")
             case FunctionCallInProgressFrame(waiting=waiting) if waiting is not None:
                 self.waits(frame.tool_call_id, frame.function_name, waiting.for_)
             case FunctionCallResultFrame():
-                self.say(f"  {frame.function_name} = {safe.one_line(plain(frame.result))}")
+                self.say(f"  {frame.function_name} = {escape.one_line(plain(frame.result))}")
                 if frame.settled_as == "ambiguous":
                     self.say("  Once you know what became of it:")
                     self.copied(format_frame.settle_command("resolve", self._context_id, frame.tool_call_id))
@@ -109,7 +109,7 @@ class Screen:
 
     def waits(self, tool_call_id: str, function_name: str, for_: str) -> None:
         """A call waits for somebody from now on."""
-        self.say(f"  {function_name} waits for {safe.one_line(for_)}; answer it:")
+        self.say(f"  {function_name} waits for {escape.one_line(for_)}; answer it:")
         self.copied(format_frame.settle_command("answer", self._context_id, tool_call_id))
 
     def _speak(self, piece: str) -> None:
@@ -118,7 +118,7 @@ class Screen:
             piece = piece.lstrip()
         if piece:
             self.heard += piece
-            self._console.print(safe.lines(piece), end="", soft_wrap=True, markup=False)
+            self._console.print(escape.lines(piece), end="", soft_wrap=True, markup=False)
             self._within_line = not piece.endswith("\n")
 
     def _fresh_line(self) -> None:

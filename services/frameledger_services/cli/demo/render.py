@@ -23,7 +23,7 @@ from frameledger.frames import (
     LLMFullResponseStartFrame,
     Waiting,
 )
-from frameledger_services.cli.terminal import format_fold, format_frame, safe
+from frameledger_services.cli.terminal import escape, format_fold, format_frame
 from frameledger_services.demo.playing import Seen, Written
 from frameledger_services.embedded.record import Process, Record, State
 
@@ -107,7 +107,7 @@ class Conversation:
         for call, name in self._calls.items():
             # Ids that nobody else has are long, and each of these functions is called once.
             text = text.replace(f"{call} = ", "").replace(call, name)
-        said = Text(text if who in ("user", "assistant", "thought") else safe.one_line(text))
+        said = Text(text if who in ("user", "assistant", "thought") else escape.one_line(text))
         if written.rewritten:
             said.append("  was IN_PROGRESS", "dim")
         if who not in WHO or text.endswith(": IN_PROGRESS"):
@@ -139,7 +139,7 @@ class Conversation:
 
     def _below(self, seen: Seen) -> RenderableType:
         who, words = self._saying
-        words = safe.one_line(words)
+        words = escape.one_line(words)
         room = max(20, self._console.width - INDENT - 1)
         # The end of what is being said, since it is there that it grows.
         while cell_len(words) > room:
@@ -181,7 +181,7 @@ def answer(names: Sequence[str], rows: Sequence[Sequence[Any]], width: int) -> R
     table. What is too long ends in …"""
     if len(rows) == 1 and isinstance(rows[0][0], dict):
         return Text("\n").join(_cut(line, width) for line in _lines(rows[0][0]))
-    cells = [["" if value is None else safe.one_line(str(value)) for value in row] for row in rows]
+    cells = [["" if value is None else escape.one_line(str(value)) for value in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(names, *cells, strict=True)]
     # Only the last column is cut, however narrow the terminal.
     widths[-1] = max(1, min(widths[-1], width - sum(widths[:-1]) - 2 * len(widths)))

@@ -7,7 +7,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from frameledger_services.cli.doctor.finding import Finding
-from frameledger_services.cli.terminal.safe import one_line
+from frameledger_services.cli.terminal.escape import one_line
 from frameledger_services.client.spelling import meant_type
 from frameledger_services.store import conversations, queries
 

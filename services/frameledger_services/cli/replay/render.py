@@ -26,7 +26,7 @@ from frameledger.frames import (
     TextFrame,
     TranscriptionFrame,
 )
-from frameledger_services.cli.terminal import format_frame, safe
+from frameledger_services.cli.terminal import escape, format_frame
 from frameledger_services.cli.terminal.format_fold import plain, speaker_and_text
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.store.client_calls import BegunCall
@@ -63,7 +63,7 @@ class Screen:
             case LLMMessageRewriteFrame():
                 self._rewritten(frame)
             case LLMMirrorFrame():
-                keeper = "here again" if frame.mirror is None else f"by {safe.one_line(frame.mirror)}"
+                keeper = "here again" if frame.mirror is None else f"by {escape.one_line(frame.mirror)}"
                 self._note(f"the history is kept {keeper}")
             case LLMFullResponseStartFrame():
                 if (frame.attempt or 1) > 1:
@@ -74,16 +74,20 @@ class Screen:
             case LLMFullResponseEndFrame():
                 self._end_line()
             case InterruptionFrame():
-                heard = "" if frame.heard_text is None else f", heard: {safe.one_line(frame.heard_text)}"
+                heard = "" if frame.heard_text is None else f", heard: {escape.one_line(frame.heard_text)}"
                 self._note(f"interrupted{heard}", "yellow")
             case FunctionCallInProgressFrame(waiting=waiting) if waiting is not None:
-                self._note(f"{safe.one_line(frame.function_name)} waits for {safe.one_line(waiting.for_)}")
+                self._note(
+                    f"{escape.one_line(frame.function_name)} waits for {escape.one_line(waiting.for_)}"
+                )
             case FunctionCallInProgressFrame():
-                self._note(f"{safe.one_line(frame.function_name)} {safe.one_line(plain(frame.arguments))}")
+                self._note(
+                    f"{escape.one_line(frame.function_name)} {escape.one_line(plain(frame.arguments))}"
+                )
             case FunctionCallResultFrame():
-                self._note(f"{safe.one_line(frame.function_name)} = {safe.one_line(plain(frame.result))}")
+                self._note(f"{escape.one_line(frame.function_name)} = {escape.one_line(plain(frame.result))}")
             case FunctionCallCancelFrame():
-                self._note(f"{safe.one_line(frame.function_name)} is cancelled")
+                self._note(f"{escape.one_line(frame.function_name)} is cancelled")
             case ErrorFrame():
                 self._note(format_frame.error(frame), "red")
             case EndFrame() | CancelFrame():
@@ -93,8 +97,8 @@ class Screen:
 
     def began(self, call: BegunCall) -> None:
         """A call that began with the frame that was shown last, which does not say so: its client answers it."""
-        name = safe.one_line(call.function_name)
-        self._note(f"{name} {safe.one_line(plain(call.arguments))}")
+        name = escape.one_line(call.function_name)
+        self._note(f"{name} {escape.one_line(plain(call.arguments))}")
         self._note(f"{name} waits for the client")
 
     def end(self) -> None:
@@ -119,8 +123,8 @@ class Screen:
 
     def _say(self, who: str, text: str) -> None:
         self._end_line()
-        line = Text(f"{safe.one_line(who)}: ", _COLOURS.get(who, ""))
-        self._console.print(line.append(safe.lines(text), ""), soft_wrap=True)
+        line = Text(f"{escape.one_line(who)}: ", _COLOURS.get(who, ""))
+        self._console.print(line.append(escape.lines(text), ""), soft_wrap=True)
 
     def _stream(self, frame: TextFrame) -> None:
         text = frame.text
@@ -135,7 +139,7 @@ class Screen:
             text = text if self._ends_in_space or text[0].isspace() else f" {text}"
         self._speaks = self._within_line = True
         self._ends_in_space = text[-1:].isspace() if text else self._ends_in_space
-        self._console.print(Text(safe.lines(text)), end="", soft_wrap=True)
+        self._console.print(Text(escape.lines(text)), end="", soft_wrap=True)
 
     def _note(self, said: str, style: str = "dim") -> None:
         self._end_line()

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from frameledger_services.cli.terminal import safe
+from frameledger_services.cli.terminal import escape
 from frameledger_services.cli.terminal.format_fold import plain
 from frameledger_services.forks.answer import Answer, AnswerCall
 from frameledger_services.forks.compared import Compared
@@ -20,7 +20,7 @@ _MARKS = {"same": ("", "", ""), "gone": ("[-", "-]", "red"), "new": ("{+", "+}",
 
 def show(one: Compared, console: Console) -> None:
     """Print a moment and its reruns, each beside what is on record."""
-    console.print(Text(f"{safe.printable(one.context_id)} at version {one.version}", "bold"))
+    console.print(Text(f"{escape.printable(one.context_id)} at version {one.version}", "bold"))
     for number, (rerun, comparison) in enumerate(one.reruns, start=1):
         console.print()
         console.print(_side_by_side(one.recorded, rerun, comparison, number))
@@ -28,7 +28,7 @@ def show(one: Compared, console: Console) -> None:
             if call.answered == "not available":
                 console.print(Text(f"Not on record, so not answered: {_call(call)}", "yellow"))
         if rerun.error is not None:
-            console.print(Text(f"The provider failed: {safe.one_line(rerun.error)}", "red"))
+            console.print(Text(f"The provider failed: {escape.one_line(rerun.error)}", "red"))
     _say_unpriced(one.unpriced, console)
     if one.recorded is None:
         console.print("\nNo run read this version, so there is nothing to compare with.")
@@ -49,7 +49,7 @@ def line(one: Compared) -> Text:
     said = ", ".join(
         name if len(one.reruns) == 1 else f"{name} {count}×" for name, count in words.items() if count
     )
-    text = Text(f"{safe.printable(one.context_id)} at version {one.version}: ")
+    text = Text(f"{escape.printable(one.context_id)} at version {one.version}: ")
     return text.append(said or "the same", "yellow" if said else "green")
 
 
@@ -76,7 +76,7 @@ def summary(found: Summary, console: Console) -> None:
 
 def _say_unpriced(models: Collection[str], console: Console) -> None:
     if models:
-        names = ", ".join(safe.one_line(model) for model in sorted(models))
+        names = ", ".join(escape.one_line(model) for model in sorted(models))
         console.print(Text(f"Not in the price list: {names}", "yellow"))
 
 
@@ -99,7 +99,7 @@ def _side_by_side(
     for name, ours, theirs in _figures(old, rerun):
         table.add_row(name, ours, theirs)
     table.add_row("model", _model(old), _model(rerun))
-    table.add_row("held in", safe.printable(old.run_id or ""), rerun.context_id or "")
+    table.add_row("held in", escape.printable(old.run_id or ""), rerun.context_id or "")
     return table
 
 
@@ -120,7 +120,7 @@ def _marked(piece: Piece) -> Text:
 
 
 def _shown(text: str) -> str:
-    return "\n".join(safe.printable(line) for line in text.split("\n"))
+    return "\n".join(escape.printable(line) for line in text.split("\n"))
 
 
 def _pairs(old: Answer, new: Answer) -> Iterator[tuple[str, str]]:
@@ -132,7 +132,7 @@ def _pairs(old: Answer, new: Answer) -> Iterator[tuple[str, str]]:
 
 
 def _call(call: AnswerCall) -> str:
-    return safe.one_line(f"{call.function_name} {plain(call.arguments)}")
+    return escape.one_line(f"{call.function_name} {plain(call.arguments)}")
 
 
 def _figures(old: Answer, new: Answer) -> Iterator[tuple[str, str, str]]:
@@ -158,7 +158,7 @@ def _seconds(answer: Answer) -> str:
 def _model(answer: Answer) -> str:
     if answer.provider is None and answer.model is None:
         return "-"
-    return safe.one_line(f"{answer.provider or '-'}/{answer.model or '-'}")
+    return escape.one_line(f"{answer.provider or '-'}/{answer.model or '-'}")
 
 
 def _count(count: int | None) -> str:

@@ -9,25 +9,25 @@ from typing import Any, Literal
 
 from frameledger.frames import AnyFrame, ErrorFrame, encode_frame
 from frameledger.media import without_media
-from frameledger_services.cli.terminal import safe
+from frameledger_services.cli.terminal import escape
 from frameledger_services.cli.terminal.format_fold import speaker_and_text
 
 
 def summary(frame: AnyFrame) -> str:
     """The text, the last message, the call and its result ...; empty for a frame whose type says it all."""
     # As JSON, since a frame of an unknown type has anything under any name.
-    return safe.one_line(_words(json.loads(encode_frame(frame))))
+    return escape.one_line(_words(json.loads(encode_frame(frame))))
 
 
 def error(frame: ErrorFrame) -> str:
     """What went wrong, in one line: the last one, since a traceback ends with it."""
     lines = (frame.message or frame.code or "").strip().splitlines()
-    return safe.one_line(lines[-1]) if lines else "an error without a word"
+    return escape.one_line(lines[-1]) if lines else "an error without a word"
 
 
 def settle_command(command: Literal["answer", "resolve"], context_id: str, tool_call_id: str) -> str:
     """The whole command that settles a call, to be copied; the result is left to be written."""
-    words = shlex.join(safe.printable(one) for one in (context_id, tool_call_id))
+    words = shlex.join(escape.printable(one) for one in (context_id, tool_call_id))
     return f"frameledger calls {command} {words} --result JSON"
 
 

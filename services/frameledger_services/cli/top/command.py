@@ -15,7 +15,7 @@ from rich.live import Live
 from frameledger_services import database
 from frameledger_services.cli.terminal import backend, options, output
 from frameledger_services.cli.top import screen, stages
-from frameledger_services.cli.top.look import Look, Sample, look, sample
+from frameledger_services.cli.top.snapshot import Look, Sample, look, sample
 from frameledger_services.cli.top.stages import Stages
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings

@@ -10,9 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from frameledger_services.cli.terminal.escape import one_line
 from frameledger_services.cli.terminal.plural import plural
-from frameledger_services.cli.terminal.safe import one_line
-from frameledger_services.cli.top.look import Road, Sample, Service
+from frameledger_services.cli.top.snapshot import Road, Sample, Service
 from frameledger_services.store.activity import Finished, InProgress, WentWrong
 
 _INDENT = (0, 0, 0, 2)

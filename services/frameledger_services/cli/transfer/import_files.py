@@ -14,9 +14,9 @@ from psycopg import AsyncConnection
 
 from frameledger_services import database
 from frameledger_services.audit import proof_files
-from frameledger_services.cli.terminal import backend, options, output, progress, safe
+from frameledger_services.cli.terminal import backend, escape, options, output, progress
+from frameledger_services.cli.terminal.input_file import readable
 from frameledger_services.cli.terminal.plural import plural
-from frameledger_services.cli.terminal.readable import readable
 from frameledger_services.cli.transfer.damaged import named_if_damaged
 from frameledger_services.settings import Settings
 from frameledger_services.store import binary_copy, schema
@@ -66,7 +66,7 @@ def import_(
         said += f" In {done.ended:,} something was open: an EndFrame ended it."
     typer.echo(said)
     for one in checked[:_FEW]:
-        name = safe.printable(one.header.context_id)
+        name = escape.printable(one.header.context_id)
         typer.echo(
             f"By the rules of this release {name} differs from the file: what became of version {one.refolded[0]}.",
             err=True,

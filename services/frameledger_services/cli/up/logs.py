@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from frameledger_services.cli.terminal import options, output, safe
+from frameledger_services.cli.terminal import escape, options, output
 from frameledger_services.cli.up.command import DataDir, settings_of
 
 POLL = 0.1
@@ -119,7 +119,7 @@ class _Page:
             typer.echo(json.dumps({"process": name, "line": line}))
         else:
             colour = self._colours.setdefault(name, COLOURS[len(self._colours) % len(COLOURS)])
-            text = safe.printable(line.expandtabs())
+            text = escape.printable(line.expandtabs())
             self._console.print(Text.assemble((f"{name:<10} ", colour), text), soft_wrap=True)
         # A pipe is followed too.
         sys.stdout.flush()

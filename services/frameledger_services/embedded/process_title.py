@@ -1,8 +1,8 @@
-"""What others see of a process that was forked and not started: the command line and the environment in `/proc`.
+"""The command line and environment that other programs see of a forked process, in `/proc`.
 
-The kernel shows those that a process was started with, until it is told where others lie. `ps`, `status` of other
-programs and whoever looks for a process by its words find each service by its own, as if it had been started. Only for
-them: nothing of ours reads it. Where the kernel has no such call, they see those of the process that it is a copy of.
+The kernel shows those that a process was started with until it is given other addresses. With them set, `ps` and
+other programs find each service by its own command line, as if it had been started. Nothing of ours reads it. Where
+the kernel lacks the call, other programs see the command line of the process that was forked.
 """
 
 import ctypes
@@ -13,12 +13,11 @@ from pathlib import Path
 PR_SET_MM, PR_SET_MM_MAP = 35, 14
 LONGEST_NAME = 15
 FIRST_FIELD = 3
-"""Of those that follow the name in `/proc/self/stat`, as proc(5) counts them."""
+"""Number, as proc(5) counts them, of the first field after the name in `/proc/self/stat`."""
 
 
 class _Map(ctypes.Structure):
-    """The kernel's `prctl_mm_map`: all that it knows of where the parts of a process lie. The numbers are those of the
-    fields in `/proc/self/stat`."""
+    """The kernel's `prctl_mm_map`: the addresses of the parts of a process."""
 
     _fields_ = (
         *((name, ctypes.c_uint64) for name in ("start_code", "end_code", "start_data", "end_data")),
@@ -38,15 +37,19 @@ _FIELDS = {
     "end_data": 46,
     "start_brk": 47,
 }
+"""Numbers of the fields in `/proc/self/stat`."""
+
 _UNCHANGED = 2**32 - 1
 
 _shown: list[object] = []
-"""What the kernel reads from now on, so it is kept."""
+"""The text that the kernel reads; referenced here so that its memory is not freed."""
 
 
 def show_as(words: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Have this process shown with this command line and environment. Linux only; returns whether that is done: a
-    sandbox may keep `/proc` from being written to, or show another one."""
+    """Show this process with this command line and environment. Linux only.
+
+    Returns whether it worked: a sandbox may deny writing to `/proc`, or show another one.
+    """
     try:
         return _show_as(words, environment)
     except (OSError, LookupError, ValueError):
@@ -72,7 +75,7 @@ def _show_as(words: Sequence[str], environment: Mapping[str, str]) -> bool:
     libc = ctypes.CDLL(None)
     libc.sbrk.restype = ctypes.c_void_p
     libc.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
-    # The end of the heap, asked last: what is made above may move it.
+    # The end of the heap is read last: the allocations above may move it.
     places.brk = libc.sbrk(0)
     refused: int = libc.prctl(PR_SET_MM, PR_SET_MM_MAP, ctypes.addressof(places), ctypes.sizeof(places), 0)
     if not refused:

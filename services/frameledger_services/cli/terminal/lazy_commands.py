@@ -21,7 +21,7 @@ STYLE: dict[str, Any] = {"rich_markup_mode": "markdown", "pretty_exceptions_show
 
 
 @dataclass(frozen=True, slots=True)
-class Lazily:
+class LazyCommand:
     """A command that is not imported yet."""
 
     module: str
@@ -34,7 +34,7 @@ class Lazily:
     """The extras that it needs beside `cli`."""
 
 
-def group_of(titled: Mapping[str, Mapping[str, Lazily]]) -> type[TyperGroup]:
+def group_of(titled: Mapping[str, Mapping[str, LazyCommand]]) -> type[TyperGroup]:
     """A class of groups, as Typer wants one, with these commands beneath their titles, in their order."""
     table = {name: lazily for commands in titled.values() for name, lazily in commands.items()}
 
@@ -55,7 +55,7 @@ def group_of(titled: Mapping[str, Mapping[str, Lazily]]) -> type[TyperGroup]:
     return Group
 
 
-def imported(name: str, table: Mapping[str, Lazily]) -> Any:
+def imported(name: str, table: Mapping[str, LazyCommand]) -> Any:
     """The command itself. Raises `MissingExtraError` if it needs more than is installed."""
     extras.check(*table[name].extras)
     app = typer.Typer(**STYLE)
