@@ -24,6 +24,7 @@ from psycopg.pq import TransactionStatus
 
 from frameledger.errors import ConfigurationError
 from frameledger_services import access
+from frameledger_services.database_types import Connection
 from frameledger_services.settings import Settings
 
 KERNEL: dict[str, str | int] = {
@@ -86,13 +87,13 @@ def connect_seconds(lease: float, hosts: int) -> int:
 
 async def connect(
     settings: Settings, name: str, session: Mapping[str, str] | None = None, **parameters: str | int
-) -> Connection:
+) -> GuardedConnection:
     """A connection in autocommit, whose session has these settings unless the address says otherwise in `options`.
 
     Raises `psycopg.OperationalError` when no host of the address takes it, and `PoolerError`.
     """
     where = address(settings, name, **parameters)
-    connection = await Connection.connect(where, autocommit=True)
+    connection = await GuardedConnection.connect(where, autocommit=True)
     try:
         await connection.begin(where, session or {})
     except BaseException:
@@ -101,7 +102,7 @@ async def connect(
     return connection
 
 
-class Connection(AsyncConnection[Any]):
+class GuardedConnection(AsyncConnection[Any]):
     """A connection that hangs up on a server which is silent and does not work for it. Made by `connect`."""
 
     _where = ""
@@ -178,12 +179,12 @@ class Connection(AsyncConnection[Any]):
         return f"PostgreSQL at {self.info.host}:{self.info.port}"
 
 
-async def ping(connection: AsyncConnection[Any]) -> None:
+async def ping(connection: Connection) -> None:
     """Have the server answer. Raises `psycopg.OperationalError` if it does not."""
     await connection.execute("SELECT")
 
 
-async def backend(connection: AsyncConnection[Any]) -> int:
+async def backend(connection: Connection) -> int:
     """The process of the server that executes this statement."""
     row = await (await connection.execute("SELECT pg_backend_pid()")).fetchone()
     assert row is not None
@@ -194,7 +195,7 @@ _sessions: set[str] = set()
 """Addresses at which this process found that sessions are sessions."""
 
 
-async def _refuse_pooler(connection: Connection, where: str) -> None:
+async def _refuse_pooler(connection: GuardedConnection, where: str) -> None:
     """Two connections that are open at once are two sessions. A pooler in transaction mode gives both of them the
     session that is free, or the first one another session while the second has it."""
     if where in _sessions:
@@ -202,7 +203,7 @@ async def _refuse_pooler(connection: Connection, where: str) -> None:
     before = await backend(connection)
     try:
         # Of ours: it hangs up on a server that falls silent now.
-        async with await Connection.connect(where) as other:
+        async with await GuardedConnection.connect(where) as other:
             others = await backend(other)
             after = await backend(connection)
     except psycopg.OperationalError:

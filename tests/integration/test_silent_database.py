@@ -224,14 +224,14 @@ def test_a_server_that_falls_silent_while_it_is_asked_about_its_sessions_is_not_
 
         monkeypatch.setattr(connecting, "backend", silent_from_now_on)
         async with asyncio.timeout(ON_SERVERS), way_to(database) as (way, address):
-            begin = connecting.Connection.begin
+            begin = connecting.GuardedConnection.begin
             first = []
 
             async def begun(connection, *arguments):
                 first.append(connection)
                 await begin(connection, *arguments)
 
-            monkeypatch.setattr(connecting.Connection, "begin", begun)
+            monkeypatch.setattr(connecting.GuardedConnection, "begin", begun)
             connection = await connecting.connect(at(address), "test")
             with pytest.raises(psycopg.OperationalError):
                 await connecting.ping(connection)

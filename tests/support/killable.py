@@ -207,7 +207,7 @@ def _wrap(points: _Points, plan: Plan) -> None:
                     points.reach_at_once(f"after sending {AT_ONCE}")
                 came = yield awaited
 
-    class Connection(database.Connection):
+    class Connection(database.GuardedConnection):
         @classmethod
         async def connect(cls, *args: Any, **options: Any) -> Any:
             connection = await super().connect(*args, **options)
@@ -253,7 +253,7 @@ def _wrap(points: _Points, plan: Plan) -> None:
         vars(watchdog)["SECONDS"] = 0.2
     if plan.small is not None:
         vars(batches)["SMALL_RECORDS"] = plan.small
-    vars(database)["Connection"] = Connection
+    vars(database)["GuardedConnection"] = Connection
     vars(service)["consumer"] = grouped
 
 
