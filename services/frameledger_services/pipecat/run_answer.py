@@ -28,6 +28,7 @@ from frameledger.frames import (
     Usage,
 )
 from frameledger_services.pipecat.told import Told
+from frameledger_services.resumed_text import ResumedText
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class RunAnswer:
     asked_version: int | None = None
     has_begun: bool = False
     _run_id: str | None = None
-    _sent: str = ""
+    _resumed: ResumedText = field(default_factory=ResumedText)
     _said: str = ""
     _thoughts_sent: int = 0
     _thoughts: int = 0
@@ -124,14 +125,13 @@ class RunAnswer:
 
     def _text(self, piece: str) -> Iterator[Said]:
         self._said += piece
-        if self._said.startswith(self._sent):
-            more, self._sent = self._said[len(self._sent) :], self._said
-            if more:
-                yield more
-        elif not self._sent.startswith(self._said):
-            self._sent = self._said
+        more = self._resumed.more(self._said)
+        if more is None:
+            self._resumed.restart(self._said)
             yield Anew()
             yield self._said
+        elif more:
+            yield more
 
 
 def _why_ignored(reason: str | None) -> str:

@@ -27,6 +27,7 @@ from frameledger.frames import (
     TextFrame,
     Usage,
 )
+from frameledger_services.resumed_text import ResumedText
 
 TYPES = (
     "LLMFullResponseStartFrame",
@@ -92,7 +93,7 @@ class Answer:
     """What this attempt said, as its pieces came."""
 
     _carries_spaces: bool = True
-    _sent: str = ""
+    _resumed: ResumedText = field(default_factory=ResumedText)
     _error: Failure | None = None
 
     def take(self, frame: AnyFrame) -> None:
@@ -129,14 +130,10 @@ class Answer:
 
     def more(self) -> str:
         """Returns what is to be sent behind what `more` returned before; "" if there is nothing for now."""
-        whole = self.text
-        if not whole.startswith(self._sent):
-            if not (self.is_open and self._sent.startswith(whole)):
-                self._supersede()
-            return ""
-        new = whole[len(self._sent) :]
-        self._sent = whole
-        return new
+        new = self._resumed.more(self.text, may_grow=self.is_open)
+        if new is None:
+            self._supersede()
+        return new or ""
 
     def _supersede(self) -> None:
         self.fail(
