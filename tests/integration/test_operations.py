@@ -63,7 +63,7 @@ def test_lost_tables_come_back_from_a_dump_and_from_the_log(road: Road, make_dat
     with projector(road.settings) as running:
         road.publish(histories("in-the-dump", names))
         road.until_idle(running)
-        operator.follow(below("Back up, and restore"))
+        operator.follow(below("Back up and restore"))
         road.publish(histories("after-it", names))
         road.until_idle(running)
         assert running.stop() == 0
@@ -78,7 +78,7 @@ def test_lost_tables_come_back_from_a_dump_and_from_the_log(road: Road, make_dat
             again.close()
         finally:
             operator.close()
-        operator.follow(below("Then compare"))
+        operator.follow(below("Compare"))
         same(dump(addresses[name]), lost)
 
 
@@ -150,7 +150,7 @@ def login_roles(database: str) -> Iterator[None]:
     """The page's roles, each with a password; gone afterwards, since they are the whole server's."""
     try:
         with psycopg.connect(database) as connection:
-            [made] = below("PostgreSQL: who may do what")
+            [made] = below("PostgreSQL permissions")
             connection.execute(made.text.encode())
             for name in set(IN_POSTGRES.values()):
                 connection.execute(f"ALTER ROLE {name} PASSWORD '{PASSWORD}'".encode())
@@ -183,7 +183,7 @@ def test_each_service_does_its_work_with_the_rights_that_the_page_gives_it(
     stub.write_text(KAFKA_ACLS.format(python=sys.executable, seconds=ON_SERVERS))
     stub.chmod(0o755)
     path = os.pathsep.join([str(admin), os.environ["PATH"]])
-    Reader(admin, {"PATH": path, "KAFKA": administered}).follow(below("Kafka: who may do what"))
+    Reader(admin, {"PATH": path, "KAFKA": administered}).follow(below("Kafka permissions"))
     script = tmp_path / "script.json"
     script.write_text(json.dumps(SCRIPT))
 
