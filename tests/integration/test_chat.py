@@ -27,6 +27,7 @@ from frameledger_services.embedded import ports
 from frameledger_services.gateway.access import tokens
 from frameledger_services.providers.pairing import paired
 from frameledger_services.settings_sources import load
+from frameledger_services.store.contexts import NoSuchContextError
 
 SCRIPT = {
     "pace": 30,
@@ -316,8 +317,8 @@ def test_over_http_it_is_the_same_without_kafka_and_a_database(stage, chat, tmp_
         assert (unknown.returncode, unknown.stdout) == (1, "")
         assert "Set FRAMELEDGER_TOKEN to a token of `frameledger token new`." in unknown.stderr
         environment["FRAMELEDGER_TOKEN"] = token
-        assert "There is no context over-http" in tail("over-http").stderr
-        assert "The log itself is not to be had over HTTP" in tail().stderr
+        assert str(NoSuchContextError("over-http")) in tail("over-http").stderr
+        assert "The raw log cannot be read over HTTP" in tail().stderr
 
         talk = Terminal(environment, "over-http", "--model", "owl")
         try:

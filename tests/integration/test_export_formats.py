@@ -10,6 +10,7 @@ from tests.support.batches import Log, histories_interleaved, project, value_of
 from typer.testing import CliRunner
 
 from frameledger_services.cli import application
+from frameledger_services.store.contexts import NoSuchContextError
 
 
 @pytest.fixture(name="run")
@@ -68,7 +69,7 @@ def test_what_is_asked_wrongly_is_said(arguments, problem):
 def test_a_conversation_that_is_not_there_leaves_no_file(run, tmp_path):
     told = run("export", "nobody", "-o", str(tmp_path / "x"))
     assert told.exit_code == 1
-    assert "There is no context 'nobody'" in told.stderr
+    assert str(NoSuchContextError("nobody")) in told.stderr
     assert list(tmp_path.iterdir()) == []
 
 

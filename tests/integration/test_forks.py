@@ -32,6 +32,7 @@ from frameledger.values import replace
 from frameledger_services.audit import verify
 from frameledger_services.cli import application
 from frameledger_services.client import Client, ForkRefusedError, NoSuchVersionError, SyncClient, forking
+from frameledger_services.store.contexts import NoSuchContextError
 
 SEEDS = range(24)
 NEW = "fork"
@@ -309,7 +310,7 @@ def test_the_command_and_the_client_of_scripts_fork(settings, command):
         refused = command(settings, "fork", "old", "new", "--at", "5")
         assert (refused.exit_code, "Choose another id" in refused.stderr) == (1, True)
         nobody = command(settings, "fork", "nobody", "new", "--at", "5")
-        assert (nobody.exit_code, "There is no context" in nobody.stderr) == (1, True)
+        assert (nobody.exit_code, str(NoSuchContextError("nobody")) in nobody.stderr) == (1, True)
         with SyncClient(settings) as client:
             assert client.fork("old", "another").version == 3
 

@@ -17,6 +17,7 @@ from frameledger.proofs import ProofError
 from frameledger_services.audit import against, heads
 from frameledger_services.settings import Settings
 from frameledger_services.store import frame_pages, leaves
+from frameledger_services.store.contexts import NoSuchContextError
 
 RUN = b'{"type":"LLMRunFrame"}'
 ODD_IDS = [
@@ -242,7 +243,7 @@ def test_what_is_not_there_cannot_be_proved(filled, command, tmp_path):
     result = command(filled, "prove", "nobody", "-o", tmp_path / "proof.jsonl")
 
     assert result.exit_code == 1
-    assert "There is no context 'nobody'" in result.stderr
+    assert str(NoSuchContextError("nobody")) in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 

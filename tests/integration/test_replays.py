@@ -25,6 +25,7 @@ from frameledger_services.forks.pace import Pace
 from frameledger_services.forks.replay import Replayer, ReplayRefusedError
 from frameledger_services.store import spending
 from frameledger_services.store.connections import Connections
+from frameledger_services.store.contexts import NoSuchContextError
 
 BARGE_IN = """\
   the context is opened with 1 message
@@ -68,7 +69,7 @@ def test_a_history_is_heard_again_word_by_word(database, command):
     ]
     assert [one["version"] for one in lines] == [1, 2, 3]
     assert lines[0]["frame"]["type"] == "LLMContextFrame"
-    assert "There is no context" in command("nobody", code=1)
+    assert str(NoSuchContextError("nobody")) in command("nobody", code=1)
     assert "these go with --to" in command("barge-in", "--live", code=2)
 
 

@@ -21,6 +21,7 @@ from frameledger_services.event_log.broker import BrokerError
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings, SettingsError
 from frameledger_services.store import erasures
+from frameledger_services.store.contexts import NoSuchContextError
 from frameledger_services.store.erasures import Erasable
 
 SOURCE = "frameledger/erase"
@@ -63,8 +64,6 @@ def erase(
     """
     if not why.strip():
         raise typer.BadParameter("say why", param_hint="--why")
-    if not context or "\x00" in context:
-        raise typer.BadParameter("a context's key has at least one byte and no NUL", param_hint="CONTEXT")
     if not yes:
         output.confirm(f"Erase all of {context!r} for good?", "`frameledger show` shows it.")
     with backend.exit_on_error():
@@ -149,8 +148,8 @@ async def _looked_up(settings: Settings, context: str, *, force: bool) -> Erasab
     found = await backend.query(settings, erasures.erasable, context)
     if not found.is_there and found.erased_at is None and not force:
         output.fail(
-            f"There is no context {context!r} in the database.",
-            "`frameledger list` lists those that are; --force erases one that only Kafka has, or will have.",
+            str(NoSuchContextError(context)),
+            "`frameledger list` lists the conversations. --force also erases one that only Kafka has or will have.",
         )
     return found
 

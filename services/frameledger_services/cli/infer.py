@@ -30,7 +30,13 @@ def infer(
         ),
     ] = None,
     context: Annotated[
-        str | None, typer.Option(metavar="CONTEXT", help="The conversation to ask about.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="CONTEXT",
+            callback=options.context_id,
+            help="Id of the conversation to ask about.",
+            show_default=False,
+        ),
     ] = None,
     at: moment.Option = None,
     provider: Annotated[

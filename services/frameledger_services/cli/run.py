@@ -11,7 +11,7 @@ import typer
 
 from frameledger_services import extras, logs
 from frameledger_services.cli.terminal import backend, output
-from frameledger_services.settings import Settings
+from frameledger_services.settings import Settings, names_in
 from frameledger_services.telemetry.metrics_recorder import Metrics
 from frameledger_services.telemetry.provider import recording
 
@@ -121,7 +121,7 @@ def inference(
             settings,
             plugins.create(settings.inference_provider, settings),
             service=settings.inference_service,
-            models=[one.strip() for one in (settings.inference_models or "").split(",") if one.strip()],
+            models=names_in(settings.inference_models or ""),
             slots=slots,
             metrics=metrics,
         )

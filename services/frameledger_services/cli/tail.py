@@ -21,6 +21,7 @@ from frameledger_services.client import Conversations, StoredFrame
 from frameledger_services.event_log.reader import last_records
 from frameledger_services.event_log.topics import TopicNames
 from frameledger_services.settings import Settings
+from frameledger_services.store.contexts import NoSuchContextError
 
 SOURCE = "frameledger/tail"
 
@@ -60,7 +61,7 @@ def tail(
             asyncio.run(_log(settings, lines, follow, as_json))
         else:
             output.fail(
-                f"The log itself is not to be had over HTTP ({gateway}).",
+                f"The raw log cannot be read over HTTP ({gateway}).",
                 "Name a conversation, as in `frameledger tail ctx-1`, or set FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS.",
             )
 
@@ -70,7 +71,7 @@ async def _conversation(client: Conversations, context: str, lines: int, follow:
     async with client:
         newest = await client.newest_version(context)
         if not newest and not follow:
-            output.fail(f"There is no context {context} in the database.", "Check the id.")
+            output.fail(str(NoSuchContextError(context)), "`frameledger list` lists the conversations.")
         after = max(newest - lines, 0)
         frames: AsyncGenerator[StoredFrame, None]
         frames = client.follow(context, after) if follow else client.frames(context, after)

@@ -13,7 +13,7 @@ from frameledger_services.cli.terminal import backend, options, output, render_c
 from frameledger_services.gateway.access import tokens
 from frameledger_services.gateway.access.caller import SCOPES, Scope
 from frameledger_services.gateway.access.tokens import Token
-from frameledger_services.settings import Settings
+from frameledger_services.settings import Settings, names_in
 
 commands = typer.Typer(
     name="token", no_args_is_help=True, help="Tokens of the gateway: who may use it, and for what."
@@ -127,7 +127,9 @@ def _path() -> Path:
 
 
 def _scopes(text: str) -> set[Scope]:
-    wanted = {one.strip() for one in text.split(",")}
+    wanted = set(names_in(text))
+    if not wanted:
+        raise ValueError(f"name at least one scope of {', '.join(SCOPES)}")
     if wrong := sorted(wanted.difference(SCOPES)):
         raise ValueError(f"{wrong[0]!r} is no scope; there are {', '.join(SCOPES)}")
     return {one for one in SCOPES if one in wanted}

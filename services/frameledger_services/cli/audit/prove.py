@@ -18,6 +18,7 @@ from frameledger_services.cli.terminal.input_file import readable
 from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.cli.terminal.whole_file import whole_file
 from frameledger_services.settings import Settings
+from frameledger_services.store.contexts import NoSuchContextError
 
 commands = typer.Typer()
 
@@ -83,8 +84,8 @@ async def _prove(
                 traced = await heads.trace(connection, context_id, lambda _: count())
         if traced is None:
             output.fail(
-                f"There is no context {context_id!r} in the database, and no receipt of one.",
-                "`frameledger list` lists those that are.",
+                f"{NoSuchContextError(context_id)} There is no receipt of its erasure either.",
+                "`frameledger list` lists the conversations.",
             )
         written = await proving.write_proof(
             connection, context_id, traced, lambda line: file.write(line.encode())

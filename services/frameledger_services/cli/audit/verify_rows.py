@@ -21,6 +21,7 @@ from frameledger_services.cli.terminal.plural import plural
 from frameledger_services.settings import Settings
 from frameledger_services.store import leftovers
 from frameledger_services.store.connections import failure
+from frameledger_services.store.contexts import NoSuchContextError
 from frameledger_services.store.leftovers import Receipt
 
 
@@ -80,8 +81,8 @@ def verify_rows(
             typer.echo(line)
     if missing:
         output.fail(
-            f"There is no context {missing[0]!r} in the database, and no file of that name here.",
-            "`frameledger list` lists those that are.",
+            f"{NoSuchContextError(missing[0])} There is no file with that name either.",
+            "`frameledger list` lists the conversations.",
         )
     if summary.found:
         raise typer.Exit(1)

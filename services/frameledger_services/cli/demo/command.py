@@ -26,8 +26,8 @@ from frameledger_services import process
 from frameledger_services.cli.demo import closing, render
 from frameledger_services.cli.terminal import backend, output
 from frameledger_services.cli.up import imports
-from frameledger_services.cli.up.command import GATEWAY_PORT, DataDir, setup
 from frameledger_services.cli.up.command import SERVICES as SERVICES_OF_UP
+from frameledger_services.cli.up.command import DataDir, setup
 from frameledger_services.cli.up.render import page_of
 from frameledger_services.client import Client
 from frameledger_services.demo import forgetting, playing, proof, recording
@@ -35,7 +35,7 @@ from frameledger_services.demo.harbour import FILE, Harbour
 from frameledger_services.demo.playing import Played
 from frameledger_services.demo.recording import Stage
 from frameledger_services.demo.times import Times
-from frameledger_services.settings import PREFIX, Settings
+from frameledger_services.settings import GATEWAY_PORT, PREFIX, Settings
 from frameledger_services.store.connections import connect
 from frameledger_services.store.offers import tools_on_offer
 from frameledger_services.telemetry import provider as traces
@@ -145,7 +145,9 @@ def demo(
             "Stopped before its end; nothing that it started runs any more.", f"Where the time went: {times}."
         )
     except (*expected, ExceptionGroup) as error:
-        output.fail(str(backend.first(error, expected)), f"Where the time went: {times}. Logs are in {logs}.")
+        output.fail(
+            str(backend.expected_error(error, expected)), f"Where the time went: {times}. Logs are in {logs}."
+        )
     if not right:
         output.fail("The proof failed: see above.", f"Where the time went: {times}. Logs are in {logs}.")
 

@@ -84,8 +84,6 @@ def unpark(
     """
     if not why.strip() or "\x00" in why:
         raise typer.BadParameter("say something", param_hint="--why")
-    if not context or "\x00" in context:
-        raise typer.BadParameter("a context's key has at least one byte and no NUL", param_hint="CONTEXT")
     with backend.exit_on_error():
         done = _unparked(context, why)
     if as_json:

@@ -79,7 +79,13 @@ def rerun(
     ] = False,
     contexts: Annotated[
         list[str] | None,
-        typer.Option("--context", metavar="CONTEXT", help="With --all-runs: these too.", show_default=False),
+        typer.Option(
+            "--context",
+            metavar="CONTEXT",
+            callback=options.context_ids,
+            help="With --all-runs: a further conversation. Repeatable.",
+            show_default=False,
+        ),
     ] = None,
     since: Annotated[
         moment.At | None,

@@ -12,6 +12,7 @@ from psycopg import AsyncConnection, errors
 
 from frameledger.errors import FrameledgerError
 from frameledger_services.cli.terminal import output
+from frameledger_services.exception_groups import first
 from frameledger_services.settings import Settings
 from frameledger_services.store.connections import Connections, connect, failure
 
@@ -31,21 +32,15 @@ def exit_on_error(*more: type[Exception]) -> Iterator[None]:
     try:
         yield
     except caught as error:
-        typer.echo(str(first(error, expected)), err=True)
+        typer.echo(str(expected_error(error, expected)), err=True)
         raise typer.Exit(1) from error
 
 
-def first(error: Exception, expected: tuple[type[Exception], ...]) -> Exception:
-    """Returns the first error of a group of expected ones; raises the group if a bug is among them."""
-    if not isinstance(error, ExceptionGroup):
-        return error
-    _, bugs = error.split(expected)
-    if bugs is not None:
+def expected_error(error: Exception, expected: tuple[type[Exception], ...]) -> BaseException:
+    """Returns the first error of a group of expected errors. Raises the group if any other error is in it."""
+    if isinstance(error, ExceptionGroup) and error.split(expected)[1] is not None:
         raise error
-    found: Exception = error
-    while isinstance(found, ExceptionGroup):
-        found = found.exceptions[0]
-    return found
+    return first(error)
 
 
 async def query(

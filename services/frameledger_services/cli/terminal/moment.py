@@ -11,6 +11,7 @@ from psycopg import AsyncConnection
 
 from frameledger_services.cli.terminal import output
 from frameledger_services.store import queries
+from frameledger_services.store.contexts import NoSuchContextError
 from frameledger_services.store.queries import Moment
 
 LARGEST_VERSION = 2**63 - 1
@@ -56,13 +57,11 @@ Option = Annotated[
 async def find(connection: AsyncConnection[Any], context_id: str, at: At | None) -> Moment:
     """The moment that was asked for; ends the command if the conversation, or that version of it, is not there."""
     asked = at or At()
-    if "\x00" in context_id:
-        raise typer.BadParameter("a context's key has no NUL", param_hint="CONTEXT")
     found = await queries.moment(connection, context_id, version=asked.version, time=asked.time)
     if found is None:
         output.fail(
-            f"There is no context {context_id!r} in the database.",
-            "`frameledger list` lists those that are; `frameledger tail` shows what is on the log.",
+            str(NoSuchContextError(context_id)),
+            "`frameledger list` lists the conversations; `frameledger tail` shows the latest records of the log.",
         )
     if not found.exists:
         erased = found.erased_version

@@ -8,7 +8,7 @@ from frameledger.record import MAX_KEY_BYTES
 
 
 def context_id(given: str | None) -> str | None:
-    """A callback of Typer for a conversation's id, which is the key of its records."""
+    """Typer callback that validates a conversation's id, which is the key of its records."""
     if given is not None and (
         "\x00" in given or not 1 <= len(given.encode(errors="replace")) <= MAX_KEY_BYTES
     ):
@@ -16,11 +16,19 @@ def context_id(given: str | None) -> str | None:
     return given
 
 
-Context = Annotated[str, typer.Argument(metavar="CONTEXT", help="The conversation.", callback=context_id)]
+def context_ids(given: list[str] | None) -> list[str] | None:
+    """Typer callback that validates each id of an argument or option that takes several."""
+    for one in given or ():
+        context_id(one)
+    return given
+
+
+Context = Annotated[
+    str, typer.Argument(metavar="CONTEXT", help="Id of the conversation.", callback=context_id)
+]
 Experiments = Annotated[
-    bool, typer.Option("--experiments", help="Also experiments, such as reruns.", show_default=False)
+    bool,
+    typer.Option("--experiments", help="Include experiments, such as reruns.", show_default=False),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object instead.")]
-AsJsonLines = Annotated[
-    bool, typer.Option("--json", help="Print a JSON object for each, on a line of its own.")
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object.")]
+AsJsonLines = Annotated[bool, typer.Option("--json", help="Print JSON Lines: one object per line.")]

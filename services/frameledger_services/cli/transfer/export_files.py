@@ -53,7 +53,12 @@ class _Sum:
 def export(
     contexts_: Annotated[
         list[str] | None,
-        typer.Argument(metavar="CONTEXT", help="The conversations.", show_default=False),
+        typer.Argument(
+            metavar="CONTEXT",
+            callback=options.context_ids,
+            help="Ids of the conversations.",
+            show_default=False,
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All conversations.")] = False,
     since: Annotated[
@@ -99,8 +104,6 @@ def export(
         )
     if format_ is Format.OPENAI and len(named) != 1:
         raise typer.BadParameter("openai is the form of one context; name it", param_hint="CONTEXT")
-    if any("\x00" in one for one in named):
-        raise typer.BadParameter("a context's key has no NUL", param_hint="CONTEXT")
     if format_ is Format.PARQUET and out is None:
         raise typer.BadParameter("parquet needs a folder", param_hint="-o")
     from_time = None if since is None else _time(since)

@@ -17,7 +17,7 @@ import typer
 from frameledger_services import extras, process
 from frameledger_services.cli.terminal import backend, options, output
 from frameledger_services.cli.up import imports, lag, render
-from frameledger_services.settings import PREFIX, Settings, SettingsError
+from frameledger_services.settings import GATEWAY_PORT, PREFIX, Settings, SettingsError
 from frameledger_services.settings_sources import SETTINGS_FILE, load
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ ANSWERING = ("run", "inference")
 
 GATEWAY = ("run", "gateway")
 """And this one, if its extra is installed."""
-
-GATEWAY_PORT = 18080
 
 METRICS_PORT = 18091
 """Of the first service; the others have those that follow. Any of them may be another one, if it is taken."""
