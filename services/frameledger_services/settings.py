@@ -62,6 +62,10 @@ def _header_names(text: str) -> str:
     return text
 
 
+GATEWAY_PORT = 18080
+"""Port of the gateway where none is set."""
+
+
 def names_in(text: str) -> list[str]:
     """Returns what a setting lists, separated by commas."""
     return [one.strip() for one in text.split(",") if one.strip()]
@@ -390,7 +394,7 @@ class Settings(BaseModel):
         "127.0.0.1", "Address at which the gateway listens. Beyond loopback it needs tokens."
     )
     gateway_port: Port | None = _set(
-        None, "Port of the gateway. Not set: 18080; under `up` that or a free one."
+        None, f"Port of the gateway. Not set: {GATEWAY_PORT}; under `up` that or a free one."
     )
     gateway_tokens_file: Path | None = _set(
         None,

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from frameledger_services import transient
+from frameledger_services import exception_groups, transient
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 """Seconds between two attempts."""
@@ -46,7 +46,7 @@ async def keep_running(work: Callable[[], Awaitable[None]], stopping: asyncio.Ev
                 backoff.reset()
             seconds = backoff.next()
             log.warning(
-                "service.retrying", reason=transient.reason(transient.first(errors)), again_in=seconds
+                "service.retrying", reason=transient.reason(exception_groups.first(errors)), again_in=seconds
             )
             await pause(stopping, seconds)
 

@@ -49,13 +49,6 @@ def is_transient(error: BaseException, *more: type[Exception]) -> bool:
     return isinstance(error, kinds)
 
 
-def first(error: BaseException) -> BaseException:
-    """Returns the first error of a group, at any depth; an error that is no group as it is."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
 def reason(error: BaseException) -> str:
     """Returns the message of an error, or the name of its class if it has none, as a TimeoutError."""
     return str(error).strip() or type(error).__name__

@@ -17,7 +17,7 @@ from psycopg import AsyncConnection
 from frameledger import stored
 from frameledger.errors import RefusedError
 from frameledger.ids import ContextId
-from frameledger_services import failpoints, transient
+from frameledger_services import exception_groups, failpoints
 from frameledger_services.audit.differences import Differences
 from frameledger_services.audit.restore import Restoring
 from frameledger_services.audit.verify import verify
@@ -164,7 +164,7 @@ class _Page:
                     tasks.create_task(self._work(pair, left))
         except BaseExceptionGroup as failed:
             # The first says it: the others are of the same server, or were cancelled for it.
-            raise transient.first(failed) from None
+            raise exception_groups.first(failed) from None
 
     async def _work(self, pair: Pair, left: Iterator[Candidate]) -> None:
         for candidate in left:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
-from frameledger_services import data_directory, logs
+from frameledger_services import data_directory, exception_groups, logs
 from frameledger_services.embedded import class_archive, java, kafka, ports, postgres
 from frameledger_services.embedded.directory import claimed
 from frameledger_services.embedded.forked import ForkServer
@@ -83,8 +83,9 @@ async def up(
             expected, bugs = group.split(EmbeddedError)
             if expected is None or bugs is not None:
                 raise
-            # Others that failed with it failed because of it, or say the same.
-            error = _first(expected)
+            # The others failed because of the first, or say the same.
+            error = exception_groups.first(expected)
+            assert isinstance(error, EmbeddedError)
             stack.failed(error)
             raise error from None
         except asyncio.CancelledError:
@@ -307,12 +308,3 @@ def _says_that_it_is_ready(port: int) -> bool:
         return False
     finally:
         connection.close()
-
-
-def _first(group: BaseExceptionGroup[EmbeddedError]) -> EmbeddedError:
-    """The first error of a group, in which there may be groups."""
-    found: BaseException = group
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    assert isinstance(found, EmbeddedError)
-    return found

@@ -17,6 +17,7 @@ from frameledger.frames import (
 from frameledger.tools import MISSING_FUNCTION_CALL_MESSAGE_TEMPLATE, FunctionSchema, ToolsSchema
 from frameledger_services import failpoints, logs, work
 from frameledger_services.claims import ClaimedCall
+from frameledger_services.exception_groups import sole
 from frameledger_services.failpoints import Failpoint
 from frameledger_services.functions.registry import FunctionRegistry
 from frameledger_services.functions.registry_item import DirectFunction, Handler
@@ -145,7 +146,7 @@ class FunctionService(Hooks, work.BackgroundService):
         try:
             await self._run(stopping)
         except BaseExceptionGroup as errors:
-            raise _only(errors) from None
+            raise sole(errors) from None
         finally:
             self._running = None
             if model is not None:
@@ -334,13 +335,3 @@ def _advertised(tool: DirectFunction | FunctionSchema | dict[str, Any]) -> dict[
     if isinstance(tool, DirectFunction):
         tool = tool.signature.schema
     return tool.to_openai() if isinstance(tool, FunctionSchema) else tool
-
-
-def _only(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error of a group that has one, at any depth; else the group."""
-    while len(errors.exceptions) == 1:
-        error = errors.exceptions[0]
-        if not isinstance(error, BaseExceptionGroup):
-            return error
-        errors = error
-    return errors

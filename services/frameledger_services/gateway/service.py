@@ -23,12 +23,9 @@ from frameledger_services.gateway.live.hub import Hub
 from frameledger_services.gateway.live.protocol import AbortableProtocol
 from frameledger_services.gateway.metrics import RequestMetrics, StreamMetrics
 from frameledger_services.gateway.parts import Parts
-from frameledger_services.settings import Settings
+from frameledger_services.settings import GATEWAY_PORT, Settings
 from frameledger_services.store.connections import Connections
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
-
-PORT = 18080
-"""Where it listens unless a setting says otherwise."""
 
 BACKLOG = 2_048
 
@@ -146,7 +143,7 @@ class _Server(uvicorn.Server):
 @contextmanager
 def _listen(settings: Settings) -> Iterator[socket.socket]:
     host = settings.gateway_host
-    port = PORT if settings.gateway_port is None else settings.gateway_port
+    port = GATEWAY_PORT if settings.gateway_port is None else settings.gateway_port
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=BACKLOG)

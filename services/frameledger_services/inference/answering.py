@@ -34,7 +34,7 @@ from frameledger.frames import (
     LLMTextFrame,
     Usage,
 )
-from frameledger_services import logs, transient
+from frameledger_services import exception_groups, logs
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.event_log.producer import TooLargeError
 from frameledger_services.inference.attempt import Attempt
@@ -134,7 +134,7 @@ class _Attempt:
                 keepalive.cancel()
                 self._merging.end()
         except BaseExceptionGroup as errors:
-            error = transient.first(errors)
+            error = exception_groups.first(errors)
             if not isinstance(error, TooLargeError | ValueError):
                 raise error from None
             # Nothing after that frame is on the log, not even the end.

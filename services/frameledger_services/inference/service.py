@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from frameledger.frames import AnyFrame
 from frameledger.ids import ContextId
-from frameledger_services import logs, transient, work
+from frameledger_services import exception_groups, logs, work
 from frameledger_services.claims import ClaimedRun
 from frameledger_services.inference import preparation
 from frameledger_services.inference.answering import answer
@@ -166,5 +166,5 @@ async def _unless(stop: asyncio.Event, working: Coroutine[Any, Any, _T]) -> _T |
             work_task.cancel()
             stop_task.cancel()
     except BaseExceptionGroup as errors:
-        raise transient.first(errors) from None
+        raise exception_groups.first(errors) from None
     return None if work_task.cancelled() else work_task.result()

@@ -14,7 +14,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from frameledger_services import database, failpoints, logs, supervision, transient
+from frameledger_services import database, exception_groups, failpoints, logs, supervision
 from frameledger_services.event_log.closing import closed
 from frameledger_services.event_log.consumer import (
     consumer,
@@ -104,7 +104,7 @@ async def _project_or_raise_one(
             (LogChangedError, topic_identity.TopicChangedError, instance_id.DuplicateInstanceError)
         )
         if final is not None:
-            raise transient.first(final) from None
+            raise exception_groups.first(final) from None
         raise
 
 
