@@ -1,8 +1,9 @@
 """What an answer on the log says to a pipeline: over attempts, failures, and what does not count."""
 
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
+from tests.support.stored_frame import stored_frame
 
 from frameledger.frames import (
     ErrorFrame,
@@ -18,23 +19,20 @@ from frameledger.frames import (
     LLMThoughtTextFrame,
 )
 from frameledger_services.pipecat.run_answer import Anew, Ended, RunAnswer
-from frameledger_services.pipecat.told import Told
 
 QUESTION = UUID(int=1)
 
 
-def told(frame, version, outcome="applied", reason=None, frame_id=None):
-    return Told(version, frame_id or uuid4(), outcome, reason, frame)
-
-
-def heard(*frames, question="applied", reason=None):
-    """What is to be said behind a question that is stored at version 5."""
+def output_of(*frames, question="applied", reason=None):
+    """The output behind a question that is stored at version 5. A frame in a tuple is stored as ignored."""
     answer = RunAnswer(QUESTION)
-    said = list(answer.take(told(LLMRunFrame(), 5, question, reason, QUESTION)))
+    stored = [stored_frame(LLMRunFrame(), 5, question, reason, QUESTION)]
     for version, frame in enumerate(frames, 6):
-        outcome = "ignored" if isinstance(frame, tuple) else "applied"
-        said += answer.take(told(frame[0] if isinstance(frame, tuple) else frame, version, outcome))
-    return said
+        is_ignored = isinstance(frame, tuple)
+        stored.append(
+            stored_frame(frame[0] if is_ignored else frame, version, "ignored" if is_ignored else "applied")
+        )
+    return [part for one in stored for part in answer.take(one, one.frame)]
 
 
 def start(attempt=1, run_id="r", version=5):
@@ -57,7 +55,7 @@ END = LLMFullResponseEndFrame(run_id="r")
 
 
 def test_text_is_said_as_it_comes_and_what_is_not_of_the_answer_is_not():
-    said = heard(
+    said = output_of(
         start(2, "other", version=3),
         text("no", "other"),
         start(),
@@ -80,7 +78,7 @@ def test_text_is_said_as_it_comes_and_what_is_not_of_the_answer_is_not():
 )
 def test_the_next_attempt_repeats_nothing(again, said):
     frames = [start(), text("One"), text(" two"), start(2), *map(text, again), END]
-    assert heard(*frames) == [*said, Ended()]
+    assert output_of(*frames) == [*said, Ended()]
 
 
 def test_a_thought_that_ended_is_thought_once_and_calls_are_those_of_the_attempt_that_ended():
@@ -89,7 +87,7 @@ def test_a_thought_that_ended_is_thought_once_and_calls_are_those_of_the_attempt
         return FunctionCallsStartedFrame(function_calls=(call,), run_id="r", group_id="g")
 
     first = thought("Hm.")
-    said = heard(start(), *first, calls("a"), start(2), *thought("Hm!"), calls("b"), END)
+    said = output_of(start(), *first, calls("a"), start(2), *thought("Hm!"), calls("b"), END)
     assert said[:3] == list(first)
     [ended] = said[3:]
     assert [one.function_name for one in ended.calls] == ["b"]
@@ -113,12 +111,12 @@ def test_a_thought_that_ended_is_thought_once_and_calls_are_those_of_the_attempt
     ids=["the provider fails", "the run fails before it began", "interrupted"],
 )
 def test_an_answer_that_breaks_off_ends(frames, failure):
-    [*_, ended] = heard(*frames)
+    [*_, ended] = output_of(*frames)
     assert ended == Ended(failure=failure)
 
 
 @pytest.mark.parametrize("reason", ["mirror_superseded", "context_changed"])
 def test_a_question_that_does_not_count_says_why(reason):
-    [ended] = heard(question="ignored", reason=reason)
+    [ended] = output_of(question="ignored", reason=reason)
     assert ended.is_new
     assert ended.failure

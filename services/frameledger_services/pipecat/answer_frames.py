@@ -1,43 +1,50 @@
-"""Answers: what a model writes, what is heard of it, thoughts, what it cost."""
+"""Answers: what a model writes, what is state of it, thoughts, what it cost."""
 
 from __future__ import annotations
 
-from frameledger_services.pipecat.seen import GENERATED, Family, Fields, Heard, Seen, without_nulls
+from frameledger_services.pipecat.captured_frame import (
+    GENERATED,
+    CapturedFrame,
+    Fields,
+    TranslationState,
+    Translator,
+    without_nulls,
+)
 from frameledger_services.pipecat.values import to_json
 
 
-def started(seen: Seen, heard: Heard) -> list[Fields]:
-    heard.answering, heard.line = True, False
-    said: Fields = {"skip_tts": seen.frame.skip_tts}
-    service = seen.service or heard.service
+def started(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    state.answering, state.line = True, False
+    said: Fields = {"skip_tts": captured.frame.skip_tts}
+    service = captured.service or state.service
     if service is not None:
         said |= {"provider": service.provider, "model": service.model}
     return [{"type": "LLMFullResponseStartFrame", **without_nulls(said)}]
 
 
-def ended(seen: Seen, heard: Heard) -> list[Fields]:
-    heard.answering = heard.line = False
-    said = {"usage": heard.usage, "skip_tts": seen.frame.skip_tts}
-    heard.usage = None
+def ended(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    state.answering = state.line = False
+    said = {"usage": state.usage, "skip_tts": captured.frame.skip_tts}
+    state.usage = None
     return [{"type": "LLMFullResponseEndFrame", **without_nulls(said)}]
 
 
-def text(seen: Seen, heard: Heard) -> list[Fields]:
-    """A token of a model. Where somebody speaks it, it is what was generated, and the words that are heard follow."""
-    frame = seen.frame
+def text(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    """A token of a model. Where somebody speaks it, it is what was generated, and the words that are state follow."""
+    frame = captured.frame
     if not frame.text:
         return []
     said: Fields = {"type": "LLMTextFrame", "text": frame.text}
-    if seen.at == GENERATED or not frame.append_to_context:
+    if captured.at == GENERATED or not frame.append_to_context:
         said["append_to_context"] = False
     if not frame.includes_inter_frame_spaces:
         said["includes_inter_frame_spaces"] = False
     return [said | without_nulls({"skip_tts": frame.skip_tts})]
 
 
-def words(seen: Seen, heard: Heard) -> list[Fields]:
+def words(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     """Words that were spoken. A line outside of an answer gets a start of its own, so that it belongs somewhere."""
-    frame = seen.frame
+    frame = captured.frame
     spoken = getattr(frame, "raw_text", None) or frame.text
     if not spoken:
         return []
@@ -49,48 +56,48 @@ def words(seen: Seen, heard: Heard) -> list[Fields]:
         said["includes_inter_frame_spaces"] = True
     if isinstance(frame.pts, int):
         said["pts"] = frame.pts
-    if heard.answering or not frame.append_to_context:
+    if state.answering or not frame.append_to_context:
         return [said]
-    heard.answering = heard.line = True
+    state.answering = state.line = True
     return [{"type": "LLMFullResponseStartFrame"}, said]
 
 
-def pushed(seen: Seen, heard: Heard) -> list[Fields]:
+def pushed(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     """What was spoken so far is a message: the end of a line, or a part of an answer."""
     found: list[Fields] = [{"type": "LLMAssistantPushAggregationFrame"}]
-    if heard.line:
-        heard.answering = heard.line = False
+    if state.line:
+        state.answering = state.line = False
         found.append({"type": "LLMFullResponseEndFrame"})
     return found
 
 
-def thought_started(seen: Seen, heard: Heard) -> list[Fields]:
-    llm = seen.frame.llm or None
-    keep = bool(seen.frame.append_to_context and llm)
+def thought_started(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    llm = captured.frame.llm or None
+    keep = bool(captured.frame.append_to_context and llm)
     return [{"type": "LLMThoughtStartFrame", "append_to_context": keep, **without_nulls({"llm": llm})}]
 
 
-def thought_text(seen: Seen, heard: Heard) -> list[Fields]:
-    return [{"type": "LLMThoughtTextFrame", "text": seen.frame.text}]
+def thought_text(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    return [{"type": "LLMThoughtTextFrame", "text": captured.frame.text}]
 
 
-def thought_ended(seen: Seen, heard: Heard) -> list[Fields]:
-    return [{"type": "LLMThoughtEndFrame", "signature": to_json(seen.frame.signature)}]
+def thought_ended(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    return [{"type": "LLMThoughtEndFrame", "signature": to_json(captured.frame.signature)}]
 
 
-def asked(seen: Seen, heard: Heard) -> list[Fields]:
+def asked(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     """The context, by reference, to be answered. A speculation is of a copy and no part of the conversation."""
-    if getattr(seen.frame, "speculation", False):
+    if getattr(captured.frame, "speculation", False):
         return [{"type": "pipecat/LLMContextFrame", "speculation": True}]
-    heard.service, heard.usage = seen.service, None
+    state.service, state.usage = captured.service, None
     return [{"type": "LLMRunFrame"}]
 
 
-def metrics(seen: Seen, heard: Heard) -> list[Fields]:
+def metrics(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     found: list[Fields] = []
-    for one in seen.frame.data:
+    for one in captured.frame.data:
         if hasattr(tokens := getattr(one, "value", None), "prompt_tokens"):
-            heard.usage = _usage(tokens)
+            state.usage = _usage(tokens)
         shown = to_json(one)
         found.append({"kind": type(one).__name__} | (shown if isinstance(shown, dict) else {}))
     return [{"type": "pipecat/MetricsFrame", "data": found}]
@@ -110,7 +117,7 @@ def _usage(tokens: object) -> Fields:
     return {name: count for name, count in counts.items() if type(count) is int and count >= 0}
 
 
-FAMILIES: dict[str, Family] = {
+TRANSLATORS: dict[str, Translator] = {
     "LLMFullResponseStartFrame": started,
     "LLMFullResponseEndFrame": ended,
     "LLMTextFrame": text,

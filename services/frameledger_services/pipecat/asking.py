@@ -16,12 +16,14 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from frameledger.errors import TransientError
-from frameledger_services.pipecat.aside import Aside, answered
+from frameledger.frames import AnyFrame
+from frameledger_services.client import StoredFrame
 from frameledger_services.pipecat.capture import Capture
+from frameledger_services.pipecat.captured_frame import Fields
+from frameledger_services.pipecat.errors import AskingError
 from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.repairs import SPOKEN
-from frameledger_services.pipecat.seen import Fields
-from frameledger_services.pipecat.told import AskingError, Told, told_of
+from frameledger_services.pipecat.side_conversation import SideQuestion, answered
 
 AGAIN_SECONDS = 1.0
 
@@ -59,8 +61,8 @@ class Asking:
         """Why the newest attempt to publish did not succeed."""
         return self._outbox.why
 
-    def begin(self, hear: Callable[[Told], None], after: int | None) -> None:
-        """Follow the conversation from this version on, or from the newest one; `hear` is called in this event loop."""
+    def begin(self, take: Callable[[StoredFrame, AnyFrame], None], after: int | None) -> None:
+        """Follow the conversation from this version on, or from the newest one; `take` is called in this event loop."""
         loop = asyncio.get_running_loop()
 
         def hand(call: Callable[..., None], *words: Any) -> None:
@@ -77,7 +79,7 @@ class Asking:
                     async for one in client.follow(self._context_id, version):
                         version = one.version
                         if one.type in _HEARD:
-                            hand(hear, told_of(one))
+                            hand(take, one, one.frame)
                 await asyncio.sleep(AGAIN_SECONDS)
 
         self._following = self._outbox.call(follow)
@@ -103,7 +105,7 @@ class Asking:
             self._settings = None if said is None else settings
         return self._hope_for({"type": "LLMRunFrame", "metadata": {SPOKEN: self._capture.speaks}})
 
-    async def beside(self, aside: Aside) -> str | None:
+    async def beside(self, aside: SideQuestion) -> str | None:
         """Ask outside of the conversation. Returns the text of the answer, and raises what `answered` raises."""
         return await asyncio.wrap_future(self._outbox.call(lambda client: answered(client, aside)))
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from frameledger_services.pipecat.seen import Family, Fields, Heard, Seen
+from frameledger_services.pipecat.captured_frame import CapturedFrame, Fields, TranslationState, Translator
 from frameledger_services.pipecat.values import to_json
 
 
-def started(seen: Seen, heard: Heard) -> list[Fields]:
+def started(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     calls = [
         {
             "function_name": call.function_name,
             "tool_call_id": call.tool_call_id,
             "arguments": _arguments(call.arguments),
         }
-        for call in seen.frame.function_calls
+        for call in captured.frame.function_calls
     ]
     return [{"type": "FunctionCallsStartedFrame", "function_calls": calls}]
 
 
-def in_progress(seen: Seen, heard: Heard) -> list[Fields]:
-    frame = seen.frame
+def in_progress(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    frame = captured.frame
     how = {
         "arguments": _arguments(frame.arguments),
         "cancel_on_interruption": bool(frame.cancel_on_interruption),
@@ -32,8 +32,8 @@ def in_progress(seen: Seen, heard: Heard) -> list[Fields]:
     return [{"type": "FunctionCallInProgressFrame", **_call(frame), **how}]
 
 
-def result(seen: Seen, heard: Heard) -> list[Fields]:
-    frame = seen.frame
+def result(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    frame = captured.frame
     said: Fields = {"type": "FunctionCallResultFrame", **_call(frame), "result": to_json(frame.result)}
     if frame.properties is not None and frame.properties.is_final is False:
         said["properties"] = {"is_final": False}
@@ -42,8 +42,8 @@ def result(seen: Seen, heard: Heard) -> list[Fields]:
     return [said]
 
 
-def cancelled(seen: Seen, heard: Heard) -> list[Fields]:
-    return [{"type": "FunctionCallCancelFrame", **_call(seen.frame)}]
+def cancelled(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    return [{"type": "FunctionCallCancelFrame", **_call(captured.frame)}]
 
 
 def _call(frame: Any) -> Fields:
@@ -55,7 +55,7 @@ def _arguments(arguments: Any) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(to_json(arguments), ensure_ascii=False)
 
 
-FAMILIES: dict[str, Family] = {
+TRANSLATORS: dict[str, Translator] = {
     "FunctionCallsStartedFrame": started,
     "FunctionCallInProgressFrame": in_progress,
     "FunctionCallResultFrame": result,

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from frameledger_services.pipecat.captured_frame import GENERATED, Fields, ModelService, TranslationState
 from frameledger_services.pipecat.mirror import Mirror
-from frameledger_services.pipecat.seen import GENERATED, Fields, Heard, Service
 from frameledger_services.pipecat.translate import name_of, translate
 from frameledger_services.pipecat.values import to_json, tools_to_json
 
@@ -21,7 +21,7 @@ CHANGES, FIELDS, ON_THE_LOG = "changes", "fields", "frameledger.on_the_log"
 """Instead of a place: what was captured is changes of the messages, frames that are ready, or one that the log has.
 Such a frame came from there, and has this name in its metadata."""
 
-Item = tuple[int, int, str, Any, Service | None]
+Item = tuple[int, int, str, Any, ModelService | None]
 """Sequence, nanoseconds since 1970, place, what was captured, and the model's service if it was there."""
 
 USER, ASSISTANT, LLM, OUTPUT = "user", "assistant", "llm", "output"
@@ -96,7 +96,7 @@ class Capture:
         return self._append(FIELDS, [fields])
 
     def handlers(
-        self, at: str, *, pushes: bool, service: Service | None = None
+        self, at: str, *, pushes: bool, service: ModelService | None = None
     ) -> tuple[Callable[..., None], Callable[..., None]]:
         """Two handlers for one processor: before it handles a frame, or pushes one, and after."""
         plans: dict[type, int] = {}
@@ -184,7 +184,7 @@ class Capture:
             return at == ASSISTANT and not pushes
         return True
 
-    def _take(self, at: str, frame: Any, plan: int, service: Service | None) -> None:
+    def _take(self, at: str, frame: Any, plan: int, service: ModelService | None) -> None:
         # A broadcast is two frames that name each other, one each way: they are one.
         sibling, number = frame.broadcast_sibling_id, frame.id
         if sibling is not None and sibling < number:
@@ -203,12 +203,12 @@ class Capture:
             return
         self.interruptions += name == _INTERRUPTION
         if plan & _TAKE_NOW:
-            for fields in translate(frame, at, time.time_ns(), Heard(), service):
+            for fields in translate(frame, at, time.time_ns(), TranslationState(), service):
                 self.add(fields)
             return
         self._append(at, frame, service)
 
-    def _append(self, at: str, captured: Any, service: Service | None = None) -> int | None:
+    def _append(self, at: str, captured: Any, service: ModelService | None = None) -> int | None:
         if len(self.items) > MOST_CAPTURED and at != CHANGES:
             self.lost += 1
             return None

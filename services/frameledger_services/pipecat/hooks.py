@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from frameledger_services.pipecat.capture import ASSISTANT, LLM, OUTPUT, USER, Capture
-from frameledger_services.pipecat.seen import Service
+from frameledger_services.pipecat.captured_frame import ModelService
 
 logger = logging.getLogger("frameledger.pipecat")
 
@@ -80,8 +80,8 @@ def settings_of(service: Any) -> Any:
     return getattr(service, "settings", None) or getattr(service, "_settings", None)
 
 
-def _service(llm: Any) -> Service:
+def _service(llm: Any) -> ModelService:
     model = getattr(settings_of(llm), "model", None)
     name = type(llm).__name__
     provider = name.removesuffix("LLMService").removesuffix("Service") or name
-    return Service(provider.lower(), model if isinstance(model, str) else None)
+    return ModelService(provider.lower(), model if isinstance(model, str) else None)

@@ -7,19 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from frameledger.frames import (
+    AnyFrame,
     LLMThoughtEndFrame,
     LLMThoughtStartFrame,
     LLMThoughtTextFrame,
     Usage,
 )
+from frameledger_services.client import StoredFrame
 from frameledger_services.extras import needed
-from frameledger_services.pipecat.aside import Aside
+from frameledger_services.pipecat.answer_listener import AnswerListener
 from frameledger_services.pipecat.capture import ON_THE_LOG
-from frameledger_services.pipecat.hearing import Hearing
+from frameledger_services.pipecat.errors import AskingError
 from frameledger_services.pipecat.observer import FrameledgerObserver
 from frameledger_services.pipecat.run_answer import Anew, Ended, Said
 from frameledger_services.pipecat.service_calls import ServiceCalls
-from frameledger_services.pipecat.told import AskingError, Told
+from frameledger_services.pipecat.side_conversation import SideQuestion
 from frameledger_services.pipecat.values import from_json, of_a_request, to_json
 
 with needed("pipecat"):
@@ -93,7 +95,7 @@ class FrameledgerLLMService(LLMService):
         self._asking = ledger.asking()
         self._begin_secs = begin_secs
         self._silent_secs = silent_secs
-        self._hearing = Hearing(self._asking, begin_secs, silent_secs)
+        self._listener = AnswerListener(self._asking, begin_secs, silent_secs)
         self._error_is_told = False
         self._calls = ServiceCalls(self, self._asking, begin_secs)
 
@@ -104,7 +106,7 @@ class FrameledgerLLMService(LLMService):
         await super().start(frame)
         self._ledger.attach(self.pipeline_worker)
         restored = self._ledger.restored
-        self._asking.begin(self._hear, None if restored is None else restored.version)
+        self._asking.begin(self._take, None if restored is None else restored.version)
 
     async def cleanup(self) -> None:
         self._asking.end()
@@ -149,7 +151,7 @@ class FrameledgerLLMService(LLMService):
         messages = [to_json(one) for one in context.messages]
         about = self._ledger.context_id
         return await self._asking.beside(
-            Aside(about, messages, settings, self._begin_secs, self._silent_secs)
+            SideQuestion(about, messages, settings, self._begin_secs, self._silent_secs)
         )
 
     async def push_frame(self, frame: Any, direction: Any = FrameDirection.DOWNSTREAM) -> None:
@@ -164,14 +166,14 @@ class FrameledgerLLMService(LLMService):
 
     def _is_on_the_log(self, frame: Any) -> bool:
         if isinstance(frame, _OF_AN_ANSWER):
-            return self._hearing.has_asked
+            return self._listener.has_asked
         if isinstance(frame, theirs.ErrorFrame):
             return self._error_is_told
         return self._calls.are_told(frame)
 
-    def _hear(self, told: Told) -> None:
-        self._calls.hear(told)
-        self._hearing.hear(told)
+    def _take(self, stored: StoredFrame, frame: AnyFrame) -> None:
+        self._calls.take(stored, frame)
+        self._listener.take(stored, frame)
 
     async def _answer(self, context: Any) -> None:
         interruptions = self._asking.interruptions
@@ -190,20 +192,20 @@ class FrameledgerLLMService(LLMService):
             await self.push_error(str(error), exception=error)
         finally:
             self._error_is_told = False
-            has_asked = self._hearing.has_asked
+            has_asked = self._listener.has_asked
             if ended is None and has_asked:
                 self._asking.give_up(interruptions)
             await self.stop_all_metrics()
             if has_asked:
                 await self.push_frame(theirs.LLMFullResponseEndFrame())
-            self._hearing.end()
+            self._listener.end()
 
     async def _say_all(self) -> Ended:
         """Ask, and push the answer as it comes. Raises `AskingError` if there is none, or it breaks off."""
-        await self._hearing.ask(of_a_request(self._settings))
+        await self._listener.ask(of_a_request(self._settings))
         await self.push_frame(theirs.LLMFullResponseStartFrame())
         while True:
-            for said in await self._hearing.more():
+            for said in await self._listener.more():
                 if isinstance(said, Ended):
                     return said
                 await self._say(said)

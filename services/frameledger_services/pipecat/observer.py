@@ -21,7 +21,7 @@ from frameledger_services.pipecat.hooks import Hooks, all_of
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import Outbox
 from frameledger_services.pipecat.restore import Restored, for_pipecat, names_of, stored
-from frameledger_services.pipecat.session import Session
+from frameledger_services.pipecat.session_frames import SessionFrames
 from frameledger_services.pipecat.values import to_json, tools_to_json
 from frameledger_services.settings import Settings
 
@@ -84,7 +84,7 @@ class FrameledgerObserver(BaseObserver):
         capture = self._capture
         self._outbox = Outbox(context_id, self.session, capture.items, connect, retell=capture.retell)
         self._hooks = Hooks(context_id, capture)
-        self._session = Session(self.session, capture)
+        self._session = SessionFrames(self.session, capture)
         self._opened = False
         self._ended = False
         self._reason: str | None = None

@@ -15,9 +15,9 @@ import orjson
 from frameledger.record import DecodeError
 from frameledger_services.client import EncodedFrame
 from frameledger_services.pipecat.capture import CHANGES, FIELDS, ON_THE_LOG, Item
+from frameledger_services.pipecat.captured_frame import Fields, TranslationState
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Replaced, Rewritten
 from frameledger_services.pipecat.pending import GAP, Waiting
-from frameledger_services.pipecat.seen import Fields, Heard
 from frameledger_services.pipecat.translate import translate
 
 SIZE_OF_ONE = 800_000
@@ -39,7 +39,7 @@ class Encoder:
 
     def __init__(self, session: UUID) -> None:
         self._session = session
-        self._heard = Heard()
+        self._state = TranslationState()
         self._own = 0
         self.refused_here = 0
         """Frames that nobody could read, such as those of more than 8 MiB: told by their name and what is wrong."""
@@ -53,10 +53,10 @@ class Encoder:
         elif at == FIELDS:
             told = captured
         elif at == ON_THE_LOG:
-            translate(captured, at, ns, self._heard, service)
+            translate(captured, at, ns, self._state, service)
             told = []
         else:
-            told = translate(captured, at, ns, self._heard, service)
+            told = translate(captured, at, ns, self._state, service)
         for number, fields in enumerate(told):
             yield self._waiting(fields, ns, f"{sequence}.{number}")
 

@@ -15,9 +15,9 @@ from frameledger.frames import (
     LLMMessagesUpdateFrame,
 )
 from frameledger_services.client import Client, StoredFrame
+from frameledger_services.pipecat.captured_frame import Fields
 from frameledger_services.pipecat.mirror import Appended, Change, Positions, Rewritten
 from frameledger_services.pipecat.repairs import is_being_answered, repairs
-from frameledger_services.pipecat.seen import Fields
 from frameledger_services.pipecat.values import from_json, has_media_gone
 
 NOTED = "noted"

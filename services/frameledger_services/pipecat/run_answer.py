@@ -27,7 +27,7 @@ from frameledger.frames import (
     LLMThoughtTextFrame,
     Usage,
 )
-from frameledger_services.pipecat.told import Told
+from frameledger_services.client import StoredFrame
 from frameledger_services.resumed_text import ResumedText
 
 
@@ -67,16 +67,15 @@ class RunAnswer:
     _group_id: str | None = None
     _error: str | None = None
 
-    def take(self, told: Told) -> Iterator[Said]:
-        """What is to be said because of this frame."""
-        if told.frame_id == self.question:
-            self.asked_version = told.version
-            if not told.counts:
-                yield Ended(failure=_why_ignored(told.reason), is_new=True)
+    def take(self, stored: StoredFrame, frame: AnyFrame) -> Iterator[Said]:
+        """Yields what to output because of a stored frame. `frame` is its payload, decoded."""
+        if stored.frame_id == self.question:
+            self.asked_version = stored.version
+            if stored.outcome != "applied":
+                yield Ended(failure=_why_ignored(stored.reason), is_new=True)
             return
-        if self.asked_version is None or not told.counts:
+        if self.asked_version is None or stored.outcome != "applied":
             return
-        frame = told.frame
         match frame:
             case LLMFullResponseStartFrame() if frame.run_id is not None:
                 self._start(frame, self.asked_version)

@@ -22,10 +22,11 @@ from frameledger.frames import (
     FunctionCallResultFrame,
     InterruptionFrame,
 )
+from frameledger_services.client import StoredFrame
 from frameledger_services.extras import needed
 from frameledger_services.pipecat.asking import Asking
-from frameledger_services.pipecat.heard_calls import HeardCall, HeardCalls
-from frameledger_services.pipecat.told import AskingError, Told
+from frameledger_services.pipecat.errors import AskingError
+from frameledger_services.pipecat.open_calls import OpenCall, OpenCalls
 from frameledger_services.pipecat.values import to_json
 
 with needed("pipecat"):
@@ -45,9 +46,9 @@ class ServiceCalls:
         self._service = service
         self._asking = asking
         self._begin_secs = begin_secs
-        self._calls = HeardCalls()
+        self._calls = OpenCalls()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.hear = self._calls.hear
+        self.take = self._calls.take
 
     async def end(self) -> None:
         """Nobody waits for the calls any more that are open."""
@@ -116,12 +117,13 @@ class ServiceCalls:
         run = []
         for one, start in zip(calls, starts, strict=True):
             call = self._calls[one.tool_call_id]
+            counts = start is not None and start.outcome == "applied"
             if start is None:
                 self._spawn(self._settle(one, NOT_RECORDED), one)
-            elif start.counts and self._asking.interruptions != interruptions and self._is_cut(one):
+            elif counts and self._asking.interruptions != interruptions and self._is_cut(one):
                 self._asking.say({"type": "FunctionCallCancelFrame", **_named(one)})
                 call.has_started.set()
-            elif start.counts:
+            elif counts:
                 run.append(_theirs(one, context))
             elif start.reason in _SERVED:
                 call.is_served = True
@@ -139,21 +141,21 @@ class ServiceCalls:
         await self._calls.turn(one.tool_call_id)
         try:
             async with asyncio.timeout(self._begin_secs):
-                frame = await call.heard.get()
+                frame = await call.frames.get()
         except TimeoutError:
             start = await self._start(one)
-            if start is None or start.counts:
+            if start is None or start.outcome == "applied":
                 await self._settle(one, NOT_SERVED)
                 return
             if start.reason not in (*_SERVED, "call_forgotten"):
                 await self._settle(one, NOT_RECORDED, start.reason)
                 return
-            frame = InterruptionFrame() if start.reason == "call_forgotten" else await call.heard.get()
+            frame = InterruptionFrame() if start.reason == "call_forgotten" else await call.frames.get()
         while not await self._tell(one, call, frame):
-            frame = await call.heard.get()
+            frame = await call.frames.get()
         self._calls.drop(one.tool_call_id)
 
-    async def _tell(self, one: FunctionCallFromLLM, call: HeardCall, frame: AnyFrame) -> bool:
+    async def _tell(self, one: FunctionCallFromLLM, call: OpenCall, frame: AnyFrame) -> bool:
         """Tell Pipecat of a frame. Returns whether the call is over."""
         match frame:
             case FunctionCallInProgressFrame() if not call.has_started.is_set():
@@ -199,7 +201,7 @@ class ServiceCalls:
         )
         self._calls.drop(one.tool_call_id)
 
-    async def _start(self, one: FunctionCallFromLLM) -> Told | None:
+    async def _start(self, one: FunctionCallFromLLM) -> StoredFrame | None:
         """Publish that the application begins this call. Returns what became of it; None if that is not known in time:
         then it may count, and is not to be made."""
         said = {
@@ -214,7 +216,7 @@ class ServiceCalls:
             id_ = self._asking.say(said)
         except AskingError:
             return None
-        return await self._calls.told_of(id_, self._begin_secs)
+        return await self._calls.outcome_of(id_, self._begin_secs)
 
     def _is_cut(self, one: FunctionCallFromLLM) -> bool:
         """Whether an interruption ends this call."""

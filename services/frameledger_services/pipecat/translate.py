@@ -10,10 +10,18 @@ from __future__ import annotations
 from typing import Any
 
 from frameledger_services.pipecat import answer_frames, call_frames, turn_frames
+from frameledger_services.pipecat.captured_frame import (
+    CapturedFrame,
+    Fields,
+    ModelService,
+    TranslationState,
+    Translator,
+)
 from frameledger_services.pipecat.evidence import EVIDENCE, evidence
-from frameledger_services.pipecat.seen import Family, Fields, Heard, Seen, Service
 
-FAMILIES: dict[str, Family] = answer_frames.FAMILIES | call_frames.FAMILIES | turn_frames.FAMILIES
+TRANSLATORS: dict[str, Translator] = (
+    answer_frames.TRANSLATORS | call_frames.TRANSLATORS | turn_frames.TRANSLATORS
+)
 """By the name of the class whose frames the function translates, those of derived classes too."""
 
 NOT_OF_THE_CONVERSATION = frozenset({"InputTextRawFrame"})
@@ -25,12 +33,14 @@ def name_of(kind: type) -> str | None:
     for one in kind.__mro__:
         if one.__name__ in NOT_OF_THE_CONVERSATION:
             return None
-        if one.__name__ in FAMILIES or one.__name__ in EVIDENCE:
+        if one.__name__ in TRANSLATORS or one.__name__ in EVIDENCE:
             return one.__name__
     return None
 
 
-def translate(frame: Any, at: str, ns: int, heard: Heard, service: Service | None = None) -> list[Fields]:
+def translate(
+    frame: Any, at: str, ns: int, state: TranslationState, service: ModelService | None = None
+) -> list[Fields]:
     """The frames that this one becomes. Never raises: a frame that is not what its class says becomes evidence."""
     name = name_of(type(frame))
     if name is None:
@@ -38,7 +48,7 @@ def translate(frame: Any, at: str, ns: int, heard: Heard, service: Service | Non
     try:
         if name in EVIDENCE:
             return [evidence(frame, name)]
-        return FAMILIES[name](Seen(frame, name, at, ns, service), heard)
+        return TRANSLATORS[name](CapturedFrame(frame, name, at, ns, service), state)
     except Exception as error:
         return [
             {"type": "pipecat/UntranslatedFrame", "name": name, "error": f"{type(error).__name__}: {error}"}

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from frameledger_services.pipecat.seen import Family, Fields, Heard, Seen, without_nulls
+from frameledger_services.pipecat.captured_frame import (
+    CapturedFrame,
+    Fields,
+    TranslationState,
+    Translator,
+    without_nulls,
+)
 from frameledger_services.pipecat.values import given, to_json
 
 INTERIM_EVERY_NS = 200_000_000
 """Of interim words, of which recognisers send dozens a second, one is told in this time at most."""
 
 
-def named(seen: Seen, heard: Heard) -> list[Fields]:
+def named(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     """A frame that has our name and no field."""
-    return [{"type": seen.name}]
+    return [{"type": captured.name}]
 
 
-def interrupted(seen: Seen, heard: Heard) -> list[Fields]:
-    heard.answering = heard.line = False
+def interrupted(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    state.answering = state.line = False
     return [{"type": "InterruptionFrame"}]
 
 
-def transcribed(seen: Seen, heard: Heard) -> list[Fields]:
-    frame = seen.frame
-    if seen.name == "InterimTranscriptionFrame":
-        if seen.ns - heard.interim_ns < INTERIM_EVERY_NS:
+def transcribed(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    frame = captured.frame
+    if captured.name == "InterimTranscriptionFrame":
+        if captured.ns - state.interim_ns < INTERIM_EVERY_NS:
             return []
-        heard.interim_ns = seen.ns
+        state.interim_ns = captured.ns
     about = {"user_id": frame.user_id, "timestamp": frame.timestamp, "language": frame.language}
-    said: Fields = {"type": seen.name, "text": frame.text}
+    said: Fields = {"type": captured.name, "text": frame.text}
     said |= {name: str(to_json(value)) for name, value in about.items() if value is not None}
     if getattr(frame, "finalized", False):
         said["finalized"] = True
@@ -35,41 +41,44 @@ def transcribed(seen: Seen, heard: Heard) -> list[Fields]:
     return [said]
 
 
-def failed(seen: Seen, heard: Heard) -> list[Fields]:
+def failed(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
     """An error is told, and ends nothing: what Pipecat does about it shows in what follows. No traceback."""
-    category = getattr(seen.frame, "category", None)
-    said = {"message": str(seen.frame.error), "code": None if category is None else str(to_json(category))}
-    about = {"processor": str(seen.frame.processor) if seen.frame.processor else None}
+    category = getattr(captured.frame, "category", None)
+    said = {
+        "message": str(captured.frame.error),
+        "code": None if category is None else str(to_json(category)),
+    }
+    about = {"processor": str(captured.frame.processor) if captured.frame.processor else None}
     return [{"type": "ErrorFrame", **without_nulls(said), "metadata": without_nulls(about)}]
 
 
-def output(seen: Seen, heard: Heard) -> list[Fields]:
-    return [{"type": seen.name, "skip_tts": bool(seen.frame.skip_tts)}]
+def output(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    return [{"type": captured.name, "skip_tts": bool(captured.frame.skip_tts)}]
 
 
-def caching(seen: Seen, heard: Heard) -> list[Fields]:
-    return [{"type": seen.name, "enable": bool(seen.frame.enable)}]
+def caching(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    return [{"type": captured.name, "enable": bool(captured.frame.enable)}]
 
 
-def settings(seen: Seen, heard: Heard) -> list[Fields]:
-    delta = getattr(seen.frame, "delta", None)
-    said = given(seen.frame.settings if delta is None else delta)
-    service = getattr(seen.frame, "service", None)
+def settings(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    delta = getattr(captured.frame, "delta", None)
+    said = given(captured.frame.settings if delta is None else delta)
+    service = getattr(captured.frame, "service", None)
     about = {"service": None if service is None else str(service)}
-    return [{"type": seen.name, "settings": said, "metadata": without_nulls(about)}] if said else []
+    return [{"type": captured.name, "settings": said, "metadata": without_nulls(about)}] if said else []
 
 
-def service(seen: Seen, heard: Heard) -> list[Fields]:
-    is_realtime = bool(getattr(seen.frame, "is_realtime_service", False))
-    about = {"service_name": str(seen.frame.service_name)}
-    return [{"type": seen.name, "is_realtime_service": is_realtime, "metadata": about}]
+def service(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    is_realtime = bool(getattr(captured.frame, "is_realtime_service", False))
+    about = {"service_name": str(captured.frame.service_name)}
+    return [{"type": captured.name, "is_realtime_service": is_realtime, "metadata": about}]
 
 
-def time_of_answer(seen: Seen, heard: Heard) -> list[Fields]:
-    return [{"type": seen.name, "timestamp": str(seen.frame.timestamp)}]
+def time_of_answer(captured: CapturedFrame, state: TranslationState) -> list[Fields]:
+    return [{"type": captured.name, "timestamp": str(captured.frame.timestamp)}]
 
 
-FAMILIES: dict[str, Family] = {
+TRANSLATORS: dict[str, Translator] = {
     "UserStartedSpeakingFrame": named,
     "UserStoppedSpeakingFrame": named,
     "BotStartedSpeakingFrame": named,

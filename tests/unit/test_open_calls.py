@@ -5,6 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.bounds import ONE_ANSWER
+from tests.support.stored_frame import stored_frame
 
 from frameledger.frames import (
     FunctionCallCancelFrame,
@@ -18,18 +19,19 @@ from frameledger.frames import (
 )
 from frameledger_services.pipecat.asking import Asking
 from frameledger_services.pipecat.capture import Capture
-from frameledger_services.pipecat.heard_calls import HeardCalls
+from frameledger_services.pipecat.open_calls import OpenCalls
 from frameledger_services.pipecat.outbox import Outbox
-from frameledger_services.pipecat.told import Told
 
 
-def told(frame, frame_id=None, outcome="applied", reason=None):
-    return Told(1, frame_id or uuid4(), outcome, reason, frame)
+def take(calls, frame, **stored):
+    """Give the calls a stored frame, as the log has it."""
+    one = stored_frame(frame, **stored)
+    calls.take(one, one.frame)
 
 
 def announced(*ids, parallel=True):
     calls = tuple(FunctionCallFromLLM(function_name=id_, tool_call_id=id_, arguments={}) for id_ in ids)
-    return told(FunctionCallsStartedFrame(function_calls=calls, run_id="r", run_in_parallel=parallel))
+    return FunctionCallsStartedFrame(function_calls=calls, run_id="r", run_in_parallel=parallel)
 
 
 def of(kind, id_, **fields):
@@ -45,8 +47,8 @@ def result(id_, **fields):
 
 
 def calls_of(*ids, parallel=True, one_by_one=False):
-    calls = HeardCalls()
-    calls.hear(announced(*ids, parallel=parallel))
+    calls = OpenCalls()
+    take(calls, announced(*ids, parallel=parallel))
     calls.begin(ids, "g", one_by_one=one_by_one)
     return calls
 
@@ -56,10 +58,10 @@ async def started_here(calls, id_):
     start = uuid4()
 
     async def log():
-        calls.hear(told(begun(id_), start))
+        take(calls, begun(id_), frame_id=start)
 
-    became, _ = await asyncio.gather(calls.told_of(start, ONE_ANSWER), log())
-    assert became.counts
+    became, _ = await asyncio.gather(calls.outcome_of(start, ONE_ANSWER), log())
+    assert became.outcome == "applied"
     calls[id_].has_started.set()
 
 
@@ -69,20 +71,20 @@ def test_a_call_that_the_application_runs_is_forgotten_with_its_end_and_nothing_
         calls = calls_of("a")
         await started_here(calls, "a")
         progress = result("a", properties=FunctionCallResultProperties(is_final=False))
-        calls.hear(told(progress))
-        assert calls["a"].heard.empty()
-        calls.hear(told(end, outcome="ignored", reason="call_unknown"))
+        take(calls, progress)
+        assert calls["a"].frames.empty()
+        take(calls, end, outcome="ignored", reason="call_unknown")
         assert "a" in calls
-        calls.hear(told(end))
+        take(calls, end)
         assert "a" not in calls
 
     asyncio.run(scene())
 
 
 def test_calls_of_an_answer_that_broke_off_are_forgotten_with_the_next_answer():
-    calls = HeardCalls()
-    calls.hear(announced("a"))
-    calls.hear(announced("b"))
+    calls = OpenCalls()
+    take(calls, announced("a"))
+    take(calls, announced("b"))
     calls.begin(["b"], None, one_by_one=False)
     assert "a" not in calls
     assert "b" in calls
@@ -90,10 +92,10 @@ def test_calls_of_an_answer_that_broke_off_are_forgotten_with_the_next_answer():
 
 def test_an_interruption_is_for_calls_that_have_not_begun_on_the_log():
     calls = calls_of("a", "b")
-    calls.hear(told(begun("a")))
-    calls.hear(told(InterruptionFrame()))
-    assert calls["a"].heard.qsize() == 1
-    assert isinstance(calls["b"].heard.get_nowait(), InterruptionFrame)
+    take(calls, begun("a"))
+    take(calls, InterruptionFrame())
+    assert calls["a"].frames.qsize() == 1
+    assert isinstance(calls["b"].frames.get_nowait(), InterruptionFrame)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_calls_made_one_after_the_other_wait_for_the_one_before(lets_go, by_the_
         calls = calls_of("a", "b", parallel=not by_the_worker, one_by_one=not by_the_worker)
         await calls.turn("a")
         if not isinstance(lets_go, InterruptionFrame):
-            calls.hear(told(begun("a")))
+            take(calls, begun("a"))
         order = []
 
         async def second():
@@ -121,7 +123,7 @@ def test_calls_made_one_after_the_other_wait_for_the_one_before(lets_go, by_the_
 
         async def log():
             order.append("a")
-            calls.hear(told(lets_go))
+            take(calls, lets_go)
 
         async with asyncio.timeout(ONE_ANSWER):
             await asyncio.gather(second(), log())
@@ -137,7 +139,7 @@ def test_calls_made_at_once_wait_for_none():
 
 def test_a_start_that_is_not_heard_of_is_not_known():
     async def scene():
-        assert await HeardCalls().told_of(UUID(int=1), 0.0) is None
+        assert await OpenCalls().outcome_of(UUID(int=1), 0.0) is None
 
     asyncio.run(scene())
 

@@ -12,7 +12,7 @@ from frameledger_services.pipecat.restore import NOTED
 from frameledger_services.pipecat.values import given, of_a_request, to_json
 
 
-class Session:
+class SessionFrames:
     """The frames of one process, between what its pipeline does."""
 
     def __init__(self, id_: UUID, capture: Capture) -> None:

@@ -18,15 +18,15 @@ from uuid import UUID, uuid4, uuid5
 
 from frameledger.decoding import MAX_ID_BYTES
 from frameledger.errors import FrameledgerError
+from frameledger_services.pipecat.captured_frame import Fields
+from frameledger_services.pipecat.errors import AskingError
 from frameledger_services.pipecat.run_answer import Anew, Ended, RunAnswer
-from frameledger_services.pipecat.seen import Fields
-from frameledger_services.pipecat.told import AskingError, told_of
 
 END_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
+class SideQuestion:
     """What is asked: `messages` with these `settings`, and how long an answer may take to begin, and to go on."""
 
     about: str
@@ -36,7 +36,7 @@ class Aside:
     silent_secs: float
 
 
-async def answered(client: Any, aside: Aside) -> str | None:
+async def answered(client: Any, aside: SideQuestion) -> str | None:
     """Returns the text of the answer; None if it has none. Raises `AskingError` if there is no answer, and what
     `Client.publish` and `Client.follow` raise."""
     session = uuid4()
@@ -61,17 +61,17 @@ async def answered(client: Any, aside: Aside) -> str | None:
             await client.publish(context_id, over, within=END_SECONDS)
 
 
-async def _heard(client: Any, context_id: str, question: UUID, aside: Aside) -> str | None:
+async def _heard(client: Any, context_id: str, question: UUID, aside: SideQuestion) -> str | None:
     run, said = RunAnswer(question), list[str]()
     async with aclosing(client.follow(context_id)) as frames:
         while True:
             within = aside.silent_secs if run.has_begun else aside.begin_secs
             try:
                 async with asyncio.timeout(within):
-                    told = told_of(await anext(frames))
+                    stored = await anext(frames)
             except TimeoutError:
                 raise AskingError(f"Nothing came of the question within {within:g} s.") from None
-            for one in run.take(told):
+            for one in run.take(stored, stored.frame):
                 match one:
                     case str():
                         said.append(one)

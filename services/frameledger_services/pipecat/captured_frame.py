@@ -14,7 +14,7 @@ GENERATED = "generated"
 
 
 @dataclass(slots=True)
-class Service:
+class ModelService:
     """A model as the pipeline has it."""
 
     provider: str | None = None
@@ -22,7 +22,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CapturedFrame:
     frame: Any
     name: str
     """The class of Pipecat's that it is of, by which it is translated; an application may have derived its own."""
@@ -33,12 +33,12 @@ class Seen:
     ns: int
     """When, in nanoseconds since 1970."""
 
-    service: Service | None = None
+    service: ModelService | None = None
     """The model whose service it passed."""
 
 
 @dataclass(slots=True)
-class Heard:
+class TranslationState:
     """What the translation remembers."""
 
     answering: bool = False
@@ -46,13 +46,13 @@ class Heard:
     """Whether the answer is a line that the application had spoken, which no model began."""
 
     usage: Fields | None = None
-    service: Service | None = None
+    service: ModelService | None = None
     """The model that was asked last."""
 
     interim_ns: int = 0
 
 
-Family = Callable[[Seen, Heard], list[Fields]]
+Translator = Callable[[CapturedFrame, TranslationState], list[Fields]]
 
 
 def without_nulls(fields: Fields) -> Fields:

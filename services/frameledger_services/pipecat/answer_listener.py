@@ -1,20 +1,22 @@
-"""Hearing one answer: asked for, and heard from the log piece by piece, for as long as it is worth waiting."""
+"""AnswerListener one answer: asked for, and heard from the log piece by piece, for as long as it is worth waiting."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
 
+from frameledger.frames import AnyFrame
+from frameledger_services.client import StoredFrame
 from frameledger_services.pipecat.asking import WAITING, Asking
+from frameledger_services.pipecat.captured_frame import Fields
+from frameledger_services.pipecat.errors import AskingError
 from frameledger_services.pipecat.run_answer import RunAnswer, Said
-from frameledger_services.pipecat.seen import Fields
-from frameledger_services.pipecat.told import AskingError, Told
 
 WAITING_SECONDS = 5.0
 """After so long without a word it is tried whether anything could be heard at all."""
 
 
-class Hearing:
+class AnswerListener:
     """The answers that a service asks for, one at a time."""
 
     def __init__(self, asking: Asking, begin_secs: float, silent_secs: float) -> None:
@@ -23,21 +25,22 @@ class Hearing:
         self._silent_secs = silent_secs
         self._run: RunAnswer | None = None
         self._asked_at = 0.0
-        self._told: asyncio.Queue[Told] = asyncio.Queue()
+        self._frames: asyncio.Queue[tuple[StoredFrame, AnyFrame]] = asyncio.Queue()
 
     @property
     def has_asked(self) -> bool:
         """Whether an answer was asked for, and is not over."""
         return self._run is not None
 
-    def hear(self, told: Told) -> None:
+    def take(self, stored: StoredFrame, frame: AnyFrame) -> None:
+        """Queue a stored frame. Frames are dropped while no answer was asked for."""
         if self._run is not None:
-            self._told.put_nowait(told)
+            self._frames.put_nowait((stored, frame))
 
     async def ask(self, settings: Fields) -> None:
         """Ask for an answer to the context as it is. Raises `AskingError` if nobody could hear it."""
         self._asked_at = asyncio.get_running_loop().time()
-        self._told = asyncio.Queue()
+        self._frames = asyncio.Queue()
         # Until the question has an id it is nobody's answer; what is heard meanwhile is not looked through.
         try:
             async with asyncio.timeout(self._begin_secs):
@@ -52,13 +55,13 @@ class Hearing:
         run = self._run
         assert run is not None
         until = None if run.has_begun else self._asked_at + self._begin_secs
-        return run.take(await self._until_told(run, until))
+        return run.take(*await self._next_frame(run, until))
 
     def end(self) -> None:
         """Nobody waits for the answer any more."""
         self._run = None
 
-    async def _until_told(self, run: RunAnswer, until: float | None) -> Told:
+    async def _next_frame(self, run: RunAnswer, until: float | None) -> tuple[StoredFrame, AnyFrame]:
         """What is heard next, until this time at most. While nothing is, it is tried from time to time whether the log
         and the tables are there."""
         loop = asyncio.get_running_loop()
@@ -71,14 +74,14 @@ class Hearing:
                 break
             try:
                 async with asyncio.timeout(wait):
-                    told = await self._told.get()
+                    stored, frame = await self._frames.get()
             except TimeoutError:
                 if until is None and tried_at is None:
                     tried_at = loop.time()
                     self._asking.try_out()
                 continue
-            if told.frame.type != WAITING:
-                return told
+            if stored.type != WAITING:
+                return stored, frame
             tried_at = None
         raise AskingError(self._why_nothing(run, tried_at is not None))
 

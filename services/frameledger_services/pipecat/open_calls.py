@@ -18,11 +18,11 @@ from frameledger.frames import (
     FunctionCallsStartedFrame,
     InterruptionFrame,
 )
-from frameledger_services.pipecat.told import Told
+from frameledger_services.client import StoredFrame
 
 
 @dataclass(slots=True)
-class HeardCall:
+class OpenCall:
     """A call that a worker announced."""
 
     announced_version: int | None = None
@@ -46,7 +46,7 @@ class HeardCall:
     lets_the_next_begin: asyncio.Event = field(default_factory=asyncio.Event)
     """On the log it ended, or waits for a person."""
 
-    heard: asyncio.Queue[AnyFrame] = field(default_factory=asyncio.Queue)
+    frames: asyncio.Queue[AnyFrame] = field(default_factory=asyncio.Queue)
     """What the log says of it, unless the application runs it, and says so itself."""
 
     group: tuple[str, ...] = ()
@@ -55,34 +55,36 @@ class HeardCall:
     group_id: str | None = None
 
 
-class HeardCalls:
+class OpenCalls:
     """The calls that are open, in the order in which they were announced."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, HeardCall] = {}
-        self._starts: dict[UUID, asyncio.Future[Told]] = {}
+        self._calls: dict[str, OpenCall] = {}
+        self._starts: dict[UUID, asyncio.Future[StoredFrame]] = {}
 
     def __contains__(self, id_: str) -> bool:
         return id_ in self._calls
 
-    def __getitem__(self, id_: str) -> HeardCall:
+    def __getitem__(self, id_: str) -> OpenCall:
         return self._calls[id_]
 
-    def get(self, id_: str) -> HeardCall | None:
+    def get(self, id_: str) -> OpenCall | None:
         return self._calls.get(id_)
 
-    def hear(self, told: Told) -> None:
-        """Note what the log says of calls."""
-        start = self._starts.get(told.frame_id)
+    def take(self, stored: StoredFrame, frame: AnyFrame) -> None:
+        """Note what a stored frame says about calls. `frame` is its payload, decoded."""
+        start = self._starts.get(stored.frame_id)
         if start is not None and not start.done():
-            start.set_result(told)
-        if not told.counts:
+            start.set_result(stored)
+        if stored.outcome != "applied":
             return
-        match told.frame:
+        match frame:
             case FunctionCallsStartedFrame(run_id=str()) as announced:
                 for one in announced.function_calls:
                     if (known := self.get(one.tool_call_id)) is None or not known.group:
-                        self._calls[one.tool_call_id] = HeardCall(told.version, not announced.run_in_parallel)
+                        self._calls[one.tool_call_id] = OpenCall(
+                            stored.version, not announced.run_in_parallel
+                        )
             case FunctionCallInProgressFrame() as begun:
                 if (call := self.get(begun.tool_call_id)) is not None:
                     call.has_begun = True
@@ -104,13 +106,13 @@ class HeardCalls:
                     if not call.has_begun:
                         self._note(call, interruption, True)
 
-    def _note(self, call: HeardCall, frame: AnyFrame, lets_the_next_begin: bool) -> None:
+    def _note(self, call: OpenCall, frame: AnyFrame, lets_the_next_begin: bool) -> None:
         if call.is_served is not False:
-            call.heard.put_nowait(frame)
+            call.frames.put_nowait(frame)
         if lets_the_next_begin:
             call.lets_the_next_begin.set()
 
-    def _drop_if_over(self, id_: str, call: HeardCall, is_over: bool) -> None:
+    def _drop_if_over(self, id_: str, call: OpenCall, is_over: bool) -> None:
         if is_over and call.is_served is False and call.has_started.is_set():
             self.drop(id_)
 
@@ -119,7 +121,7 @@ class HeardCalls:
         off."""
         self._calls = {id_: call for id_, call in self._calls.items() if call.group or id_ in ids}
         for id_ in ids:
-            call = self._calls.setdefault(id_, HeardCall())
+            call = self._calls.setdefault(id_, OpenCall())
             call.group, call.group_id = tuple(ids), group_id
             call.is_sequential |= one_by_one
 
@@ -129,7 +131,7 @@ class HeardCalls:
             call.has_started.set()
             call.lets_the_next_begin.set()
 
-    def others_open(self, id_: str) -> list[HeardCall]:
+    def others_open(self, id_: str) -> list[OpenCall]:
         """The other calls of the same answer that Pipecat has no answer to."""
         found = (self.get(other) for other in self._calls[id_].group if other != id_)
         return [one for one in found if one is not None and not one.is_answered]
@@ -145,9 +147,9 @@ class HeardCalls:
             if other.is_sequential and other.group:
                 await other.lets_the_next_begin.wait()
 
-    async def told_of(self, start: UUID, within: float) -> Told | None:
+    async def outcome_of(self, start: UUID, within: float) -> StoredFrame | None:
         """What became of a start that the application published; None if that is not known in time."""
-        waits: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
+        waits: asyncio.Future[StoredFrame] = asyncio.get_running_loop().create_future()
         self._starts[start] = waits
         try:
             async with asyncio.timeout(within):
