@@ -23,7 +23,7 @@ from frameledger.frames import (
 )
 from frameledger_services.client import EncodedFrame, FramesUnacknowledgedError
 from frameledger_services.pipecat.repairs import SPOKEN
-from frameledger_services.pipecat.restore import NOTED, stored
+from frameledger_services.pipecat.restore import NOTED, restore_conversation
 
 SESSION = UUID(int=7)
 LEFT = (
@@ -87,7 +87,7 @@ class Kept:
 def restored(client: Any) -> Any:
     greeting = [{"role": "developer", "content": "Be brief."}]
     how: Any = {"initial": greeting, "react": False, "open_calls": "ambiguous", "within": 1.0}
-    return asyncio.run(stored(client, "s", SESSION, **how))
+    return asyncio.run(restore_conversation(client, "s", SESSION, **how))
 
 
 @pytest.mark.parametrize("left", [(), LEFT], ids=["new", "left by a process that died"])

@@ -20,7 +20,7 @@ from frameledger_services.pipecat.capture import Capture
 from frameledger_services.pipecat.hooks import Hooks, all_of
 from frameledger_services.pipecat.mirror import Mirror
 from frameledger_services.pipecat.outbox import Outbox
-from frameledger_services.pipecat.restore import Restored, for_pipecat, names_of, stored
+from frameledger_services.pipecat.restore import Restored, for_pipecat, names_of, restore_conversation
 from frameledger_services.pipecat.session_frames import SessionFrames
 from frameledger_services.pipecat.values import to_json, tools_to_json
 from frameledger_services.settings import Settings
@@ -132,7 +132,7 @@ class FrameledgerObserver(BaseObserver):
 
         given_messages, capture = list(messages or []), self._capture
         work = self._outbox.call(
-            lambda client: stored(
+            lambda client: restore_conversation(
                 client,
                 self.context_id,
                 self.session,

@@ -55,8 +55,8 @@ class Restored:
 
 
 @dataclass(slots=True)
-class Stored:
-    """The conversation as it is stored, with the repairs in it."""
+class RestoredConversation:
+    """The stored conversation with the repairs applied."""
 
     messages: list[Any]
     positions: Positions
@@ -65,7 +65,7 @@ class Stored:
     restored: Restored
 
 
-async def stored(
+async def restore_conversation(
     client: Client,
     context_id: str,
     session: UUID,
@@ -74,59 +74,107 @@ async def stored(
     react: bool,
     open_calls: str,
     within: float,
-) -> Stored:
-    """Fence whoever kept the history before, and read it.
+) -> RestoredConversation:
+    """Fence the process that kept the history before, read the conversation, and publish what a crash left unsaid.
 
-    A worker of ours that still answers its question is told to stop, and what it said until then is said.
+    If an inference worker still answers the last question, it is interrupted, and what it generated until then is kept.
 
-    If this process dies after the fence, the next one finds what this one found. If it dies after the repairs, they are
-    messages like all others: what is in a message is not said again. Called again in the same session, since the first
-    time took too long, it reads up to where it read then, and so says the same: what arrived of that counts once.
+    Crashes: a process that dies after the fence leaves the same state to the next one. After the repairs, those are
+    messages like all others, and are not repeated. Called again in the same session, because the first call timed out,
+    it reads up to the same version and publishes the same frames with the same ids: each counts once.
     """
-    fence: Fields = {"type": "LLMMirrorFrame", "mirror": str(session), "react": react}
-    fence["id"] = str(uuid5(session, "mirror"))
-    # A connection for what is read behind the fence, made meanwhile. What is wrong with it shows there.
-    connecting = asyncio.ensure_future(client.newest_version(context_id))
-    try:
-        (published,) = await client.publish(context_id, fence, wait=True, within=within)
-    finally:
-        connecting.cancel()
-        await asyncio.gather(connecting, return_exceptions=True)
-    assert published.version is not None
-    version = published.version
-    found = await client.context(context_id, version)
+    publisher = _Publisher(client, context_id, session, within)
+    fence = await _fence(publisher, react)
+    found = await client.context(context_id, fence)
     messages: list[Any] = [_wire(one) for one in found.context.messages]
     positions = Positions()
     positions.begin(messages, found.positions)
-    terms = (list(found.context.tools or ()), found.context.tool_choice)
-    is_new = version == 1
+    is_new = fence == 1
+    changes: list[Change] = []
+    version = fence
     if is_new:
-        first = list(initial)
-        if first:
-            frame: Fields = {"type": "LLMMessagesAppendFrame", "messages": first, "mirror": str(session)}
-            frame["id"] = str(uuid5(session, "initial"))
-            (published,) = await client.publish(context_id, frame, wait=True, within=within)
-            positions.apply(Appended(tuple(first)))
-        changes: list[Change] = []
+        version = await _append_initial(publisher, positions, tuple(initial)) or fence
     else:
-        tail = await _tail(client, context_id, version, version)
-        if is_being_answered(tail):
-            stop: Fields = {"type": "InterruptionFrame", "id": str(uuid5(session, "interruption"))}
-            (published,) = await client.publish(context_id, stop, wait=True, within=within)
-            tail = await _tail(client, context_id, version, published.version or version)
+        tail, version = await _tail_without_open_run(publisher, fence)
         changes = repairs(messages, tail, ambiguous=open_calls == "ambiguous")
-        frames = [_frame(change, positions, session, number) for number, change in enumerate(changes)]
-        if frames:
-            *_, published = await client.publish(context_id, *frames, wait=True, within=within)
+        version = await _repair(publisher, positions, changes) or version
     restored = Restored(
-        version=published.version or version,
+        version=version,
         is_new=is_new,
         settings={name: value for name, value in found.context.settings.items() if name != NOTED},
         noted=_noted(found.context.settings),
         repaired=tuple(one for change in changes for one in _said(change)),
         without_media=sum(map(has_media_gone, positions.messages)),
     )
-    return Stored(list(positions.messages), positions, *terms, restored)
+    tools, tool_choice = list(found.context.tools or ()), found.context.tool_choice
+    return RestoredConversation(list(positions.messages), positions, tools, tool_choice, restored)
+
+
+@dataclass(frozen=True, slots=True)
+class _Publisher:
+    """Publishes frames of this restore and waits until they are stored. Their ids derive from the session, so a second
+    call of restore publishes no frame twice."""
+
+    client: Client
+    context_id: str
+    session: UUID
+    within: float
+
+    async def publish(self, *frames: Fields) -> int | None:
+        """Returns the version of the last of these frames; None if it was rejected."""
+        *_, last = await self.client.publish(self.context_id, *frames, wait=True, within=self.within)
+        return last.version
+
+    def id(self, name: str) -> str:
+        return str(uuid5(self.session, name))
+
+
+async def _fence(publisher: _Publisher, react: bool) -> int:
+    """From this frame on only this session keeps the history. Returns its version."""
+    fence: Fields = {"type": "LLMMirrorFrame", "mirror": str(publisher.session), "react": react}
+    # Connects meanwhile for the reads behind the fence. Those raise its error, if it has one.
+    connecting = asyncio.ensure_future(publisher.client.newest_version(publisher.context_id))
+    try:
+        version = await publisher.publish(fence | {"id": publisher.id("mirror")})
+    finally:
+        connecting.cancel()
+        await asyncio.gather(connecting, return_exceptions=True)
+    assert version is not None
+    return version
+
+
+async def _append_initial(
+    publisher: _Publisher, positions: Positions, messages: tuple[Any, ...]
+) -> int | None:
+    """Append the first messages of a new conversation, if there are any. Returns the version."""
+    if not messages:
+        return None
+    positions.apply(Appended(messages))
+    frame: Fields = {
+        "type": "LLMMessagesAppendFrame",
+        "messages": list(messages),
+        "mirror": str(publisher.session),
+        "id": publisher.id("initial"),
+    }
+    return await publisher.publish(frame)
+
+
+async def _tail_without_open_run(publisher: _Publisher, fence: int) -> tuple[list[AnyFrame], int]:
+    """Returns the frames before the fence, and the newest version read. An open run is interrupted first, and the
+    frames up to the interruption are read too."""
+    client, context_id = publisher.client, publisher.context_id
+    tail = await _tail(client, context_id, fence, fence)
+    if not is_being_answered(tail):
+        return tail, fence
+    stop: Fields = {"type": "InterruptionFrame", "id": publisher.id("interruption")}
+    newest = await publisher.publish(stop) or fence
+    return await _tail(client, context_id, fence, newest), newest
+
+
+async def _repair(publisher: _Publisher, positions: Positions, changes: Iterable[Change]) -> int | None:
+    """Publish the repairs, if there are any. Returns the version of the last one."""
+    frames = [_frame(change, positions, publisher.session, number) for number, change in enumerate(changes)]
+    return await publisher.publish(*frames) if frames else None
 
 
 def _noted(settings: Mapping[str, Any]) -> dict[str, Any]:
