@@ -31,10 +31,22 @@ WAITING = "pipecat/WaitingFrame"
 """Says nothing but that somebody waits. Whoever hears it come back knows that log, projector and tables are there."""
 
 _HEARD = {
-    *("LLMRunFrame", "LLMFullResponseStartFrame", "LLMFullResponseEndFrame", "LLMTextFrame"),
-    *("LLMThoughtStartFrame", "LLMThoughtTextFrame", "LLMThoughtEndFrame"),
-    *("FunctionCallsStartedFrame", "FunctionCallInProgressFrame", "FunctionCallResultFrame"),
-    *("FunctionCallCancelFrame", "InterruptionFrame", "ErrorFrame", "EndFrame", "CancelFrame", WAITING),
+    "LLMRunFrame",
+    "LLMFullResponseStartFrame",
+    "LLMFullResponseEndFrame",
+    "LLMTextFrame",
+    "LLMThoughtStartFrame",
+    "LLMThoughtTextFrame",
+    "LLMThoughtEndFrame",
+    "FunctionCallsStartedFrame",
+    "FunctionCallInProgressFrame",
+    "FunctionCallResultFrame",
+    "FunctionCallCancelFrame",
+    "InterruptionFrame",
+    "ErrorFrame",
+    "EndFrame",
+    "CancelFrame",
+    WAITING,
 }
 
 

@@ -42,14 +42,17 @@ _NOW = _FROM_THE_MODEL | {"FunctionCallResultFrame", "LLMThoughtEndFrame", "LLMU
 _NOW -= {"MetricsFrame"}
 # What writes nothing into a context when it is handled, and comes often.
 _WRITES_NOTHING = {
-    *(_WORDS, _TOKENS, "LLMThoughtTextFrame", "InterimTranscriptionFrame", "MetricsFrame", "HeartbeatFrame"),
-    *(
-        "AudioRawFrame",
-        "ImageRawFrame",
-        "UserSpeakingFrame",
-        "BotSpeakingFrame",
-        "AggregatedTextProgressFrame",
-    ),
+    _WORDS,
+    _TOKENS,
+    "LLMThoughtTextFrame",
+    "InterimTranscriptionFrame",
+    "MetricsFrame",
+    "HeartbeatFrame",
+    "AudioRawFrame",
+    "ImageRawFrame",
+    "UserSpeakingFrame",
+    "BotSpeakingFrame",
+    "AggregatedTextProgressFrame",
 }
 _TAKE, _TAKE_NOW, _GENERATED, _SYNC_BEFORE, _SYNC_AFTER, _UNTOLD = 1, 2, 4, 8, 16, 32
 _REMEMBERED = 4096

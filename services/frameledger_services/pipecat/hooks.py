@@ -57,7 +57,8 @@ class Hooks:
         logger.error(
             "%s: %s has a context of its own, which is not recorded: one observer is for one context. Give the other "
             "an observer with an id of its own; after restore() use the context that it returned.",
-            *(self._context_id, aggregator),
+            self._context_id,
+            aggregator,
         )
         return False
 

@@ -37,8 +37,17 @@ BEGIN_SECONDS = 10.0
 SILENT_SECONDS = 300.0
 
 _SETTINGS = (
-    *("model", "system_instruction", "temperature", "max_tokens", "top_p", "top_k", "frequency_penalty"),
-    *("presence_penalty", "seed", "filter_incomplete_user_turns", "user_turn_completion_config"),
+    "model",
+    "system_instruction",
+    "temperature",
+    "max_tokens",
+    "top_p",
+    "top_k",
+    "frequency_penalty",
+    "presence_penalty",
+    "seed",
+    "filter_incomplete_user_turns",
+    "user_turn_completion_config",
 )
 
 _OF_AN_ANSWER = (

@@ -27,9 +27,15 @@ MOST_GAPS = 200
 """A history with more removed messages than this is told anew: our fold keeps no account of older gaps."""
 
 _OF_THE_MIRROR = {
-    *("LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMMessageRewriteFrame", "LLMSetToolsFrame"),
-    *("LLMSetToolChoiceFrame", "LLMUpdateSettingsFrame", "LLMEnablePromptCachingFrame"),
-    *("LLMConfigureOutputFrame", "LLMRunFrame"),
+    "LLMMessagesAppendFrame",
+    "LLMMessagesUpdateFrame",
+    "LLMMessageRewriteFrame",
+    "LLMSetToolsFrame",
+    "LLMSetToolChoiceFrame",
+    "LLMUpdateSettingsFrame",
+    "LLMEnablePromptCachingFrame",
+    "LLMConfigureOutputFrame",
+    "LLMRunFrame",
 }
 """Frames that name the mirror for which they are said: of a process that another one has replaced they do not count."""
 

@@ -19,8 +19,14 @@ EXPENDABLE, FOLLOWED, MESSAGES = 0, 1, 2
 messages, or what they are asked with."""
 
 _MESSAGES = {
-    *("LLMMirrorFrame", "LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMMessageRewriteFrame"),
-    *("LLMSetToolsFrame", "LLMSetToolChoiceFrame", "StartFrame", "EndFrame"),
+    "LLMMirrorFrame",
+    "LLMMessagesAppendFrame",
+    "LLMMessagesUpdateFrame",
+    "LLMMessageRewriteFrame",
+    "LLMSetToolsFrame",
+    "LLMSetToolChoiceFrame",
+    "StartFrame",
+    "EndFrame",
 }
 _HISTORY = {"LLMMessagesAppendFrame", "LLMMessagesUpdateFrame", "LLMMessageRewriteFrame"}
 QUESTION = "LLMRunFrame"

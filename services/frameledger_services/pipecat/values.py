@@ -122,8 +122,15 @@ def given(settings: Any) -> dict[str, Any]:
 
 
 _OF_A_REQUEST = (
-    *("model", "system_instruction", "temperature", "max_tokens", "top_p", "top_k"),
-    *("frequency_penalty", "presence_penalty", "seed"),
+    "model",
+    "system_instruction",
+    "temperature",
+    "max_tokens",
+    "top_p",
+    "top_k",
+    "frequency_penalty",
+    "presence_penalty",
+    "seed",
 )
 _OF_PIPECAT = ("filter_incomplete_user_turns", "user_turn_completion_config", "use_provider_thinking_default")
 
