@@ -129,7 +129,7 @@ def test_the_page_of_limits_has_each_with_its_default():
     }
     fields = {name: field for name, field in Settings.model_fields.items() if name.startswith("limit_")}
     assert told == {name: field.default for name, field in fields.items()}
-    own = page.partition("## What a conversation limits")[2].partition("\n## ")[0]
+    own = page.partition("## Limits of a conversation")[2].partition("\n## ")[0]
     named = {name for row in re.findall(r"^\| (`.+?) \|", own, re.M) for name in re.findall(r"`(\w+)`", row)}
     assert named == set(NAMES)
 
