@@ -89,6 +89,18 @@ def test_how_handlers_end():
     asyncio.run(run())
 
 
+@pytest.mark.regression("worker 1")
+def test_a_handler_that_may_have_begun_is_never_said_not_to_have_begun():
+    ends = []
+    for asked in (False, True):
+        execution = Execution(lambda: True, ends.append)
+        if asked:
+            execution.may_begin()
+        execution.end_unreported()
+    assert ends[0] == NotBegun()
+    assert isinstance(ends[1], Raised)
+
+
 def test_how_plain_functions_end():
     def raises():
         raise LookupError("x" * 100_000)

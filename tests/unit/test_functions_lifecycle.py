@@ -254,6 +254,36 @@ def said(frames):
     return [getattr(frame, "settled_as", None) or frame.type for frame in frames]
 
 
+class ApiError(Exception):
+    """An error with the body of an answer for a text: `str` of it is a TypeError."""
+
+    def __init__(self, body):
+        self.body = body
+
+    def __str__(self):
+        return self.body
+
+
+@pytest.mark.regression("worker 1")
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_handler_whose_error_has_no_text_ran_once_and_failed(plain):
+    begun = []
+
+    async def pay(params):
+        begun.append("pay")
+        # Otherwise a handler that begins again and again never yields to the event loop.
+        await asyncio.sleep(0)
+        raise ApiError({"code": 402})
+
+    def in_a_thread(params):
+        begun.append("pay")
+        raise ApiError({"code": 402})
+
+    frames = asyncio.run(ended(in_a_thread if plain else pay, is_async=not plain))
+    assert (said(frames), begun) == (["FunctionCallInProgressFrame", "ErrorFrame", "failed"], ["pay"])
+    assert "ApiError" in frames[1].message
+
+
 @pytest.mark.regression("call a")
 @pytest.mark.parametrize("plain", [True, False])
 def test_a_handler_that_reports_and_then_raises_has_its_result_and_its_error_on_the_log(plain):

@@ -18,6 +18,8 @@ from typing import Any
 MOST_DETAILS = 8_000
 """Characters of a traceback that are published: its last ones, which say most."""
 
+UNREPORTED = "RuntimeError: the handler ended, and how it ended is not known"
+
 
 @dataclass(frozen=True, slots=True)
 class Returned:
@@ -74,8 +76,7 @@ class HandlerExecutor:
             execution.task = task
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            # A task that was cancelled before its first step never ran.
-            task.add_done_callback(lambda _: execution.end(NotBegun()))
+            task.add_done_callback(lambda _: execution.end_unreported())
         else:
             loop, context = asyncio.get_running_loop(), contextvars.copy_context()
             work = _InThread(loop, execution, (function, by_place, by_name))
@@ -100,10 +101,16 @@ class Execution:
 
     def __init__(self, may_begin: Callable[[], bool], ended: Callable[[HandlerEnd], None]) -> None:
         self.task: asyncio.Task[None] | None = None
-        self.may_begin = may_begin
+        self._may_begin = may_begin
         self._ended = ended
+        self._asked_to_begin = False
         self._asked_to_stop = False
         self._over = False
+
+    def may_begin(self) -> bool:
+        """Returns whether the handler may begin. Called right before its first instruction."""
+        self._asked_to_begin = True
+        return self._may_begin()
 
     def stop(self) -> None:
         """Ask it to stop. An async one is cancelled; a plain one cannot be. May be called again."""
@@ -131,6 +138,11 @@ class Execution:
         if not self._over:
             self._over = True
             self._ended(ended)
+
+    def end_unreported(self) -> None:
+        """End it if its task ended without saying how. A task that was cancelled before its first step never ran; of
+        any other the handler may have begun, and must not be begun again."""
+        self.end(Raised(UNREPORTED, UNREPORTED) if self._asked_to_begin else NotBegun())
 
 
 class _InThread:
@@ -172,7 +184,18 @@ class _InThread:
 
 
 def _raised(error: BaseException) -> Raised:
-    details = "".join(traceback.format_exception(error)).rstrip()
+    """Never raises: an exception is any object of a handler, and its text may be one more error."""
+    try:
+        details = "".join(traceback.format_exception(error)).rstrip()
+    except BaseException:
+        details = type(error).__name__
     if len(details) > MOST_DETAILS:
         details = "..." + details[-MOST_DETAILS:]
-    return Raised(f"{type(error).__name__}: {error}", details)
+    return Raised(f"{type(error).__name__}: {_text(error)}", details)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return f"{error}"
+    except BaseException as failure:
+        return f"<its text cannot be read: {type(failure).__name__}>"
