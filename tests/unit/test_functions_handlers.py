@@ -13,6 +13,7 @@ from frameledger.frames import FunctionCallResultProperties
 from frameledger_services.functions import FunctionCallParams, ResultRefusedError
 from frameledger_services.functions.execution import (
     Execution,
+    HandlerEnd,
     HandlerExecutor,
     NotBegun,
     Raised,
@@ -91,7 +92,7 @@ def test_how_handlers_end():
 
 @pytest.mark.regression("worker 1")
 def test_a_handler_that_may_have_begun_is_never_said_not_to_have_begun():
-    ends = []
+    ends: list[HandlerEnd] = []
     for asked in (False, True):
         execution = Execution(lambda: True, ends.append)
         if asked:

@@ -12,6 +12,7 @@ from tests.bounds import IN_PROCESS, scaled
 from frameledger.context import LLMContext
 from frameledger.frames import FunctionCallResultFrame, FunctionCallResultProperties
 from frameledger_services import call_words
+from frameledger_services.claims import ClaimedRun
 from frameledger_services.event_log.producer import RecordRefusedError, TooLargeError
 from frameledger_services.functions import FunctionCallParams, ResultRefusedError, call_publisher
 from frameledger_services.functions.call_frames import CallAttempt
@@ -21,7 +22,7 @@ from frameledger_services.functions.execution import Execution, HandlerExecutor,
 from frameledger_services.functions.options import Options
 from frameledger_services.functions.plan import CallPlan
 from frameledger_services.store.tool_calls import CallSnapshot
-from frameledger_services.work import LeaseLostError
+from frameledger_services.work import Job, LeaseLostError
 
 DISPATCH, FIRST_START, INTERRUPTION = UUID(int=1), UUID(int=2), UUID(int=3)
 CALL = CallAttempt("scope", "c", 1, 0, "t", "f", {}, None, 1, "w", dispatched_by=DISPATCH)
@@ -247,6 +248,72 @@ def test_a_call_that_is_interrupted_while_its_handler_does_not_begin_is_cancelle
         assert frames[-1].type == "FunctionCallCancelFrame"
 
     asyncio.run(run())
+
+
+@pytest.mark.regression("worker 2")
+def test_a_call_that_is_interrupted_while_an_older_status_is_on_its_way_is_not_begun():
+    class SlowAnswer(OneCall):
+        """The shared query was sent before the interruption was folded, and is answered after a later one."""
+
+        @asynccontextmanager
+        async def folding(self, context_id, frame_id, call=None, condition=None):
+            self._folded = asyncio.get_running_loop().create_future()
+            yield self._folded
+
+        async def read(self, call):
+            asyncio.get_running_loop().call_soon(self._answer, 5)
+            return await super().read(call)
+
+        def _answer(self, turns):
+            if turns:
+                asyncio.get_running_loop().call_soon(self._answer, turns - 1)
+            elif not self._folded.done():
+                self._folded.set_result(self._first)
+
+    class Interrupted(InMemory):
+        async def publish(self, context_id, *frames, causation_id):
+            await super().publish(context_id, *frames, causation_id=causation_id)
+            if frames[0].type == "FunctionCallInProgressFrame":
+                lifecycles[0].request_stop("obsolete")
+
+    lifecycles: list[CallLifecycle] = []
+    begun: list[str] = []
+
+    async def pay(params):
+        begun.append("pay")
+        return "paid"
+
+    frames = asyncio.run(
+        ended(pay, statuses=SlowAnswer(interrupted=7), leased=Interrupted(), meanwhile=lifecycles.append)
+    )
+    assert (said(frames), begun) == (["FunctionCallInProgressFrame", "FunctionCallCancelFrame"], [])
+    assert frames[-1].run_llm is False
+
+
+@pytest.mark.regression("worker 2")
+def test_an_interruption_that_a_failover_lost_stops_its_call_once_it_is_folded_again():
+    job = Job(ClaimedRun("e", "c", 1, "run", 1, "claim", None))
+
+    class Failover(OneCall):
+        """The first read is of a primary that has lost the interruption; the next heartbeat reports it again."""
+
+        async def read(self, call):
+            current = await super().read(call)
+            self._interrupted = 7
+            asyncio.get_running_loop().call_soon(job.request_stop, "obsolete")
+            return current
+
+    async def pay(params):
+        job.request_stop("obsolete")
+        await asyncio.Event().wait()
+
+    frames = asyncio.run(
+        ended(
+            pay, statuses=Failover(), meanwhile=lambda lifecycle: job.on_stop_request(lifecycle.request_stop)
+        )
+    )
+    assert said(frames) == ["FunctionCallInProgressFrame", "FunctionCallCancelFrame"]
+    assert frames[-1].run_llm is False
 
 
 def said(frames):

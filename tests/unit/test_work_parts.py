@@ -11,7 +11,7 @@ from frameledger_services.settings import SettingsError
 from frameledger_services.settings_sources import load
 from frameledger_services.work.cancellations import REMEMBERED, Cancelled
 from frameledger_services.work.effect_decoding import NoEffectError, decode_effect
-from frameledger_services.work.job import Job
+from frameledger_services.work.job import Job, StopReason
 
 RUN = effects.RunInference("e", "ctx", 7, "run")
 CALL = effects.CallFunction("e", "ctx", 7, 3, 0, "call", "f", None)
@@ -88,6 +88,21 @@ def test_a_stronger_reason_to_stop_replaces_a_weaker_one_and_not_the_other_way_r
         job.request_stop(why)
         assert job.stop.is_set()
         assert job.stop_reason == expected
+
+
+@pytest.mark.regression("worker 2")
+def test_every_request_to_stop_is_passed_on_also_a_repeated_one_and_the_one_before_somebody_listened():
+    job = Job(ClaimedRun("e", "ctx", 7, "run", 1, "claim", None))
+    heard: list[StopReason] = []
+    job.on_stop_request(heard.append)
+    assert heard == []
+    job.request_stop("obsolete")
+    job.request_stop("obsolete")
+    assert heard == ["obsolete", "obsolete"]
+    job.request_stop("draining")
+    job.request_stop("obsolete")
+    job.on_stop_request(heard.append)
+    assert heard[2:] == ["draining"] * 3
 
 
 def test_several_heartbeats_must_fit_into_a_lease():

@@ -207,6 +207,9 @@ class CallLifecycle:
                     return "release"
                 if not current.is_open:
                     return "over"
+                if current.interruption is not None and state.call.is_started_in(current):
+                    # The answer that `folded` waits for may have been read before the interruption was folded.
+                    return await self._not_run(current)
             await inbox.wait(give_up_at)
         if not folded.done():
             if not state.is_late:

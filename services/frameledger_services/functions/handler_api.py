@@ -21,7 +21,7 @@ from frameledger_services.providers.service import LLMService
 from frameledger_services.settings import Settings
 from frameledger_services.store import contexts
 from frameledger_services.store.connections import READ_SECONDS, Connections
-from frameledger_services.work import StopReason
+from frameledger_services.work import StopReason, stronger
 
 REPORT_SECONDS = 600.0
 """How long a plain function waits until its report is on the log. The call's own deadline is usually shorter."""
@@ -129,8 +129,8 @@ class Inbox:
         self._events.clear()
 
     def request_stop(self, why: StopReason) -> None:
-        """The call is to stop."""
-        self.stop_requested = why
+        """The call is to stop. A weaker reason does not replace one that was not acted on yet."""
+        self.stop_requested = stronger(self.stop_requested, why)
         self._news.set()
 
     def take_stop_request(self) -> StopReason | None:

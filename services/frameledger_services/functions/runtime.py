@@ -41,9 +41,6 @@ from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 STARTED = "on_function_calls_started"
 
-FORWARD_SECS = 0.1
-"""How soon a job that was asked to stop hears a stronger reason."""
-
 
 @dataclass(frozen=True, slots=True)
 class ServiceSetup:
@@ -129,13 +126,10 @@ class Runtime:
             span=job.span,
         )
         began = time.perf_counter()
-        forwarding = self.background.start(_forward(job, lifecycle))
-        try:
-            if before is None:
-                await self._started.call_begins(call)
-            ending = await lifecycle.run()
-        finally:
-            forwarding.cancel()
+        job.on_stop_request(lifecycle.request_stop)
+        if before is None:
+            await self._started.call_begins(call)
+        ending = await lifecycle.run()
         if ending in ("done", "over") and (ended_as := lifecycle.ended_as) is not None:
             duration = self._setup.metrics.histogram(listed.TOOL_DURATION, call.function_name, ended_as)
             duration.observe(time.perf_counter() - began)
@@ -217,14 +211,3 @@ def _attempt(claimed: ClaimedCall, worker_id: str) -> CallAttempt:
         dispatched_by=claimed.causation_id,
         started_by=claimed.started_by,
     )
-
-
-async def _forward(job: work.Job[ClaimedCall], lifecycle: CallLifecycle) -> None:
-    """Ask the call to stop when its job is, and again when the reason becomes a stronger one."""
-    await job.stop.wait()
-    forwarded: work.StopReason | None = None
-    while True:
-        if job.stop_reason is not None and job.stop_reason != forwarded:
-            forwarded = job.stop_reason
-            lifecycle.request_stop(forwarded)
-        await asyncio.sleep(FORWARD_SECS)

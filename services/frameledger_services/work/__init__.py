@@ -4,7 +4,7 @@ Start with `worker`. `job` is what a service's own code is given, and `publisher
 """
 
 from frameledger_services.work.background import BackgroundService
-from frameledger_services.work.job import Ending, Job, Perform, Session, StopReason
+from frameledger_services.work.job import Ending, Job, Perform, Session, StopReason, stronger
 from frameledger_services.work.kinds import CALLS, RUNS, JobKind
 from frameledger_services.work.lease import Lease, LeaseLostError
 from frameledger_services.work.publisher import Publisher
@@ -24,4 +24,5 @@ __all__ = [
     "Session",
     "StopReason",
     "Worker",
+    "stronger",
 ]

@@ -42,14 +42,31 @@ class Job(Generic[C]):
     span: Span = NO_SPAN
     """Lasts from the claim until the code returns, and is current while it runs."""
 
+    _on_stop_request: Callable[[StopReason], None] = field(default=lambda _: None, init=False)
+
     def request_stop(self, why: StopReason) -> None:
-        """Ask it to stop. A weaker reason than the one that it has changes nothing."""
-        if self.stop_reason is None or _RANK[why] > _RANK[self.stop_reason]:
-            self.stop_reason = why
+        """Ask it to stop. A weaker reason than the current one does not replace it."""
+        self.stop_reason = stronger(self.stop_reason, why)
         self.stop.set()
+        self._on_stop_request(self.stop_reason)
+
+    def on_stop_request(self, listener: Callable[[StopReason], None]) -> None:
+        """Call `listener` with the reason of every stop request from now on, and at once if there was one.
+
+        Repeated requests are passed on too: an interruption that the database lost in a failover is reported again by
+        the next heartbeat, once it is folded again.
+        """
+        self._on_stop_request = listener
+        if self.stop_reason is not None:
+            listener(self.stop_reason)
 
 
 _RANK: dict[StopReason, int] = {"obsolete": 0, "draining": 1, "claim_lost": 2}
+
+
+def stronger(current: StopReason | None, new: StopReason) -> StopReason:
+    """Returns the reason that counts if a job has to stop for both."""
+    return new if current is None or _RANK[new] > _RANK[current] else current
 
 
 @dataclass(frozen=True, slots=True)
