@@ -50,7 +50,8 @@ class HeartbeatThread:
         self._lease = lease
         self._held = held
         self._on_answer = on_answer
-        self._loop_ran_at = lease.clock()
+        self._handed_over_at: float | None = None
+        """When the worker's loop was first given something that it has not run yet; None if it has run everything."""
 
     async def run(self) -> None:
         """Returns when the lease ends. Waits through outages of the database, and raises every other error."""
@@ -104,23 +105,41 @@ class HeartbeatThread:
                         _log.warning(
                             "worker.heartbeat_failed", worker=self._worker_id, reason=transient.reason(error)
                         )
+                    # A blocked loop is noticed during an outage of the database too.
+                    self._hand_over(loop, self._loop_runs)
                 else:
                     if answer.alive:
                         self._lease.renew(sent)
-                    with suppress(RuntimeError):
-                        loop.call_soon_threadsafe(self._on_beat, answer, held)
+                    self._hand_over(loop, self._on_beat, answer, held)
                     if not answer.alive:
                         return
-                if self._lease.clock() - self._loop_ran_at > BLOCKED_SECONDS:
+                if self._blocked_for() > BLOCKED_SECONDS:
                     _log.error("worker.event_loop_blocked", worker=self._worker_id, seconds=BLOCKED_SECONDS)
                     return
                 await self._pause(stop)
         finally:
             await _close(connection)
 
+    def _hand_over(
+        self, loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: Any
+    ) -> None:
+        if self._handed_over_at is None:
+            self._handed_over_at = self._lease.clock()
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(callback, *arguments)
+
+    def _blocked_for(self) -> float:
+        """Returns for how long the worker's loop has not run what it was given, in seconds."""
+        handed_over_at = self._handed_over_at
+        return 0.0 if handed_over_at is None else self._lease.clock() - handed_over_at
+
+    def _loop_runs(self) -> None:
+        """Runs in the worker's loop."""
+        self._handed_over_at = None
+
     def _on_beat(self, answer: Heartbeat, held: Held) -> None:
         """Runs in the worker's loop."""
-        self._loop_ran_at = self._lease.clock()
+        self._loop_runs()
         if not answer.alive:
             self._lease.end()
         self._on_answer(answer, held)
