@@ -30,6 +30,31 @@ def test_another_id_at_the_same_place_is_another_call(place):
     assert whole((place, "a", "f", "{}"), (place, "b", "f", "{}")) == [("a", "f", "{}"), ("b", "f", "{}")]
 
 
+@pytest.mark.regression("worker 4")
+def test_another_id_without_a_name_is_the_same_call():
+    pieces = [(0, "a", "f", None), (0, "b", None, '{"a":'), (0, "c", None, "1}")]
+    assert whole(*pieces) == [("a", "f", '{"a":1}')]
+
+
+@pytest.mark.regression("worker 4")
+@pytest.mark.parametrize("place", [0, None])
+@pytest.mark.parametrize("names", ["ff", "fg"])
+def test_whole_calls_without_ids_are_calls_of_their_own(place, names):
+    first, second = names
+    assert whole((place, "", first, '{"a":1}'), (place, "", second, '{"a":2}')) == [
+        ("call_0", first, '{"a":1}'),
+        ("call_1", second, '{"a":2}'),
+    ]
+
+
+@pytest.mark.regression("worker 4")
+def test_a_name_that_is_said_again_is_the_same_call():
+    assert whole((0, None, "f", ""), (0, None, "f", '{"a":'), (0, None, "f", "1}"), (0, None, "f", "")) == [
+        ("call_0", "f", '{"a":1}')
+    ]
+    assert whole((0, "a", "f", "{}"), (0, "a", "f", " ")) == [("a", "f", "{} ")]
+
+
 @pytest.mark.parametrize("arguments", ["", "{", '{"a": "b', '{"a": 1'])
 def test_arguments_that_were_cut_off_are_no_call(arguments):
     with pytest.raises(IncompleteCallError, match="a call of f"):

@@ -28,10 +28,10 @@ class _Call:
 
 
 class CallPieces:
-    """The calls of one answer, by their place; pieces of several calls may come interleaved.
+    """The calls of one answer, by their place. Pieces of several calls may come interleaved.
 
-    A piece whose id is another than that of the call at its place begins a new call: some servers give every call the
-    place 0.
+    Servers that give every call the place 0 are told from those that repeat an id or a name in each piece: see
+    `_begins`.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class CallPieces:
         """
         place = place or 0
         call = self._at.get(place)
-        if call is None or (tool_call_id and call.tool_call_id and tool_call_id != call.tool_call_id):
+        if call is None or _begins(call, tool_call_id, function_name, arguments):
             call = self._at[place] = _Call("", "", [])
             self._calls.append((place, call))
         call.tool_call_id = call.tool_call_id or tool_call_id or ""
@@ -91,6 +91,21 @@ class CallPieces:
             )
             for number, call in enumerate(ordered)
         ]
+
+
+def _begins(call: _Call, tool_call_id: str | None, function_name: str | None, arguments: str | None) -> bool:
+    """Returns whether a piece begins another call than the one at its place.
+
+    It has to name a function: some servers give every piece of one call a new id. With another id it begins a call.
+    Without ids it does if the call before has all its arguments, and the piece says something new.
+    """
+    if not function_name:
+        return False
+    if tool_call_id and call.tool_call_id:
+        return tool_call_id != call.tool_call_id
+    if not call.function_name or not (arguments or function_name != call.function_name):
+        return False
+    return _is_json(call.arguments)
 
 
 def _is_json(text: str) -> bool:

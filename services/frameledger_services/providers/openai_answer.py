@@ -16,6 +16,7 @@ from frameledger.frames import (
 )
 from frameledger_services.providers.call_pieces import Announce, CallPieces
 from frameledger_services.providers.loose_json import JsonObject, an_object, number, objects, text
+from frameledger_services.providers.request import encoded
 
 _FINISH: dict[str, FinishReason] = {
     "stop": "stop",
@@ -56,26 +57,35 @@ class OpenAIAnswer:
         return frames
 
     def _frames_of(self, delta: JsonObject) -> Iterator[AnyFrame]:
-        thought = text(delta.get("reasoning_content")) or text(delta.get("reasoning"))
-        if thought:
-            if not self._thinking:
-                self._thinking = True
-                yield LLMThoughtStartFrame(llm=self._provider)
-            yield LLMThoughtTextFrame(text=thought)
+        yield from self._thought(text(delta.get("reasoning_content")) or text(delta.get("reasoning")))
         refusal = text(delta.get("refusal"))
         self._refused = self._refused or bool(refusal)
-        content = text(delta.get("content")) + refusal
-        if content:
-            yield from self._end_thought()
-            yield LLMTextFrame(text=content)
-        for call in objects(delta.get("tool_calls")):
+        # Mistral's reasoning models send a list of parts.
+        for part in objects(delta.get("content")):
+            yield from self._thought(_thinking(part))
+            yield from self._text(text(part.get("text")))
+        yield from self._text(text(delta.get("content")) + refusal)
+        calls = delta.get("tool_calls")
+        for call in [calls] if isinstance(calls, dict) else objects(calls):
             function = an_object(call.get("function"))
             self._calls.add(
                 number(call.get("index")),
                 tool_call_id=text(call.get("id")),
                 function_name=text(function.get("name")),
-                arguments=text(function.get("arguments")),
+                arguments=_arguments(function.get("arguments")),
             )
+
+    def _thought(self, thought: str) -> Iterator[AnyFrame]:
+        if thought:
+            if not self._thinking:
+                self._thinking = True
+                yield LLMThoughtStartFrame(llm=self._provider)
+            yield LLMThoughtTextFrame(text=thought)
+
+    def _text(self, content: str) -> Iterator[AnyFrame]:
+        if content:
+            yield from self._end_thought()
+            yield LLMTextFrame(text=content)
 
     def _end_thought(self) -> Iterator[AnyFrame]:
         if self._thinking:
@@ -96,6 +106,17 @@ class OpenAIAnswer:
         elif self._refused:
             reason = "content_filter"
         yield LLMFullResponseEndFrame(finish_reason=reason, usage=self.usage)
+
+
+def _thinking(part: JsonObject) -> str:
+    """Returns the thought of a part of a content: a text, or a list of parts with texts."""
+    thinking = part.get("thinking")
+    return text(thinking) or "".join(text(one.get("text")) for one in objects(thinking))
+
+
+def _arguments(arguments: object) -> str:
+    """Returns arguments as JSON text. Some servers send the object itself."""
+    return encoded(arguments).decode() if isinstance(arguments, dict) else text(arguments)
 
 
 def _usage(reported: JsonObject) -> Usage:
