@@ -338,6 +338,24 @@ def test_what_a_provider_pushes_by_itself_is_stamped_and_in_its_place(monkeypatc
     assert stage.log[2].function_calls[0].tool_call_id != "0"
 
 
+@pytest.mark.regression("worker 5")
+@pytest.mark.parametrize("given", ["0", "toolu_01A09q90qw90lq917835lq9"])
+def test_calls_of_several_announcements_of_one_answer_have_ids_of_their_own(monkeypatch, given):
+    stage = Stage()
+
+    async def pushes(request):
+        for name in ("pay", "mail"):
+            await stage.model.run_function_calls(
+                [FunctionCallFromLLM(function_name=name, tool_call_id=given, arguments={})]
+            )
+        yield LLMFullResponseEndFrame(finish_reason="tool_calls")
+
+    monkeypatch.setattr(stage.model, "answer", pushes)
+    assert stage.answer() == "done"
+    announced = [frame for frame in stage.log if frame.type == "FunctionCallsStartedFrame"]
+    assert len({call.tool_call_id for frame in announced for call in frame.function_calls}) == 2
+
+
 @pytest.mark.regression("repair 5")
 def test_a_cancel_tool_that_a_provider_announces_by_itself_is_marked_and_kept_from_the_hook(monkeypatch):
     search = {"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}

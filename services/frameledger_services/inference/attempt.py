@@ -36,6 +36,8 @@ class Attempt:
     claim: str
     skip_tts: bool | None = None
     _named: set[str] = field(default_factory=set, repr=False)
+    _called: set[str] = field(default_factory=set, repr=False)
+    """The ids of the calls that were announced."""
 
     def stamped(self, frame: AnyFrame) -> AnyFrame:
         """Returns the frame as it is published. To be called once for each frame, in order."""
@@ -61,14 +63,17 @@ class Attempt:
         run_in_parallel: bool,
         group_parallel_tools: bool,
     ) -> FunctionCallsStartedFrame:
-        """Returns the announcement of these calls as one group, each with a unique id and marked if it is built in."""
+        """Returns the announcement of these calls as one group, each with a unique id and marked if it is built in. To
+        be called once for each announcement, in order: a provider may make several in one answer."""
         calls = [
             call.model_copy(update={"builtin": True}) if call.function_name in builtin else call
             for call in announced.function_calls
         ]
+        unique = with_unique_ids(calls, f"{self.run_id}:{self._name}", self._called)
+        self._called.update(call.tool_call_id for call in unique)
         return announced.model_copy(
             update={
-                "function_calls": with_unique_ids(calls, f"{self.run_id}:{self._name}"),
+                "function_calls": unique,
                 "group_id": str(uuid5(GROUPS, f"{self.run_id}:{self._name}"))
                 if group_parallel_tools
                 else None,

@@ -9,7 +9,7 @@ the wrong one (R3.1). Providers accept any id, so it can be replaced before it i
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID, uuid5
 
 from frameledger.frames import FunctionCallFromLLM
@@ -36,12 +36,15 @@ def is_unique(tool_call_id: str, function_name: str) -> bool:
     )
 
 
-def with_unique_ids(calls: Sequence[FunctionCallFromLLM], attempt: str) -> tuple[FunctionCallFromLLM, ...]:
+def with_unique_ids(
+    calls: Sequence[FunctionCallFromLLM], attempt: str, before: Collection[str] = ()
+) -> tuple[FunctionCallFromLLM, ...]:
     """Returns the calls of one announcement, each with a unique id that every provider accepts. Of two with one id the
-    first keeps it. `attempt` distinguishes the announcing attempt from all others of all runs."""
-    taken: set[str] = set()
+    first keeps it. `attempt` distinguishes the announcing attempt from all others of all runs; `before` are the ids of
+    the calls that it announced earlier."""
+    taken = set(before)
     unique = []
-    for place, call in enumerate(calls):
+    for place, call in enumerate(calls, start=len(taken)):
         given = call.tool_call_id
         if given in taken or len(given) > LONGEST or not is_unique(given, call.function_name):
             call = call.model_copy(update={"tool_call_id": f"call_{uuid5(CALLS, f'{attempt}:{place}').hex}"})
