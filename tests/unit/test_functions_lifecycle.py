@@ -339,7 +339,9 @@ def test_a_handler_whose_error_has_no_text_ran_once_and_failed(plain):
     async def pay(params):
         begun.append("pay")
         # Otherwise a handler that begins again and again never yields to the event loop.
-        await asyncio.sleep(0)
+        turn = asyncio.Event()
+        asyncio.get_running_loop().call_soon(turn.set)
+        await turn.wait()
         raise ApiError({"code": 402})
 
     def in_a_thread(params):

@@ -33,7 +33,6 @@ class Beats:
         self.lease.renew(0.0)
         monkeypatch.setattr(heartbeat, "connect", self._connect)
         monkeypatch.setattr(claims, "heartbeat", self._heartbeat)
-        monkeypatch.setattr(claims, "reconnected", lambda *_: asyncio.sleep(0))
 
     async def ends_by_itself(self):
         """Whether the heartbeats ended before there were enough of them."""
