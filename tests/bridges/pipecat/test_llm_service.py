@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import inspect
 import json
 import signal
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from pipecat.frames.frames import (
     LLMUpdateSettingsFrame,
 )
 from pipecat.processors.aggregators.llm_context import LLMContext
+from pipecat.services.llm_service import LLMService
 from pipecat.services.settings import LLMSettings
 from pipecat.utils.context.llm_context_summarization import LLMContextSummaryConfig
 from tests.bounds import ON_SERVERS, ONE_ANSWER, scaled
@@ -466,6 +468,26 @@ def test_without_a_broker_the_pipeline_is_told_and_goes_on():
         assert [one["role"] for one in talk.bot.context.messages] == ["user", "user"]
 
     asyncio.run(scene())
+
+
+def test_run_inference_has_the_parameters_of_this_release_of_pipecat():
+    theirs, ours = (
+        list(inspect.signature(one.run_inference).parameters) for one in (LLMService, FrameledgerLLMService)
+    )
+    assert ours[: len(theirs)] == theirs
+
+
+def test_a_response_schema_is_ignored_with_a_warning_as_by_any_service_that_cannot_enforce_it(caplog):
+    async def scene():
+        ledger = FrameledgerObserver("call-7", connect=Away)
+        llm = FrameledgerLLMService(ledger, begin_secs=0.1)
+        assert not getattr(llm, "supports_response_schema", False)
+        with pytest.raises(BrokerError):
+            await llm.run_inference(LLMContext(), response_schema={"type": "object"})
+        await ledger.finish()
+
+    asyncio.run(scene())
+    assert "response_schema is not supported and is ignored" in caplog.text
 
 
 class NoTables(Away):
