@@ -1,8 +1,8 @@
-"""Where settings come from: the environment, a file, a running `frameledger up`, or a default.
+"""Reads the settings from the environment, the settings file and a running `frameledger up`.
 
-A variable of the environment outranks the file `frameledger.env` of the data directory, which outranks the addresses of
-a running `frameledger up` of that directory. A secret can also lie in a file that the same name with `_FILE` names. An
-unknown variable with our prefix is an error, because it is a typo.
+A variable of the environment takes precedence over the file `frameledger.env` in the data directory, and that over the
+addresses of a running `frameledger up` of that directory. A secret can also be read from a file, whose path is in the
+variable of the same name with `_FILE`. An unknown variable with our prefix is an error: it is a typo.
 """
 
 import difflib
@@ -17,36 +17,39 @@ from typing import Any
 from pydantic import ValidationError
 
 from frameledger_services import data_directory
-from frameledger_services.settings import PREFIX, SECRETS, Settings, SettingsError, contradictions
+from frameledger_services.settings import PREFIX, Settings, SettingsError
+from frameledger_services.settings_masking import SECRETS
+from frameledger_services.settings_rules import contradictions
 
 FILE = "_FILE"
 SETTINGS_FILE = "frameledger.env"
 RUNNING = "frameledger up"
-"""The source of a setting that a running `up` gave."""
+"""The source of a setting that comes from a running `up`."""
 WELL_KNOWN = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
-"""Variables without our prefix that every program of their kind reads. Our own of the same name outrank them."""
+"""Common variables without our prefix, which are read too. The variable with our prefix takes precedence."""
 
 _DATA_DIR = f"{PREFIX}DATA_DIR"
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The settings in force, and where each came from."""
+    """The effective settings and the source of each."""
 
     settings: Settings
     sources: Mapping[str, str]
     """By field: `environment`, `file PATH`, `frameledger up` or `default`."""
 
     file: Path
-    """The settings file of the data directory, whether it is there or not."""
+    """The path of the settings file, which need not exist."""
 
 
 def load(environment: Mapping[str, str] | None = None, *, look_for_running: bool = True) -> Loaded:
-    """Read everything once, from this process's environment if none is given. Raises `SettingsError` with all that is
-    wrong, not only the first of it.
+    """Read all settings once, by default from the environment of this process. Raises `SettingsError` with all problems
+    at once.
 
-    An empty variable counts as not set. `look_for_running`: whether addresses that are not set are taken from a running
-    `frameledger up` of the data directory. If that is not set, it is looked for in the working directory and above.
+    An empty variable counts as not set. `look_for_running`: take addresses that are not set from a running
+    `frameledger up` of the data directory. If no data directory is set, the working directory and its parents are
+    searched for one.
     """
     variables = os.environ if environment is None else environment
     given = {name: value for name, value in variables.items() if value and _is_ours(name)}
@@ -54,7 +57,7 @@ def load(environment: Mapping[str, str] | None = None, *, look_for_running: bool
     directory = above or Path(given.get(_DATA_DIR, Settings.model_fields["data_dir"].default))
     file = directory / SETTINGS_FILE
     written, problems = read_file(file, of_anybody=_DATA_DIR in given)
-    # Who sets a secret in the environment means that, in whichever of its two forms the file has it.
+    # A secret set in the environment replaces both of its forms in the file.
     kept = {name: value for name, value in written.items() if not {name, _other_form(name)} & given.keys()}
     place = dict.fromkeys(kept, f"file {file}") | dict.fromkeys(given, "environment")
     values, sources, wrong = _settings_of(kept | given, place)
@@ -83,14 +86,15 @@ def load(environment: Mapping[str, str] | None = None, *, look_for_running: bool
 
 
 def read_file(file: Path, *, of_anybody: bool = True) -> tuple[dict[str, str], list[str]]:
-    """The variables of a settings file, as a shell would read it, and what is wrong with it; none if it is not there.
+    """Returns the variables of a settings file and a sentence for each problem; both are empty if there is no file.
 
-    A line is NAME=value, with quotes where the value has spaces. Beside ours it may set those of `WELL_KNOWN`. Unless
-    `of_anybody`, one that another user wrote is wrong: it would say where our conversations go.
+    A line is NAME=value as in a shell, quoted where the value has spaces. The file may set our variables and those of
+    `WELL_KNOWN`. Unless `of_anybody`, a file that another user owns is a problem: it would decide where conversations
+    are sent.
     """
     try:
         if not of_anybody and file.stat().st_uid not in (os.getuid(), 0):
-            return {}, [f"{file} belongs to another user; if it is meant, set {_DATA_DIR}={file.parent}."]
+            return {}, [f"{file} belongs to another user; to use it anyway, set {_DATA_DIR}={file.parent}."]
         lines = file.read_text(encoding="utf-8").splitlines()
     except (FileNotFoundError, NotADirectoryError):
         return {}, []
@@ -110,14 +114,14 @@ def read_file(file: Path, *, of_anybody: bool = True) -> tuple[dict[str, str], l
             continue
         name, equals, value = words[0].partition("=")
         if len(words) > 1 or not equals:
-            # Without the line itself: there may be a secret in it.
+            # Does not quote the line: it may contain a secret.
             problems.append(
-                f"{at}: it is no NAME=value; a value with spaces or quotes stands in 'single quotes'."
+                f"{at}: it is not NAME=value; put a value with spaces or quotes in 'single quotes'."
             )
         elif name == _DATA_DIR:
-            problems.append(f"{at}: {_DATA_DIR} says where this file is found; set it in the environment.")
+            problems.append(f"{at}: {_DATA_DIR} determines where this file is; set it in the environment.")
         elif not _is_ours(name):
-            problems.append(f"{at}: {name} is no setting.{_guess(PREFIX + name)}")
+            problems.append(f"{at}: {name} is not a setting.{_guess(PREFIX + name)}")
         elif value:
             variables[name] = value
     return variables, problems
@@ -126,7 +130,7 @@ def read_file(file: Path, *, of_anybody: bool = True) -> tuple[dict[str, str], l
 def _settings_of(
     variables: Mapping[str, str], place: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """The values by field, the source of every field, and what is wrong. `place` is where each variable was set."""
+    """Returns values by field, sources by field and problems. `place` is where each variable was set."""
     problems: list[str] = []
     values: dict[str, str] = {}
     sources = dict.fromkeys(Settings.model_fields, "default")
@@ -140,9 +144,7 @@ def _settings_of(
             values[name], sources[name] = variables[variable], place[variable]
         elif (secret := name.removesuffix(FILE.lower())) in SECRETS and name.endswith(FILE.lower()):
             if PREFIX + secret.upper() in variables:
-                problems.append(
-                    f"{PREFIX}{secret.upper()} and {variable} are both set; one of them is too many."
-                )
+                problems.append(f"{PREFIX}{secret.upper()} and {variable} are both set; unset one of them.")
                 continue
             try:
                 values[secret] = Path(variables[variable]).read_text(encoding="utf-8").rstrip("\r\n")
@@ -151,12 +153,12 @@ def _settings_of(
                 problems.append(f"{variable} cannot be read: {error}.")
         else:
             where = "" if place[variable] == "environment" else f" ({place[variable]})"
-            problems.append(f"{variable} is no setting{where}.{_guess(variable)}")
+            problems.append(f"{variable} is not a setting{where}.{_guess(variable)}")
     return values, sources, problems
 
 
 def _data_directory_above() -> Path | None:
-    """The data directory that is meant where none is set, if it is not the one of the working directory."""
+    """Returns the data directory of a parent folder; None if there is none, or the working directory has one itself."""
     try:
         here = Path.cwd()
     except FileNotFoundError:
@@ -166,12 +168,12 @@ def _data_directory_above() -> Path | None:
 
 
 def running_file(data_dir: Path) -> Path:
-    """Where `frameledger up` writes the addresses of its servers while it runs: a JSON object of settings."""
+    """The file in which a running `frameledger up` has the addresses of its servers: a JSON object of settings."""
     return data_dir / "run" / "settings.json"
 
 
 def read_running(data_dir: Path) -> dict[str, str]:
-    """The addresses that a running `up` wrote down; empty when none runs."""
+    """Returns the addresses of a running `up`; empty if none runs."""
     try:
         found: dict[str, str] = json.loads(running_file(data_dir).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -184,18 +186,18 @@ def _is_ours(variable: str) -> bool:
 
 
 def _other_form(variable: str) -> str:
-    """The name under which the same secret is set in its other form, itself or the file that it lies in."""
+    """Returns the variable of the other form of a secret: its value or its file."""
     return variable.removesuffix(FILE) if variable.endswith(FILE) else variable + FILE
 
 
 def _guess(variable: str) -> str:
     known = [name.upper() for name in Settings.model_fields] + [name.upper() + FILE for name in SECRETS]
     close = difflib.get_close_matches(variable.removeprefix(PREFIX), known, n=1)
-    return f" Did you mean {PREFIX}{close[0]}?" if close else " `frameledger config` lists those that are."
+    return f" Did you mean {PREFIX}{close[0]}?" if close else " `frameledger config` lists all settings."
 
 
 def _sentence(error: Any, sources: Mapping[str, str]) -> str:
-    # The message only, never the value: it may be a secret.
+    # Never the value: it may be a secret.
     name = str(error["loc"][0])
     source = sources.get(name, "")
     where = f" ({source})" if source.startswith("file ") else ""

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 
 from frameledger_services.cli import application
 from frameledger_services.embedded.broker_settings import broker_settings
-from frameledger_services.settings import PREFIX, SECRETS, Settings
+from frameledger_services.settings import PREFIX, Settings
+from frameledger_services.settings_masking import SECRETS
 from frameledger_services.settings_sources import load
 
 ROOT = Path(__file__).resolve().parents[2]

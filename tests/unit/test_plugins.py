@@ -13,7 +13,8 @@ from frameledger_services.providers import LLMSettings, UnmappableError, plugins
 from frameledger_services.providers.openai import OpenAILLMService
 from frameledger_services.providers.out_of_band import OutOfBand
 from frameledger_services.providers.scripted import ScriptedLLMService
-from frameledger_services.settings import HIDDEN, Settings, SettingsError, shown
+from frameledger_services.settings import Settings, SettingsError
+from frameledger_services.settings_masking import HIDDEN, masked
 from frameledger_services.settings_sources import load
 
 THIRD = """
@@ -71,12 +72,14 @@ def test_a_plugin_has_settings_of_its_own_and_says_which_are_secret(installed):
     assert plugins.create("openai", settings).secrets() == ("sk-o",)
     plugins.require_key("openai", settings)
     assert plugins.create("scripted", settings).secrets() == ()
-    assert shown("provider_options", settings.provider_options) == HIDDEN
+    assert masked("provider_options", settings.provider_options) == HIDDEN
 
 
 @pytest.mark.parametrize("value", ["[]", '{"third": 1}', "{"])
 def test_options_that_are_no_object_of_objects_are_refused_without_being_repeated(value):
-    with pytest.raises(SettingsError, match=r"FRAMELEDGER_PROVIDER_OPTIONS: .*it is no JSON") as refused:
+    with pytest.raises(
+        SettingsError, match=r"FRAMELEDGER_PROVIDER_OPTIONS: .*it is not (a )?JSON"
+    ) as refused:
         load({"FRAMELEDGER_PROVIDER_OPTIONS": value}, look_for_running=False)
     assert value not in str(refused.value)
 

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from frameledger_services import access
 from frameledger_services.cli import application
 from frameledger_services.embedded.directory import claimed
-from frameledger_services.settings import SECRETS, Settings, SettingsError, shown, without_password
+from frameledger_services.settings import Settings, SettingsError
+from frameledger_services.settings_masking import SECRETS, masked, without_password
 from frameledger_services.settings_sources import SETTINGS_FILE, load, running_file
 
 SASL = {
@@ -68,7 +69,7 @@ def test_a_secret_and_its_file_at_once_are_one_too_many(tmp_path):
         "FRAMELEDGER_DATABASE_URL_FILE": str(tmp_path / "url"),
     }
     assert problems(both) == [
-        "FRAMELEDGER_DATABASE_URL and FRAMELEDGER_DATABASE_URL_FILE are both set; one of them is too many."
+        "FRAMELEDGER_DATABASE_URL and FRAMELEDGER_DATABASE_URL_FILE are both set; unset one of them."
     ]
 
 
@@ -77,11 +78,11 @@ def test_a_secret_and_its_file_at_once_are_one_too_many(tmp_path):
     [
         (
             {"FRAMELEDGER_KAFKA_BOOTSTRAP_SERVER": "b:1"},
-            "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVER is no setting. Did you mean "
+            "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVER is not a setting. Did you mean "
             "FRAMELEDGER_KAFKA_BOOTSTRAP_SERVERS?",
         ),
-        ({"FRAMELEDGER_X": "1"}, "FRAMELEDGER_X is no setting. `frameledger config` lists those that are."),
-        ({"FRAMELEDGER_KAFKA_PORT_FILE": "p"}, "FRAMELEDGER_KAFKA_PORT_FILE is no setting."),
+        ({"FRAMELEDGER_X": "1"}, "FRAMELEDGER_X is not a setting. `frameledger config` lists all settings."),
+        ({"FRAMELEDGER_KAFKA_PORT_FILE": "p"}, "FRAMELEDGER_KAFKA_PORT_FILE is not a setting."),
         ({"FRAMELEDGER_DATABASE_URL_FILE": "no/such"}, "FRAMELEDGER_DATABASE_URL_FILE cannot be read: "),
         ({"FRAMELEDGER_KAFKA_PORT": "many"}, "FRAMELEDGER_KAFKA_PORT: Input should be a valid integer"),
         (
@@ -89,22 +90,25 @@ def test_a_secret_and_its_file_at_once_are_one_too_many(tmp_path):
             "FRAMELEDGER_KAFKA_PORT: Input should be less than or equal to",
         ),
         ({"FRAMELEDGER_KAFKA_SECURITY_PROTOCOL": "TLS"}, "FRAMELEDGER_KAFKA_SECURITY_PROTOCOL: Input should"),
-        ({"FRAMELEDGER_DATABASE_URL": "no address"}, "FRAMELEDGER_DATABASE_URL is no address"),
+        (
+            {"FRAMELEDGER_DATABASE_URL": "no address"},
+            "FRAMELEDGER_DATABASE_URL is not a libpq connection string",
+        ),
         (
             {"FRAMELEDGER_DATABASE_PASSWORD": "x"},
-            "FRAMELEDGER_DATABASE_PASSWORD is for a database of your own",
+            "FRAMELEDGER_DATABASE_PASSWORD is set without FRAMELEDGER_DATABASE_URL",
         ),
         (
             {"FRAMELEDGER_KAFKA_SECURITY_PROTOCOL": "SSL"},
-            "FRAMELEDGER_KAFKA_SECURITY_PROTOCOL is for brokers of",
+            "FRAMELEDGER_KAFKA_SECURITY_PROTOCOL is set without",
         ),
         (
             {key: value for key, value in SASL.items() if "PASSWORD" not in key},
-            "FRAMELEDGER_KAFKA_SASL_PASSWORD is needed for SASL with SCRAM-SHA-512.",
+            "FRAMELEDGER_KAFKA_SASL_PASSWORD is required for SASL with SCRAM-SHA-512.",
         ),
         (
             SASL | {"FRAMELEDGER_KAFKA_SASL_MECHANISM": "OAUTHBEARER"},
-            "FRAMELEDGER_KAFKA_SASL_OAUTH_TOKEN_PATH is needed for SASL with OAUTHBEARER.",
+            "FRAMELEDGER_KAFKA_SASL_OAUTH_TOKEN_PATH is required for SASL with OAUTHBEARER.",
         ),
     ],
 )
@@ -190,15 +194,18 @@ def test_a_secret_of_the_environment_outranks_both_its_forms_in_the_file(line, t
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("FRAMELEDGER_KAFKA_PROT=1", "{at}FRAMELEDGER_KAFKA_PROT is no setting (file {file}). Did you mean"),
-        ("KAFKA_PORT=1", "{file}, line 1: KAFKA_PORT is no setting. Did you mean FRAMELEDGER_KAFKA_PORT?"),
+        (
+            "FRAMELEDGER_KAFKA_PROT=1",
+            "{at}FRAMELEDGER_KAFKA_PROT is not a setting (file {file}). Did you mean",
+        ),
+        ("KAFKA_PORT=1", "{file}, line 1: KAFKA_PORT is not a setting. Did you mean FRAMELEDGER_KAFKA_PORT?"),
         ("FRAMELEDGER_KAFKA_PORT=hush", "{at}FRAMELEDGER_KAFKA_PORT (file {file}): Input should be"),
-        ("FRAMELEDGER_DATABASE_PASSWORD=hush hush", "{file}, line 1: it is no NAME=value"),
-        ("FRAMELEDGER_DATABASE_PASSWORD='hush", "{file}, line 1: it is no NAME=value"),
-        ("hush", "{file}, line 1: it is no NAME=value"),
+        ("FRAMELEDGER_DATABASE_PASSWORD=hush hush", "{file}, line 1: it is not NAME=value"),
+        ("FRAMELEDGER_DATABASE_PASSWORD='hush", "{file}, line 1: it is not NAME=value"),
+        ("hush", "{file}, line 1: it is not NAME=value"),
         (
             "FRAMELEDGER_DATA_DIR=elsewhere",
-            "{file}, line 1: FRAMELEDGER_DATA_DIR says where this file is found",
+            "{file}, line 1: FRAMELEDGER_DATA_DIR determines where this file is",
         ),
     ],
 )
@@ -252,7 +259,7 @@ def test_the_settings_file_is_that_of_the_data_directory_which_up_was_told(tmp_p
     _, file = beside(tmp_path, "FRAMELEDGER_NO_SETTING=1")
     result = CliRunner().invoke(application(), ["up", "--data-dir", str(tmp_path)])
     assert result.exit_code == 1
-    assert f"FRAMELEDGER_NO_SETTING is no setting (file {file})" in result.output
+    assert f"FRAMELEDGER_NO_SETTING is not a setting (file {file})" in result.output
 
 
 @pytest.mark.regression("journey 25")
@@ -289,9 +296,9 @@ def test_an_address_without_a_password_is_shown_as_it_is():
 
 def test_secrets_are_shown_as_stars_and_the_rest_as_it_is():
     settings = load(SASL).settings
-    assert shown("kafka_sasl_password", settings.kafka_sasl_password) == "********"
-    assert shown("kafka_sasl_username", settings.kafka_sasl_username) == "me"
-    assert shown("kafka_port", None) is None
+    assert masked("kafka_sasl_password", settings.kafka_sasl_password) == "********"
+    assert masked("kafka_sasl_username", settings.kafka_sasl_username) == "me"
+    assert masked("kafka_port", None) is None
     assert "hush" not in repr(settings)
 
 

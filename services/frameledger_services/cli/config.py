@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from frameledger_services.cli.terminal import options, output
-from frameledger_services.settings import PREFIX, SECRETS, Settings, SettingsError, shown
+from frameledger_services.settings import PREFIX, Settings, SettingsError
+from frameledger_services.settings_masking import SECRETS, masked
 from frameledger_services.settings_sources import FILE, load
 
 commands = typer.Typer()
@@ -33,7 +34,7 @@ def config(
     except SettingsError as error:
         output.fail(str(error), "`frameledger config` without these variables lists all that there are.")
     fields = Settings.model_fields
-    values = {name: shown(name, getattr(loaded.settings, name)) for name in fields}
+    values = {name: masked(name, getattr(loaded.settings, name)) for name in fields}
     if as_json:
         listed = {
             PREFIX + name.upper(): {

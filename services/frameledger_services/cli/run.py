@@ -11,7 +11,8 @@ import typer
 
 from frameledger_services import extras, logs
 from frameledger_services.cli.terminal import backend, output
-from frameledger_services.settings import Settings, names_in
+from frameledger_services.settings import Settings
+from frameledger_services.settings_types import names_in
 from frameledger_services.telemetry.metrics_recorder import Metrics
 from frameledger_services.telemetry.provider import recording
 

@@ -13,7 +13,8 @@ from frameledger_services.cli.terminal import backend, options, output, render_c
 from frameledger_services.gateway.access import tokens
 from frameledger_services.gateway.access.caller import SCOPES, Scope
 from frameledger_services.gateway.access.tokens import Token
-from frameledger_services.settings import Settings, names_in
+from frameledger_services.settings import Settings
+from frameledger_services.settings_types import names_in
 
 commands = typer.Typer(
     name="token", no_args_is_help=True, help="Tokens of the gateway: who may use it, and for what."

@@ -29,7 +29,8 @@ from frameledger_services.embedded.record import (
     write_record,
 )
 from frameledger_services.embedded.supervisor import Supervisor
-from frameledger_services.settings import PREFIX, Settings, shown
+from frameledger_services.settings import PREFIX, Settings
+from frameledger_services.settings_masking import masked
 from frameledger_services.settings_sources import running_file
 
 READY_SECONDS = 2.0
@@ -159,7 +160,7 @@ class _Stack:
 
     async def _postgres(self, supervisor: Supervisor) -> Program | None:
         if self._settings.database_url is not None:
-            address = shown("database_url", self._settings.database_url) or ""
+            address = masked("database_url", self._settings.database_url) or ""
             supervisor.show_external("postgres", address)
             return None
         port = self._port("postgres", self._settings.postgres_port, postgres.PREFERRED_PORT)

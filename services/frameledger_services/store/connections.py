@@ -14,7 +14,8 @@ from psycopg.pq import TransactionStatus
 
 from frameledger.errors import ConfigurationError, FrameledgerError, TransientError
 from frameledger_services import access, database
-from frameledger_services.settings import Settings, without_password
+from frameledger_services.settings import Settings
+from frameledger_services.settings_masking import without_password
 from frameledger_services.store import schema
 
 MOST = 4

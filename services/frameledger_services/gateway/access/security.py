@@ -16,7 +16,8 @@ from frameledger_services.gateway.access.response_headers import ResponseHeaders
 from frameledger_services.gateway.access.sessions import Sessions
 from frameledger_services.gateway.parts import Parts
 from frameledger_services.gateway.plain_reads import PlainReads
-from frameledger_services.settings import Settings, origins_in
+from frameledger_services.settings import Settings
+from frameledger_services.settings_types import origins_in
 
 EXPOSED = ("ETag", "Frameledger-Context", "Link", "Location", "Retry-After")
 """What scripts of another origin may read of an answer's headers."""

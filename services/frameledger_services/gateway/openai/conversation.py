@@ -29,7 +29,7 @@ from frameledger_services.gateway.access import caller
 from frameledger_services.gateway.append import KEYS
 from frameledger_services.gateway.openai import history
 from frameledger_services.gateway.problems import ProblemError
-from frameledger_services.settings import names_in
+from frameledger_services.settings_types import names_in
 
 HEADER = "Frameledger-Context"
 

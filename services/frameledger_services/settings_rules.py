@@ -1,0 +1,45 @@
+"""Rules across settings: combinations that are an error."""
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
+from frameledger_services.settings import PREFIX, Settings
+
+
+def contradictions(settings: Settings) -> list[str]:
+    """Returns a sentence for each combination of settings that contradicts itself."""
+    problems = []
+    if settings.database_url is not None:
+        try:
+            conninfo_to_dict(settings.database_url.get_secret_value())
+        except ProgrammingError:
+            problems.append(
+                f"{PREFIX}DATABASE_URL is not a libpq connection string such as postgresql://USER@HOST:5432/NAME."
+            )
+    if settings.work_heartbeat_secs > settings.work_lease_secs / 2:
+        problems.append(
+            f"{PREFIX}WORK_HEARTBEAT_SECS is more than half of {PREFIX}WORK_LEASE_SECS: one lost heartbeat would "
+            "expire the lease."
+        )
+    if settings.kafka_security_protocol.startswith("SASL"):
+        if settings.kafka_sasl_mechanism == "OAUTHBEARER":
+            needed = ["kafka_sasl_oauth_token_path"]
+        elif settings.kafka_sasl_mechanism == "GSSAPI":
+            needed = []
+        else:
+            needed = ["kafka_sasl_username", "kafka_sasl_password"]
+        problems += [
+            f"{PREFIX}{name.upper()} is required for SASL with {settings.kafka_sasl_mechanism}."
+            for name in needed
+            if getattr(settings, name) is None
+        ]
+    if settings.database_password is not None and settings.database_url is None:
+        problems.append(
+            f"{PREFIX}DATABASE_PASSWORD is set without {PREFIX}DATABASE_URL: set the address of your database too."
+        )
+    if settings.kafka_security_protocol != "PLAINTEXT" and settings.kafka_bootstrap_servers is None:
+        problems.append(
+            f"{PREFIX}KAFKA_SECURITY_PROTOCOL is set without {PREFIX}KAFKA_BOOTSTRAP_SERVERS: set the addresses of "
+            "your brokers too."
+        )
+    return problems

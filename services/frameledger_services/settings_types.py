@@ -1,0 +1,74 @@
+"""The types of settings and what makes a value of each valid."""
+
+import json
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+
+
+def names_in(text: str) -> list[str]:
+    """Returns the names in a comma-separated list."""
+    return [one.strip() for one in text.split(",") if one.strip()]
+
+
+def origins_in(text: str | None) -> list[str]:
+    """Returns the origins in `gateway_cors_origins`."""
+    return names_in(text or "")
+
+
+def _json_object(value: object) -> object:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError("it is not JSON") from None
+
+
+def _options_by_provider(secret: SecretStr) -> SecretStr:
+    options = _json_object(secret.get_secret_value())
+    if not isinstance(options, dict) or not all(isinstance(of_one, dict) for of_one in options.values()):
+        raise ValueError("it is not a JSON object of objects")
+    return secret
+
+
+def _origins(text: str) -> str:
+    """Rejects `*`: any page could use its visitors' tokens."""
+    for origin in origins_in(text):
+        if not re.fullmatch(r"https?://[^/*\s,@]+", origin):
+            raise ValueError(f"{origin!r} is not an origin such as https://app.example")
+    return text
+
+
+def _trace_address(text: str) -> str:
+    if not re.fullmatch(r"https?://[^\s{}]+\{trace_id\}[^\s{}]*", text):
+        raise ValueError(f"{text!r} is not a URL that contains {{trace_id}}")
+    return text
+
+
+def _header_names(text: str) -> str:
+    for name in names_in(text):
+        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name):
+            raise ValueError(f"{name!r} is not a header name")
+    return text
+
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Secs = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Days = Annotated[float, Field(ge=0, le=100_000, allow_inf_nan=False)]
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "GSSAPI", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+JsonObject = Annotated[dict[str, Any], BeforeValidator(_json_object)]
+"""A JSON object, given as text."""
+
+OptionsByProvider = Annotated[SecretStr, AfterValidator(_options_by_provider)]
+"""A JSON object with an object for each provider, kept secret as a whole."""
+
+Origins = Annotated[str, AfterValidator(_origins)]
+"""Comma-separated origins; no wildcards."""
+
+TraceAddress = Annotated[str, AfterValidator(_trace_address)]
+"""A URL with `{trace_id}` in it."""
+
+HeaderNames = Annotated[str, AfterValidator(_header_names)]
+"""Comma-separated names of HTTP headers."""
