@@ -20,6 +20,7 @@ from pydantic import SecretStr
 from tests.bounds import IN_PROCESS, ON_SERVERS, scaled
 from tests.integration.test_timekeeper_service import broker_of
 from tests.support import databases
+from tests.support.metric_series import series_of
 from tests.support.road import LOOK_AGAIN, Raw
 from tests.support.road import made as road_made
 from tests.support.toolbench import CONNECTIONS_LEFT_OPEN, QUICK, Conversation, called
@@ -41,7 +42,7 @@ from frameledger_services.store.connections import Connections
 from frameledger_services.telemetry import health
 from frameledger_services.telemetry import metrics as listed
 from frameledger_services.telemetry.health import Health
-from frameledger_services.telemetry.metrics import METRICS, series_of
+from frameledger_services.telemetry.metrics import METRICS
 from frameledger_services.telemetry.metrics_registry import ProcessMetrics
 from frameledger_services.timekeeper import service as timekeeper
 from frameledger_services.timekeeper import work_to_do

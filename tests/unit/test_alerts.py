@@ -13,8 +13,9 @@ from typing import NamedTuple
 import pytest
 import yaml  # type: ignore[import-untyped]  # MkDocs brings it
 from tests.bounds import PROGRAM
+from tests.support.metric_series import series_of
 
-from frameledger_services.telemetry.metrics import METRICS, series_of
+from frameledger_services.telemetry.metrics import METRICS
 
 TESTS = Path(__file__).resolve().parents[1]
 INFRA = TESTS.parent / "infra"

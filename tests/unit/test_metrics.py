@@ -11,6 +11,7 @@ import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.bounds import ONE_ANSWER
+from tests.support.metric_series import series_of
 
 from frameledger_services.telemetry import metrics, ops_server
 from frameledger_services.telemetry.health import Health
@@ -56,7 +57,7 @@ def test_all_of_them_can_be_counted_with_in_one_process():
             case Histogram():
                 counted.histogram(metric, *values).observe(2)
     names = {name for name, _ in samples(counted)}
-    assert {name for metric in METRICS.values() for name in metrics.series_of(metric)} <= names
+    assert {name for metric in METRICS.values() for name in series_of(metric)} <= names
     assert not [name for name in names if name.endswith("_created")]
 
 

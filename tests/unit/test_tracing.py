@@ -25,7 +25,7 @@ from frameledger_services.projector.batch_span import batch_span
 from frameledger_services.projector.decoded import decode_record
 from frameledger_services.telemetry import otel, tracing
 from frameledger_services.telemetry.exporting import CountedExporter, CountedProcessor
-from frameledger_services.telemetry.messages import processing, sending, settling
+from frameledger_services.telemetry.message_spans import processing, sending, settling
 from frameledger_services.telemetry.metrics_registry import ProcessMetrics
 from frameledger_services.telemetry.provider import most_waiting
 

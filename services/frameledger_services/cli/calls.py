@@ -21,7 +21,7 @@ from frameledger_services.settings import Settings
 from frameledger_services.store import tool_calls
 from frameledger_services.store.tool_calls import UnsettledCall
 from frameledger_services.telemetry import tracing
-from frameledger_services.telemetry.messages import settling
+from frameledger_services.telemetry.message_spans import settling
 from frameledger_services.telemetry.provider import recording
 
 SOURCE = "frameledger/command-line"

@@ -31,7 +31,7 @@ from frameledger_services.store import erasures
 from frameledger_services.store.connections import MOST, Connections, DatabaseUnavailableError
 from frameledger_services.store.frame_ids import frame_uuid
 from frameledger_services.telemetry import names
-from frameledger_services.telemetry.messages import sending
+from frameledger_services.telemetry.message_spans import sending
 from frameledger_services.telemetry.metrics_recorder import NO_METRICS, Metrics
 
 if TYPE_CHECKING:

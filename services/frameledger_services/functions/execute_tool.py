@@ -6,7 +6,7 @@ from __future__ import annotations
 from frameledger_services.functions.call_frames import CallAttempt
 from frameledger_services.functions.execution import HandlerEnd, NotBegun, Raised, Stopped
 from frameledger_services.telemetry import names, tracing
-from frameledger_services.telemetry.messages import of_context
+from frameledger_services.telemetry.message_spans import of_context
 from frameledger_services.telemetry.tracing import Span
 
 

@@ -22,7 +22,7 @@ from frameledger_services.gateway.routes import DescribedRoute, bound
 from frameledger_services.store import past, tool_calls
 from frameledger_services.store.tool_calls import Settleable
 from frameledger_services.telemetry import tracing
-from frameledger_services.telemetry.messages import settling
+from frameledger_services.telemetry.message_spans import settling
 
 Status = Literal["waiting", "ambiguous"]
 

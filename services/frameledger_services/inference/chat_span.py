@@ -13,7 +13,7 @@ from frameledger_services.providers.errors import ProviderError
 from frameledger_services.providers.request import Request
 from frameledger_services.providers.service import LLMService
 from frameledger_services.telemetry import names, tracing
-from frameledger_services.telemetry.messages import of_context
+from frameledger_services.telemetry.message_spans import of_context
 from frameledger_services.telemetry.tracing import Value
 
 MOST_TOKENS = ("max_tokens", "max_completion_tokens", "max_output_tokens")

@@ -10,7 +10,7 @@ from frameledger.record import LoggedFrame
 from frameledger_services.projector.decoded import DecodedRecord
 from frameledger_services.projector.rows import Rows
 from frameledger_services.telemetry import names, tracing
-from frameledger_services.telemetry.messages import of_context, processing
+from frameledger_services.telemetry.message_spans import of_context, processing
 from frameledger_services.telemetry.tracing import Span
 
 MOST_LINKS = 32

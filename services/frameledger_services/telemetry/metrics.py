@@ -470,10 +470,3 @@ GATEWAY_STREAM_BEHIND = Gauge(
 
 METRICS: Mapping[str, Metric] = {one.name: one for one in list(globals().values()) if isinstance(one, Metric)}
 """All of them, by name."""
-
-
-def series_of(metric: Metric) -> tuple[str, ...]:
-    """Returns the names that a query can use for a metric."""
-    if isinstance(metric, Histogram):
-        return tuple(f"{metric.name}_{part}" for part in ("bucket", "count", "sum"))
-    return (metric.name,)

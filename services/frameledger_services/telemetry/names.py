@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 CONVENTIONS: Final = "1.44.0"
-"""The revision of `open-telemetry/semantic-conventions`: messaging, errors, servers."""
+"""The release of `open-telemetry/semantic-conventions` for messaging, errors and servers."""
 
-GENAI_CONVENTIONS: Final = "024a4f944a1291fcb627c9c47da69e79868dd15e"
-"""The revision of `open-telemetry/semantic-conventions-genai`, which has no releases yet."""
+# The `gen_ai` names are those of `open-telemetry/semantic-conventions-genai` at commit
+# 024a4f944a1291fcb627c9c47da69e79868dd15e; that repository has no releases yet.
 
 # Spans. Those of messaging and of models end with what they are about: a topic, a model, a function.
 SEND: Final = "send"

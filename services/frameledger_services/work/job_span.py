@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from frameledger_services import logs
 from frameledger_services.claims import Claimed, ClaimedCall, ClaimedRun
 from frameledger_services.telemetry import names
-from frameledger_services.telemetry.messages import of_context, processing
+from frameledger_services.telemetry.message_spans import of_context, processing
 from frameledger_services.telemetry.tracing import Span, Value
 
 STALE_SECONDS = 300.0
